@@ -124,7 +124,7 @@ def test_the_timeline_covers_the_recording_without_a_hole(tmp_path: Path) -> Non
     """One stretch ends where the next begins, in the order of the story."""
     story = write_story(tmp_path / "log.csv", *((state, 60) for state in EVERY))
     source = open_recording([story], catalogue=built_in(), board=BOARD)
-    with Timeline(tmp_path / "out.csv") as timeline:
+    with Timeline.open(tmp_path / "out.csv") as timeline:
         replay(source, Settings(), entries=[timeline])
     source.close()
     with (tmp_path / "out.csv").open(newline="") as file:

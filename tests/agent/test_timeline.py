@@ -18,7 +18,7 @@ START = EPOCH // 10**9
 
 def written(path: Path, *entries: Entry) -> list[dict[str, str]]:
     """The lines of a timeline of entries."""
-    with Timeline(path) as timeline:
+    with Timeline.open(path) as timeline:
         for each in entries:
             timeline.write(each)
     with path.open(newline="") as file:
@@ -108,7 +108,7 @@ def test_what_goes_wrong_leaves_the_old_file_and_no_other(tmp_path: Path) -> Non
     path.write_text("before")
 
     def break_off() -> None:
-        with Timeline(path) as timeline:
+        with Timeline.open(path) as timeline:
             timeline.write(entry(0, 1))
             raise ValueError("the recording is torn")
 
@@ -121,7 +121,7 @@ def test_what_goes_wrong_leaves_the_old_file_and_no_other(tmp_path: Path) -> Non
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
     """Before anything is read, not at the end."""
     with pytest.raises(RightsizerError, match=r"timeline '.*' cannot be written: .*name a file"):
-        Timeline(tmp_path / place)
+        Timeline.open(tmp_path / place).__enter__()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -131,7 +131,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     states = (State.PRODUCTIVE, State.IDLE_HELD)
 
     def fill() -> None:
-        with Timeline(tmp_path / "t.csv") as timeline:
+        with Timeline.open(tmp_path / "t.csv") as timeline:
             for at in range(2000):
                 timeline.write(entry(at, at + 1, states[at % 2]))
 

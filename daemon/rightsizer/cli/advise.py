@@ -1,14 +1,13 @@
 """`rightsizer advise`: one recommender run over the local history, printed or saved."""
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.settings_flags import (
     add_config_flag,
     add_history_flag,
@@ -97,16 +96,17 @@ def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
         yield from wrapped(f"{rule}: {why} ({ids}{more})", 2)
 
 
+_FLAGS: Final = """
+--json: answer in JSON
+--save: keep the advice in the history and tell Grafana and webhooks of it, as the agent does;
+  refused while an agent runs
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which history, and how to answer."""
     add_history_flag(parser)
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
-    parser.add_argument(
-        "--save",
-        action="store_true",
-        help="keep the advice in the history and tell Grafana and webhooks of it, as the agent "
-        "does; refused while an agent runs",
-    )
+    add_flags(parser.add_argument, _FLAGS)
     add_config_flag(parser)
 
 
@@ -116,14 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
     configure_log(settings.log.format, LogLevel.WARNING)
     path = history_path(arguments, settings)
     findings, advice = run_offline(path, settings, save=arguments.save)
-    if arguments.json:
-        form = {
-            "findings": [finding_form(finding) for finding in findings],
-            "advice": [advice_form(each) for each in advice],
-        }
-        say(json.dumps(form, indent=1))
-        return 0
-    say(advise_text(findings, advice))
+    form = {
+        "findings": [finding_form(finding) for finding in findings],
+        "advice": [advice_form(each) for each in advice],
+    }
+    answer(arguments, form, advise_text(findings, advice))
     return 0
 
 

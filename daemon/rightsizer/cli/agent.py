@@ -6,7 +6,7 @@ from dataclasses import replace
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.web_flags import add_access_flags, add_listen_flags, with_web_flags
-from rightsizer.console.command import Command
+from rightsizer.console.command import Command, add_flags
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.settings import PathSettings
@@ -49,17 +49,17 @@ def _name(collector: str) -> str:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The agent's flags; a flag goes before the file."""
-    default = Settings()
     add_config_flag(parser)
     add_listen_flags(parser)
     add_access_flags(parser)
     add_collector_flags(parser)
-    parser.add_argument(
-        "--history.path",
-        dest="history_path",
-        metavar="FILE",
-        help="the history's database, '' to keep nothing over a restart; without it "
-        f"history.path of the configuration (default: {default.history.path})",
+    path = Settings().history.path
+    add_flags(
+        parser.add_argument,
+        f"""
+--history.path FILE: the history's database, '' to keep nothing over a restart; without it
+  history.path of the configuration (default: {path})
+""",
     )
     add_source_flags(parser)
 
@@ -67,29 +67,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say what is read."""
     default = PathSettings()
-    for name, path in (("procfs", default.procfs), ("sysfs", default.sysfs)):
-        parser.add_argument(
-            f"--path.{name}",
-            dest=name,
-            metavar="DIR",
-            help=f"mount point of {name}; without it path.{name} of the configuration "
-            f"(default: {path})",
-        )
-    parser.add_argument(
-        "--simulated.scenario",
-        dest="scenario",
-        metavar="NAME",
-        help="read a simulated node in place of the real driver: one of "
-        f"{', '.join(packaged_scenarios())}, or a scenario file",
+    add_flags(
+        parser.add_argument,
+        f"""
+--path.procfs DIR: mount point of procfs; without it path.procfs of the configuration
+  (default: {default.procfs})
+--path.sysfs DIR: mount point of sysfs; without it path.sysfs of the configuration
+  (default: {default.sysfs})
+--simulated.scenario NAME: read a simulated node in place of the real driver: one of
+  {", ".join(packaged_scenarios())}, or a scenario file
+""",
     )
 
 
 def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
     """The settings with what those flags say."""
-    if arguments.scenario is not None:
-        simulated = SimulatedSettings(scenario=arguments.scenario)
+    if arguments.simulated_scenario is not None:
+        simulated = SimulatedSettings(scenario=arguments.simulated_scenario)
         settings = replace(settings, sources=replace(settings.sources, simulated=simulated))
-    given = {"procfs": arguments.procfs, "sysfs": arguments.sysfs}
+    given = {"procfs": arguments.path_procfs, "sysfs": arguments.path_sysfs}
     path = replace(settings.path, **{key: value for key, value in given.items() if value})
     return replace(settings, path=path)
 

@@ -24,18 +24,10 @@ _REMEDY: Final = "name the file to check, as in 'rightsizer check-config FILE'"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The file."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="?",
-        default=Path("/etc/rightsizer/rightsizer.yaml"),
-        help="configuration file",
-    )
-    parser.add_argument(
-        "--syntax-only",
-        action="store_true",
-        help="leave alone what the file names, which may lie on another machine",
-    )
+    usual = Path("/etc/rightsizer/rightsizer.yaml")
+    parser.add_argument("file", type=Path, nargs="?", default=usual, help="configuration file")
+    only = "leave alone what the file names, which may lie on another machine"
+    parser.add_argument("--syntax-only", action="store_true", help=only)
 
 
 def run(arguments: argparse.Namespace) -> int:

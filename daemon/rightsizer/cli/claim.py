@@ -9,13 +9,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import act_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, say
-from rightsizer.console.flags import duration
+from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.flags import duration, duration_text
 from rightsizer.console.settings_flags import (
     add_config_flag,
     add_history_flag,
@@ -38,47 +38,30 @@ and the next agent goes on from there. 'rightsizer advise' lists the ids.
 With --fleet, the advice is that of 'rightsizer fleet': its service is asked over fleet.api_socket;
 where none runs, its ledger is changed, and the next look tells of it.
 """
-_DONE: Final = {
-    "claim": "Claimed",
-    "dismiss": "Dismissed",
-    "snooze": "Snoozed",
-}
+_DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     """Which advice, why, and for how long."""
     parser.add_argument("id", help="the advice's id")
-    parser.add_argument("--why", metavar="TEXT", help="the reason, kept with it")
-    parser.add_argument(
-        "--for",
-        dest="for_time",
-        type=_span,
-        metavar="TIME",
-        help="how long it is to stay so, as in 12h or 7d; without it as recommender.ledger says",
-    )
-    parser.add_argument(
-        "--actor",
-        default=_user(),
-        metavar="NAME",
-        help="who does so",
-    )
-    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
-    parser.add_argument(
-        "--path.api-socket",
-        dest="api_socket",
-        type=Path,
-        metavar="FILE",
-        help="the socket to ask at; without it path.api_socket of the configuration "
-        f"(default: {PathSettings().api_socket})",
-    )
-    parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
+    user, socket = {"default": _user()}, PathSettings().api_socket
+    flags = f"""
+--why TEXT: the reason, kept with it
+--for TIME: how long it is to stay so, as in 12h or 7d; without it as recommender.ledger says
+--actor NAME: who does so
+--json: answer in JSON; times in seconds
+--path.api-socket FILE: the socket to ask at; without it path.api_socket of the configuration
+  (default: {socket})
+--fleet: the advice of `rightsizer fleet`
+"""
+    add_flags(parser.add_argument, flags, for_=duration_text, actor=user, path_api_socket=Path)
     add_history_flag(parser)
     add_config_flag(parser)
 
 
 def _run(verb: str, arguments: argparse.Namespace) -> int:
     """Do it, and say how the advice stands."""
-    form = _fleet(verb, arguments) if arguments.fleet else _agent(verb, arguments)
+    form = (_of_fleet if arguments.fleet else _of_agent)(verb, arguments)
     if arguments.json:
         say(json.dumps({"advice": form}, indent=1))
         return 0
@@ -89,36 +72,36 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _agent(verb: str, arguments: argparse.Namespace) -> Form:
-    settings = settings_of(arguments, Settings)
-    socket = arguments.api_socket or settings.path.api_socket
-    return _asked(verb, arguments, socket) or _offline(verb, arguments, settings)
-
-
-def _fleet(verb: str, arguments: argparse.Namespace) -> Form:
+def _of_fleet(verb: str, arguments: argparse.Namespace) -> Form:
     settings = fleet_settings_of(arguments)
-    asked = _asked(verb, arguments, arguments.api_socket or settings.fleet.api_socket)
+    asked = _asked(verb, arguments, arguments.path_api_socket or settings.fleet.api_socket)
     if asked is not None:
         return asked
     configure_log(settings.log.format, LogLevel.WARNING)
-    return advice_form(
-        act_on_ledger(
-            settings,
-            arguments.id,
-            state=ACTS[verb],
-            actor=arguments.actor,
-            why=arguments.why or "",
-            for_seconds=_seconds(arguments.for_time),
-            now=time.time_ns(),
-        )
-    )
+    decision, now = _decision(verb, arguments), time.time_ns()
+    return advice_form(act_on_ledger(settings, arguments.id, **decision, now=now))
+
+
+def _of_agent(verb: str, arguments: argparse.Namespace) -> Form:
+    settings = settings_of(arguments, Settings)
+    socket = arguments.path_api_socket or settings.path.api_socket
+    asked = _asked(verb, arguments, socket)
+    if asked is not None:
+        return asked
+    path = history_path(arguments, settings)
+    configure_log(settings.log.format, LogLevel.WARNING)
+    try:
+        return advice_form(act_offline(path, settings, arguments.id, **_decision(verb, arguments)))
+    except HistoryError as error:
+        there = socket or "path.api_socket, which is ''"
+        raise RightsizerError(f"no agent answers at {there}, and {error}") from None
 
 
 def _asked(verb: str, arguments: argparse.Namespace, path: str | Path) -> Form | None:
-    """The advice as the one at a socket answers; `None` where nobody does."""
+    """The advice as the process at a socket answers; `None` where there is none."""
     if not path:
         return None
-    body = {"actor": arguments.actor, "why": arguments.why, "for": arguments.for_time}
+    body = {"actor": arguments.actor, "why": arguments.why, "for": arguments.for_}
     try:
         target = f"/api/v1/advice/{quote(arguments.id, safe='')}/{verb}"
         form: Form = LocalClient(Path(path)).post(target, body)["advice"]
@@ -127,33 +110,13 @@ def _asked(verb: str, arguments: argparse.Namespace, path: str | Path) -> Form |
     return form
 
 
-def _offline(verb: str, arguments: argparse.Namespace, settings: Settings) -> Form:
-    path = history_path(arguments, settings)
-    configure_log(settings.log.format, LogLevel.WARNING)
-    try:
-        advice = act_offline(
-            path,
-            settings,
-            arguments.id,
-            state=ACTS[verb],
-            actor=arguments.actor,
-            why=arguments.why or "",
-            for_seconds=_seconds(arguments.for_time),
-        )
-    except HistoryError as error:
-        socket = arguments.api_socket or settings.path.api_socket or "path.api_socket, which is ''"
-        raise RightsizerError(f"no agent answers at {socket}, and {error}") from None
-    return advice_form(advice)
-
-
-def _span(text: str) -> str:
-    """A duration that was looked at, as it was written: the agent reads it too."""
-    duration(text)
-    return text
-
-
-def _seconds(text: str | None) -> float | None:
-    return None if text is None else duration(text)
+def _decision(verb: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "state": ACTS[verb],
+        "actor": arguments.actor,
+        "why": arguments.why or "",
+        "for_seconds": None if arguments.for_ is None else duration(arguments.for_),
+    }
 
 
 def _user() -> str:

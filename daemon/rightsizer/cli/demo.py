@@ -1,11 +1,20 @@
 """`rightsizer demo`: a simulated node in fast motion."""
 
 import argparse
+from typing import Final
 
 from rightsizer.agent.demo import DemoSettings, run_demo
 from rightsizer.cli.web_flags import add_access_flags
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import checked_address
+
+_ADDRESS: Final = """
+--web.listen-address ADDRESS: where to listen, as host:port
+"""
+_PACE: Final = """
+--speed FACTOR: simulated seconds in a second; the first day passes at this speed
+--days-before DAYS: days that the node remembers at the start, 0 to 30
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -14,29 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scenario", default=default.scenario, help="a built-in scenario, or a scenario file"
     )
-    parser.add_argument(
-        "--web.listen-address",
-        dest="listen_address",
-        default=default.listen_address,
-        metavar="ADDRESS",
-        help="where to listen, as host:port",
-    )
+    address = {"default": default.listen_address}
+    add_flags(parser.add_argument, _ADDRESS, web_listen_address=address)
     add_access_flags(parser)
-    parser.add_argument(
-        "--speed",
-        type=_positive,
-        default=default.speed,
-        metavar="FACTOR",
-        help="simulated seconds in a second; the first day passes at this speed",
-    )
-    parser.add_argument(
-        "--days-before",
-        dest="days_before",
-        type=_not_negative,
-        default=default.days_before,
-        metavar="DAYS",
-        help="days that the node remembers at the start, 0 to 30",
-    )
+    speed = {"type": _positive, "default": default.speed}
+    days = {"type": _not_negative, "default": default.days_before}
+    add_flags(parser.add_argument, _PACE, speed=speed, days_before=days)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,11 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     run_demo(
         DemoSettings(
             scenario=arguments.scenario,
-            listen_address=checked_address(arguments.listen_address),
+            listen_address=checked_address(arguments.web_listen_address),
             speed=arguments.speed,
             days_before=arguments.days_before,
             web_config_file=arguments.web_config_file or "",
-            enable_lifecycle=arguments.enable_lifecycle,
+            enable_lifecycle=arguments.web_enable_lifecycle,
         ),
         say,
     )

@@ -1,7 +1,6 @@
 """`rightsizer doctor`: what can be seen from here, and what each thing that is missing costs."""
 
 import argparse
-import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,7 +8,7 @@ from dataclasses import asdict
 from rightsizer.agent.doctor import examine
 from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, answer
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
@@ -39,10 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.ERROR)
     checks = examine(settings)
-    if arguments.json:
-        say(json.dumps({"checks": [asdict(check) for check in checks]}, indent=1))
-    else:
-        say(doctor_text(checks))
+    answer(arguments, {"checks": [asdict(check) for check in checks]}, doctor_text(checks))
     return 0
 
 

@@ -1,14 +1,13 @@
 """`rightsizer explain ID`: the whole reasoning behind a piece of advice, or behind a verdict."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import explain_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, answer
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.settings_flags import (
     add_config_flag,
@@ -52,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(settings, FleetConfig)
         else _form(arguments, settings)
     )
-    say(json.dumps(form, indent=1) if arguments.json else explanation_text(form))
+    answer(arguments, form, explanation_text(form))
     return 0
 
 

@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Final
@@ -13,11 +13,10 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, discard_output
+from rightsizer.console.command import Command, add_flags, discard_output
 from rightsizer.console.flags import moment
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.settings_flags import add_config_flag, add_history_flag, settings_of
 from rightsizer.io.files import whole_file
-from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -58,14 +57,11 @@ def export_rows(path: Path, query: ExportQuery) -> Iterator[Iterator[ExportRow]]
         HistoryError: there is no history, or it cannot be read.
         UsageError: a device that is asked for is not in it.
     """
-    storage = Storage(str(path), read_only=True)
-    try:
+    with contextlib.closing(Storage(str(path), read_only=True)) as storage:
         if storage.history is None:
             raise HistoryError("no history is kept; set history.path or give --history.path")
         wanted = _wanted(query.devices, storage.history.devices())
         yield _rows(storage.history, query, wanted)
-    finally:
-        storage.close()
 
 
 def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:
@@ -82,7 +78,14 @@ def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:
                     break
             else:
                 laps.append([window])
-        yield from map(_as_one, laps)
+        for first, *others in laps:
+            if not others:
+                yield first
+                continue
+            builder = WindowBuilder(first.uuid)
+            for part in (first, *others):
+                builder.merge(part)
+            yield builder.window()
 
 
 def _rows(
@@ -98,12 +101,9 @@ def _rows(
         if window.workload_key is None and (not wanted or window.uuid in wanted)
     )
     for window in merged(windows, query.grain):
-        yield _row(window, devices.get(window.uuid), tenures.get(window.uuid, ()))
-
-
-def _row(window: Window, device: Device | None, tenures: Sequence[HolderPeriod]) -> ExportRow:
-    holders = (tenure.workload for tenure in tenures if tenure.overlaps(window))
-    return ExportRow(window, device, tuple(dict.fromkeys(holders)))
+        own = tenures.get(window.uuid, ())
+        holders = dict.fromkeys(each.workload for each in own if each.overlaps(window))
+        yield ExportRow(window, devices.get(window.uuid), tuple(holders))
 
 
 def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[str]:
@@ -119,26 +119,24 @@ def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[st
     return frozenset(wanted)
 
 
-def _as_one(parts: Sequence[Window]) -> Window:
-    if len(parts) == 1:
-        return parts[0]
-    builder = WindowBuilder(parts[0].uuid)
-    for part in parts:
-        builder.merge(part)
-    return builder.window()
-
-
 _DESCRIPTION = """\
 Write the local history as a table: a row for each device and span of time, with the seconds of
 each state, waste, energy, quantiles of use and holders. docs/export.md tells every column. The
 history is only read, beside the agent that writes it.
 """
 
-_GRAINS: Final[Mapping[str, Nanoseconds]] = {
-    "5m": 300 * NANOSECONDS_PER_SECOND,
-    "1h": 3600 * NANOSECONDS_PER_SECOND,
-}
+_GRAINS: Final = {"5m": 300 * NANOSECONDS_PER_SECOND, "1h": 3600 * NANOSECONDS_PER_SECOND}
 _BINARY: Final = frozenset({"parquet"})
+
+
+_FLAGS: Final = """
+--from TIME: windows that begin then or later: ISO 8601, in UTC unless it says otherwise, or seconds
+  since the epoch
+--to TIME: windows that begin before then
+--devices LIST: uuids or indexes, divided by commas; without it all
+--grain: span of a row; what is already merged into hours stays an hour
+--format: how it is written
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -146,38 +144,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="OUT", help="without it to standard output"
     )
-    parser.add_argument(
-        "--from",
-        dest="since",
-        type=moment,
-        metavar="TIME",
-        help="windows that begin then or later: ISO 8601, in UTC unless it says otherwise, or "
-        "seconds since the epoch",
+    add_flags(
+        parser.add_argument,
+        _FLAGS,
+        from_=moment,
+        to=moment,
+        devices=lambda text: tuple(filter(None, text.split(","))),
+        grain={"choices": _GRAINS, "default": "5m"},
+        format={"choices": EXPORT_FORMATS, "default": "csv"},
     )
-    parser.add_argument(
-        "--to", dest="until", type=moment, metavar="TIME", help="windows that begin before then"
-    )
-    parser.add_argument(
-        "--devices",
-        type=lambda text: tuple(filter(None, text.split(","))),
-        metavar="LIST",
-        help="uuids or indexes, divided by commas; without it all",
-    )
-    parser.add_argument(
-        "--grain",
-        choices=_GRAINS,
-        default="5m",
-        help="span of a row; what is already merged into hours stays an hour",
-    )
-    parser.add_argument("--format", choices=EXPORT_FORMATS, default="csv", help="how it is written")
-    parser.add_argument(
-        "--history.path",
-        dest="history_path",
-        type=Path,
-        metavar="FILE",
-        help="the history; without it history.path of the configuration "
-        f"(default: {HistorySettings().path})",
-    )
+    add_history_flag(parser)
     add_config_flag(parser)
 
 
@@ -185,7 +161,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the table; a file appears when it is whole."""
     settings = settings_of(arguments, _ExportSettings)
     path = arguments.history_path or Path(settings.history.path)
-    since, until = arguments.since or 0, arguments.until
+    since, until = arguments.from_ or 0, arguments.to
     if until is not None and until <= since:
         raise UsageError("--to: is not after --from, so that nothing lies between them")
     if arguments.file is not None and arguments.file.resolve() == path.resolve():

@@ -5,8 +5,9 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.window_builder import WindowBuilder
@@ -24,7 +25,14 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.state import Cause, Resource
-from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
+from rightsizer.model.units import (
+    GIB,
+    HOUR_SECONDS,
+    JOULES_PER_KILOWATT_HOUR,
+    Nanoseconds,
+    format_duration,
+    seconds,
+)
 from rightsizer.model.window import Window
 from rightsizer.report.json_encoder import advice_form
 from rightsizer.report.labels import CAUSE_LABELS
@@ -76,19 +84,21 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
     Raises:
         HistoryError: there is no history, or no such workload in it.
     """
-    storage = Storage(str(path), read_only=True)
-    try:
+    with closing(Storage(str(path), read_only=True)) as storage:
         history = storage.history
         if history is None:
             raise HistoryError("no history is kept; set history.path or give --history.path")
         tenures = [each for each in history.tenures() if each.workload in _keys(job)]
         window = _window(history, job, tenures)
         key = window.workload_key or job
-        devices = _devices(history, tenures)
+        held = {each.uuid for each in tenures}
+        devices = tuple(
+            JobDevice(each.device.uuid, each.device.name, each.device.memory_total_bytes)
+            for each in history.devices()
+            if each.device.uuid in held
+        )
         advice = storage.ledger(settings.recommender.ledger).advice()
-    finally:
-        storage.close()
-    measures_energy = window.energy_joules > 0.0
+    measures_energy, memory = window.energy_joules > 0.0, window.demands.get(Resource.MEMORY)
     return JobUsageReport(
         job=key,
         devices=devices,
@@ -100,7 +110,7 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         unused_seconds=dict(window.waste_seconds),
         used_joules=window.used_joules if measures_energy else None,
         unused_joules=sum(window.waste_joules.values()) if measures_energy else None,
-        memory_peak_ratio=_peak(window, Resource.MEMORY),
+        memory_peak_ratio=None if memory is None else memory.maximum(),
         advice=tuple(each for each in advice if each.finding.workload == key),
     )
 
@@ -125,28 +135,12 @@ def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod
     return found
 
 
-def _devices(history: HistoryRepository, tenures: Iterable[HolderPeriod]) -> tuple[JobDevice, ...]:
-    held = {each.uuid for each in tenures}
-    return tuple(
-        JobDevice(each.device.uuid, each.device.name, each.device.memory_total_bytes)
-        for each in history.devices()
-        if each.device.uuid in held
-    )
-
-
-def _peak(window: Window, resource: Resource) -> float | None:
-    histogram = window.demands.get(resource)
-    return None if histogram is None else histogram.maximum()
-
-
 _LEAST_SECONDS: Final = 60.0
 """Of known time; below, shares say more of the moment than of the job."""
 _LEAST_SHARE: Final = 0.1
 """What is lost to a cause before anything is said of it; sums of trifles are no lesson."""
 _LISTED_SHARE: Final = 0.01
 _ROOMY_MEMORY: Final = 0.5
-_SECONDS_PER_HOUR: Final = 3600.0
-_GIBIBYTE: Final = 2.0**30
 
 _LESSONS: Final[Mapping[Cause, str]] = {
     Cause.IDLE: "The GPUs waited for the job: ask for them when they are needed, end the job when "
@@ -166,51 +160,36 @@ _LESSONS: Final[Mapping[Cause, str]] = {
 
 
 def job_report_text(report: JobUsageReport, node: str) -> str:
-    """The report in a dozen lines.
-
-    Args:
-        report: Of one job, on one node.
-        node: What the node is called.
-    """
-    return "\n".join([f"GPU use of {_title(report.job)} on {node}", *_lines(report)])
+    """The report of one job on a node, in a dozen lines."""
+    job = report.job
+    title = f"job {job[len('slurm:') :]}" if job.startswith(("slurm:", "slurm/")) else job
+    return "\n".join([f"GPU use of {title} on {node}", *_lines(report)])
 
 
 def _lines(report: JobUsageReport) -> Iterator[str]:
-    yield f"  GPUs    {_device_names(report)}"
-    yield (
-        f"  held    {format_duration(seconds(report.end - report.start))}, "
-        f"{_hours(report.held_seconds)}"
-    )
-    if report.known_seconds < _LEAST_SECONDS:
+    names = Counter(each.name or "unknown" for each in report.devices)
+    counts = ", ".join(f"{count} x {name}" for name, count in names.items())
+    length = format_duration(seconds(report.end - report.start))
+    yield f"  GPUs    {counts or 'unknown'}"
+    yield f"  held    {length}, {report.held_seconds / HOUR_SECONDS:.2f} GPU hours"
+    known = report.known_seconds
+    if known < _LEAST_SECONDS:
         yield "  Too little of it was seen to say more."
         return
     unused = sum(report.unused_seconds.values())
-    yield f"  used    {_part(report, report.used_seconds, report.used_joules)}"
-    yield f"  unused  {_part(report, unused, report.unused_joules)}"
+    for word, part_seconds, joules in (
+        ("used", report.used_seconds, report.used_joules),
+        ("unused", unused, report.unused_joules),
+    ):
+        energy = "" if joules is None else f", {joules / JOULES_PER_KILOWATT_HOUR:.2f} kWh"
+        hours = f"{part_seconds / HOUR_SECONDS:.2f} GPU hours"
+        yield f"  {word:6}  {part_seconds / known:4.0%}, {hours}{energy}"
     for cause, lost in _by_size(report):
-        if lost >= _LISTED_SHARE * report.known_seconds:
-            yield f"    {lost / report.known_seconds:4.0%} {CAUSE_LABELS[cause]}"
+        if lost >= _LISTED_SHARE * known:
+            yield f"    {lost / known:4.0%} {CAUSE_LABELS[cause]}"
     if report.memory_peak_ratio is not None:
         yield f"  memory  {_memory(report, report.memory_peak_ratio)}"
     yield f"  Advice: {_advice(report)}"
-
-
-def _title(job: str) -> str:
-    return f"job {job[len('slurm:') :]}" if job.startswith(("slurm:", "slurm/")) else job
-
-
-def _device_names(report: JobUsageReport) -> str:
-    names = Counter(each.name or "unknown" for each in report.devices)
-    return ", ".join(f"{count} x {name}" for name, count in names.items()) or "unknown"
-
-
-def _hours(gpu_seconds: float) -> str:
-    return f"{gpu_seconds / _SECONDS_PER_HOUR:.2f} GPU hours"
-
-
-def _part(report: JobUsageReport, gpu_seconds: float, joules: float | None) -> str:
-    energy = "" if joules is None else f", {joules / JOULES_PER_KILOWATT_HOUR:.2f} kWh"
-    return f"{gpu_seconds / report.known_seconds:4.0%}, {_hours(gpu_seconds)}{energy}"
 
 
 def _by_size(report: JobUsageReport) -> list[tuple[Cause, float]]:
@@ -221,7 +200,7 @@ def _memory(report: JobUsageReport, peak: float) -> str:
     totals = {each.memory_total_bytes for each in report.devices}
     text = f"at most {peak:.0%} of a GPU"
     if len(totals) == 1 and (total := totals.pop()) is not None:
-        text += f" ({peak * total / _GIBIBYTE:.1f} of {total / _GIBIBYTE:.0f} GiB)"
+        text += f" ({peak * total / GIB:.1f} of {total / GIB:.0f} GiB)"
     return text
 
 
@@ -232,22 +211,14 @@ def _advice(report: JobUsageReport) -> str:
     for cause, lost in _by_size(report):
         if lost >= _LEAST_SHARE * report.known_seconds and cause in _LESSONS:
             return _LESSONS[cause]
-    if _has_room(report):
+    headroom, peak = report.unused_seconds.get(Cause.HEADROOM, 0.0), report.memory_peak_ratio
+    has_room = headroom >= _LEAST_SHARE * report.known_seconds
+    if has_room and peak is not None and peak < _ROOMY_MEMORY:
         return (
             "The GPUs had work and room left, in memory too: larger batches may finish sooner; if "
             "not, a smaller GPU or a MIG instance would do."
         )
     return "Nothing to do: no large part went unused for one reason."
-
-
-def _has_room(report: JobUsageReport) -> bool:
-    headroom = report.unused_seconds.get(Cause.HEADROOM, 0.0)
-    peak = report.memory_peak_ratio
-    return (
-        headroom >= _LEAST_SHARE * report.known_seconds
-        and peak is not None
-        and peak < _ROOMY_MEMORY
-    )
 
 
 _DESCRIPTION = """\
@@ -280,21 +251,18 @@ def run(arguments: argparse.Namespace) -> int:
     path = history_path(arguments, settings)
     write_up_to_now(settings)
     report = job_report(path, settings, arguments.job)
-    if arguments.json:
-        say(json.dumps(_form(report), indent=2))
-    else:
+    if not arguments.json:
         say(job_report_text(report, platform.node()))
-    return 0
-
-
-def _form(report: JobUsageReport) -> dict[str, Any]:
-    return {
+        return 0
+    form = {
         **asdict(report),
         "start": seconds(report.start),
         "end": seconds(report.end),
         "unused_seconds": {str(cause): lost for cause, lost in report.unused_seconds.items()},
         "advice": [advice_form(each) for each in report.advice],
     }
+    say(json.dumps(form, indent=2))
+    return 0
 
 
 COMMAND = Command("job-report", configure, run, _DESCRIPTION)

@@ -1,14 +1,13 @@
 """`rightsizer labels`: this node's labels for Kubernetes, as a feature file."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.scheduler_documents import labels_by_look, timed_feature_file
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import whole_file
@@ -27,13 +26,16 @@ alone.
 """
 
 
+_FLAGS: Final = """
+--output FILE: write the feature file here, whole or not
+--json: answer in JSON
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Where to, and in which form."""
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--output", metavar="FILE", type=Path, help="write the feature file here, whole or not"
-    )
-    form.add_argument("--json", action="store_true", help="answer in JSON")
+    add_flags(form.add_argument, _FLAGS, output=Path)
     add_scenario_flag(parser, "the real driver")
     add_config_flag(parser)
 
@@ -47,15 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
     clock = SystemClock()
     with looked_at(settings_of(arguments, Settings), arguments.scenario) as settings:
         named = labels_by_look(settings, clock)
-    if arguments.json:
-        say(json.dumps(named, indent=1))
-        return 0
     text = timed_feature_file(named, settings, clock)
     if arguments.output is None:
-        say(text.rstrip("\n"))
-        return 0
-    with whole_file(arguments.output, "the feature file") as file:
-        file.write(text.encode())
+        answer(arguments, named, text.rstrip("\n"))
+    else:
+        with whole_file(arguments.output, "the feature file") as file:
+            file.write(text.encode())
     return 0
 
 

@@ -1,10 +1,12 @@
 """The command `rightsizer`: the registry of commands, and errors as exit codes."""
 
 import argparse
+import csv
 import importlib
 import sys
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from rightsizer import __version__
@@ -23,8 +25,8 @@ class CommandEntry:
 
     group: str
     name: str
-    summary: str
     place: str
+    summary: str
 
     def load(self) -> Command:
         """The command itself."""
@@ -34,102 +36,13 @@ class CommandEntry:
         return command
 
 
-_TABLE: Final = {
-    "Node": (
-        (
-            "agent",
-            "run the node agent: sample, account, export, recommend",
-            "rightsizer.cli.agent:COMMAND",
-        ),
-        (
-            "demo",
-            "run a simulated node in fast motion, with its page",
-            "rightsizer.cli.demo:COMMAND",
-        ),
-        ("record", "record samples to a file", "rightsizer.cli.record:COMMAND"),
-        (
-            "topology",
-            "show how GPUs, NICs and disks are connected",
-            "rightsizer.cli.topology:COMMAND",
-        ),
-        ("labels", "print this node's labels for Kubernetes", "rightsizer.cli.labels:COMMAND"),
-        (
-            "doctor",
-            "check what this machine offers and what is missing",
-            "rightsizer.cli.doctor:COMMAND",
-        ),
-        ("release", "make the agent release the GPUs", "rightsizer.cli.release:RELEASE"),
-        ("resume", "reopen released GPUs", "rightsizer.cli.release:RESUME"),
-    ),
-    "Recommendations": (
-        (
-            "advise",
-            "run the recommender once over the local history",
-            "rightsizer.cli.advise:COMMAND",
-        ),
-        (
-            "explain",
-            "show the whole reasoning behind a recommendation",
-            "rightsizer.cli.explain:COMMAND",
-        ),
-        ("claim", "mark a recommendation as being worked on", "rightsizer.cli.claim:CLAIM"),
-        ("dismiss", "close a recommendation that is not wanted", "rightsizer.cli.claim:DISMISS"),
-        ("snooze", "postpone a recommendation", "rightsizer.cli.claim:SNOOZE"),
-        (
-            "actions",
-            "list actions on recommendations, and what kept others",
-            "rightsizer.actions.command:COMMAND",
-        ),
-        (
-            "fleet",
-            "cluster-wide recommendations from Prometheus",
-            "rightsizer.fleet.command:COMMAND",
-        ),
-    ),
-    "Reports": (
-        ("replay", "analyze a recording", "rightsizer.cli.replay:COMMAND"),
-        ("report", "write a report: utilization, cost, sizing", "rightsizer.cli.report:COMMAND"),
-        ("job-report", "show what a job did with its GPUs", "rightsizer.cli.job_report:COMMAND"),
-        ("export", "export the local history as a table", "rightsizer.cli.export:COMMAND"),
-        (
-            "profile",
-            "show where a program's time goes, from profiler files",
-            "rightsizer.profiler.command:COMMAND",
-        ),
-    ),
-    "Planning": (
-        ("plan", "find the GPUs that fit a model and its load", "rightsizer.cli.plan:COMMAND"),
-        (
-            "compare",
-            "compare two GPUs for a kind of workload",
-            "rightsizer.planner.compare:COMMAND",
-        ),
-        ("project", "project a measured workload to other GPUs", "rightsizer.cli.project:COMMAND"),
-        ("catalogue", "list and search known GPUs", "rightsizer.planner.catalogue:COMMAND"),
-    ),
-    "Sharing GPUs": (
-        ("place", "recommend the best free GPUs of this node", "rightsizer.cli.place:COMMAND"),
-        ("run", "wait for GPUs and run a command on them", "rightsizer.broker.run_command:COMMAND"),
-        (
-            "queue",
-            "show leases, waiting requests and reservations",
-            "rightsizer.broker.queue_command:COMMAND",
-        ),
-        ("reserve", "reserve GPUs for a later time", "rightsizer.broker.reserve_command:RESERVE"),
-        (
-            "cancel",
-            "cancel a lease, a request or a reservation",
-            "rightsizer.broker.reserve_command:CANCEL",
-        ),
-    ),
-    "Configuration": (
-        ("check-config", "check a configuration file", "rightsizer.cli.check_config:COMMAND"),
-        ("version", "print the version", "rightsizer.cli.version:COMMAND"),
-    ),
-}
-"""By the group that `--help` shows them in: names, summaries, and where commands stand."""
-
-COMMANDS: Final = tuple(CommandEntry(group, *row) for group, rows in _TABLE.items() for row in rows)
+COMMANDS: Final = tuple(
+    CommandEntry(**row)
+    for row in csv.DictReader(
+        Path(__file__).with_name("commands.csv").read_text(encoding="utf-8").splitlines()
+    )
+)
+"""By the group that `--help` shows them in."""
 
 
 def all_commands() -> tuple[Command, ...]:

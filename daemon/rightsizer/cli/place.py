@@ -12,22 +12,21 @@ from urllib.parse import urlencode
 
 from rightsizer.agent.scheduler_documents import look_at_node, seats_over
 from rightsizer.agent.settings import Settings
-from rightsizer.broker.command_flags import add_request_flags
+from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.feature import PLACE_PATH
 from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.placement import Form, LeasedSlots, chosen_of, place_form
 from rightsizer.broker.request_parser import request_of
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
-from rightsizer.console.command import Command, say
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.agent_client import add_agent_flags
+from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.settings_flags import settings_of
 from rightsizer.console.text import aligned, wrapped
-from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
-from rightsizer.model.errors import AgentAbsentError, RightsizerError, UsageError
-from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.errors import AgentAbsentError, RightsizerError
+from rightsizer.model.units import GIB, format_duration, seconds
 
-_GIBIBYTE: Final = 1 << 30
 _NOTHING: Final = "-"
 _LOOK: Final = (
     "No agent was asked: this knows the states of this moment alone, not for how long a GPU has "
@@ -44,9 +43,9 @@ def place_text(form: Any, *, is_explained: bool) -> str:
             they are in any case.
     """
     lines = list(_chosen(form)) if form["is_met"] else ["Nothing fits."]
-    lines += ["", "Why", *(line for each in form["reasons"] for line in _bullet(each))]
+    lines += ["", "Why", *(line for each in form["reasons"] for line in wrapped(each, 2))]
     if not form["is_exact"]:
-        lines += _bullet("There are too many sets to look at all: a better one may exist.")
+        lines += wrapped("There are too many sets to look at all: a better one may exist.", 2)
     if is_explained and form["is_met"]:
         lines += ["", "Other sets", *_rejected(form["rejected"])]
     if is_explained or not form["is_met"]:
@@ -82,11 +81,12 @@ def _chosen(form: Any) -> Iterator[str]:
             slot["label"],
             slot["name"] or _NOTHING,
             _NOTHING if slot["numa_node"] is None else str(slot["numa_node"]),
-            _size(slot["memory_left_bytes"]),
+            _NOTHING if left is None else f"{left / GIB:.1f} GiB",
             "yes" if slot["is_shared"] else "no",
             slot["uuid"],
         ]
         for slot in form["seats"]
+        for left in [slot["memory_left_bytes"]]
     ]
     header = ["", "model", "NUMA", "memory left", "shared", "uuid"]
     yield from aligned(header, rows, left=header)
@@ -104,22 +104,14 @@ def _rejected(rejected: Sequence[Any]) -> Iterator[str]:
         yield "  There is no other that is different."
     for each in rejected:
         labels = ", ".join(slot["label"] for slot in each["seats"])
-        yield from _bullet(f"{labels}: {each['why']}")
+        yield from wrapped(f"{labels}: {each['why']}", 2)
 
 
 def _occupied(occupied: Sequence[Any]) -> Iterator[str]:
     if not occupied:
         yield "  Nothing: all can."
     for each in occupied:
-        yield from _bullet(f"{each['label']}: {each['why']}")
-
-
-def _bullet(text: str) -> list[str]:
-    return wrapped(text, indent=2)
-
-
-def _size(amount_bytes: float | None) -> str:
-    return _NOTHING if amount_bytes is None else f"{amount_bytes / _GIBIBYTE:.1f} GiB"
+        yield from wrapped(f"{each['label']}: {each['why']}", 2)
 
 
 def _source(form: Any) -> str:
@@ -171,26 +163,19 @@ The exit status is 1 where nothing fits; the reasons are told, with --export on 
 _WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
 
 
+_FORMS: Final = """
+--json: answer in JSON (docs/placement.md)
+--export: answer as exports for a shell
+--explain: tell the sets that were nearly as good too, and why each other GPU cannot be given
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is wanted, of which node, and how to answer."""
     add_request_flags(parser)
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="answer in JSON (docs/placement.md)")
-    form.add_argument("--export", action="store_true", help="answer as exports for a shell")
-    form.add_argument(
-        "--explain",
-        action="store_true",
-        help="tell the sets that were nearly as good too, and why each other GPU cannot be given",
-    )
+    add_flags(parser.add_mutually_exclusive_group().add_argument, _FORMS)
     add_scenario_flag(parser, "agent and driver")
-    parser.add_argument(
-        "--path.api-socket",
-        dest="api_socket",
-        metavar="FILE",
-        help="the agent's socket; without it path.api_socket of the configuration "
-        f"(default: {PathSettings().api_socket})",
-    )
-    add_config_flag(parser)
+    add_agent_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -200,7 +185,7 @@ def run(arguments: argparse.Namespace) -> int:
         RightsizerError: there is no GPU, or the request cannot be.
     """
     settings = settings_of(arguments, Settings)
-    words = _words(arguments)
+    words = words_of(arguments)
     form = _ask(settings, words, arguments)
     if arguments.json:
         say(json.dumps(form, indent=1))
@@ -214,29 +199,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if form["is_met"] else 1
 
 
-def _words(arguments: argparse.Namespace) -> dict[str, str]:
-    if arguments.share and not arguments.memory:
-        raise UsageError("--share: say how much memory is needed on each GPU, as in --memory 10GiB")
-    words = {
-        "gpus": arguments.gpus,
-        "memory": arguments.memory,
-        "share": "true" if arguments.share else "",
-        "interconnect": arguments.interconnect,
-        "mig": arguments.mig,
-    }
-    return {name: word for name, word in words.items() if word}
-
-
 def _ask(settings: Settings, words: dict[str, str], arguments: argparse.Namespace) -> Any:
     """The agent's answer, else that of a look: where no agent runs, or this user may not ask it."""
     request = request_of(words)
-    socket = arguments.api_socket or settings.path.api_socket
+    socket = arguments.path_api_socket or settings.path.api_socket
     if socket and not arguments.scenario:
         try:
             return LocalClient(Path(socket)).get(f"{PLACE_PATH}?{urlencode(words)}")
         except RightsizerError as error:
             may_ask = os.access(socket, os.R_OK | os.W_OK)
-            if arguments.api_socket or (may_ask and not isinstance(error, AgentAbsentError)):
+            if arguments.path_api_socket or (may_ask and not isinstance(error, AgentAbsentError)):
                 raise
             if not isinstance(error, AgentAbsentError):
                 print(f"rightsizer: warning: {error}", file=sys.stderr)

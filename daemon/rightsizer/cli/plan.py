@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
@@ -41,46 +41,29 @@ Nothing runs and nothing is asked over the network; each figure carries its inte
 """
 
 
+_SOURCES: Final = """
+--measured FILE: files of the model at work: of a recording, a profiler's traces, MLPerf logs; tells
+  where the prediction was off
+--board KEY: board of the catalogue that was measured, where the files do not say
+--catalogue FILE: YAML file that changes or adds boards, as for 'rightsizer catalogue'; without it
+  catalogue.boards_file of the configuration
+--prices FILE: YAML file that changes or adds prices, in dollars per GPU-hour; without it
+  catalogue.prices_file of the configuration
+"""
+_FORMS: Final = """
+--html OUT: write the plan as one page of HTML too
+--all: list all candidates, rejected ones too
+--json: answer in JSON; bytes, milliseconds, tokens a second, dollars, hours
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is asked, by which facts, and how to answer."""
     parser.add_argument("file", type=Path, metavar="FILE", help="YAML or JSON of requirements")
-    parser.add_argument(
-        "--measured",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="files of the model at work: of a recording, a profiler's traces, MLPerf logs; tells "
-        "where the prediction was off",
-    )
-    parser.add_argument(
-        "--board",
-        metavar="KEY",
-        help="board of the catalogue that was measured, where the files do not say",
-    )
-    parser.add_argument(
-        "--catalogue",
-        type=Path,
-        metavar="FILE",
-        help="YAML file that changes or adds boards, as for 'rightsizer catalogue'; without it "
-        "catalogue.boards_file of the configuration",
-    )
-    parser.add_argument(
-        "--prices",
-        type=Path,
-        metavar="FILE",
-        help="YAML file that changes or adds prices, in dollars per GPU-hour; without it "
-        "catalogue.prices_file of the configuration",
-    )
+    measured = {"type": Path, "nargs": "+"}
+    add_flags(parser.add_argument, _SOURCES, measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)
-    parser.add_argument(
-        "--html", type=Path, metavar="OUT", help="write the plan as one page of HTML too"
-    )
-    parser.add_argument("--all", action="store_true", help="list all candidates, rejected ones too")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="answer in JSON; bytes, milliseconds, tokens a second, dollars, hours",
-    )
+    add_flags(parser.add_argument, _FORMS, html=Path)
 
 
 def run(arguments: argparse.Namespace) -> int:

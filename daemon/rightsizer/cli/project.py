@@ -5,10 +5,11 @@ import json
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.planner.projection import (
     LEGEND,
@@ -52,20 +53,17 @@ tells the GPU and the most memory, where they are in it; what it cannot tell is 
 """
 
 
+_FILES: Final = """
+--catalogue FILE: YAML file that changes or adds boards
+--profile TRACE: a profiler's files of the workload, for questions that name none; a folder's ranks
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """The file, and how to answer."""
     parser.add_argument("file", type=Path, metavar="FILE", help="YAML or JSON file")
-    parser.add_argument(
-        "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
-    )
-    parser.add_argument(
-        "--profile",
-        type=Path,
-        nargs="+",
-        default=(),
-        metavar="TRACE",
-        help="a profiler's files of the workload, for questions that name none; a folder's ranks",
-    )
+    profile = {"type": Path, "nargs": "+", "default": ()}
+    add_flags(parser.add_argument, _FILES, catalogue=Path, profile=profile)
     add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; bytes, ratios")
 

@@ -10,7 +10,7 @@ from rightsizer.agent.coordinator import Coordinator
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.cli.agent import add_source_flags, with_source_flags
-from rightsizer.console.command import Command
+from rightsizer.console.command import Command, add_flags
 from rightsizer.console.flags import duration
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.console.text import counted
@@ -28,19 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="the recording; compressed if it ends in .gz"
     )
-    parser.add_argument(
-        "--duration",
-        type=duration,
-        metavar="TIME",
-        help="how long to record, as in 90s or 10m; without it until a signal comes",
-    )
-    parser.add_argument(
-        "--interval",
-        type=duration,
-        metavar="TIME",
-        help="time between two readings, as in 500ms or 5s; without it sampling.interval of the "
-        f"configuration (default: {Settings().sampling.interval:g}s)",
-    )
+    flags = f"""
+--duration TIME: how long to record, as in 90s or 10m; without it until a signal comes
+--interval TIME: time between two readings, as in 500ms or 5s; without it sampling.interval of the
+  configuration (default: {Settings().sampling.interval:g}s)
+"""
+    add_flags(parser.add_argument, flags, duration=duration, interval=duration)
     add_source_flags(parser)
     add_config_flag(parser)
 

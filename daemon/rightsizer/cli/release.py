@@ -3,14 +3,13 @@
 import argparse
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, say
-from rightsizer.console.flags import duration
+from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.flags import duration, duration_text
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
@@ -37,53 +36,47 @@ To update the driver:
 The restart makes the agent load the new driver's library; after a reset, or with the same driver,
 'rightsizer resume' does. The exit status is 0 only once all is let go, so that a script may go on.
 """
-_NAMES: Final[Mapping[ReleasableResource, str]] = MappingProxyType(
-    {
-        ReleasableResource.GPUS: "the GPUs: every handle is closed and nothing is read",
-        ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
-    }
-)
+_NAMES: Final = {
+    ReleasableResource.GPUS: "the GPUs: every handle is closed and nothing is read",
+    ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
+}
 _POLL_SECONDS: Final = 0.1
+
+
+_WHEN: Final = """
+--for TIME: take it back by itself after this time, as in 30m or 2h; without it when
+  'rightsizer resume' says so
+--wait TIME: how long to wait until all is let go; the request stands beyond that
+"""
+_JSON: Final = """
+--json: answer in JSON; times in seconds
+"""
+_HELD: Final = tuple(map(str, ReleasableResource))
 
 
 def configure_release(parser: argparse.ArgumentParser) -> None:
     """What to let go, for how long, and how long to wait for it."""
-    held = tuple(map(str, ReleasableResource))
-    parser.add_argument(
-        "held", nargs="?", choices=held, default=str(ReleasableResource.GPUS), help="what to let go"
-    )
-    parser.add_argument(
-        "--for",
-        dest="for_time",
-        type=_span,
-        metavar="TIME",
-        help="take it back by itself after this time, as in 30m or 2h; without it when "
-        "'rightsizer resume' says so",
-    )
-    parser.add_argument(
-        "--wait",
-        type=_span,
-        default="10s",
-        metavar="TIME",
-        help="how long to wait until all is let go; the request stands beyond that",
-    )
-    _add_shared_flags(parser)
+    usual = str(ReleasableResource.GPUS)
+    parser.add_argument("held", nargs="?", choices=_HELD, default=usual, help="what to let go")
+    wait = {"type": duration_text, "default": "10s"}
+    add_flags(parser.add_argument, _WHEN + _JSON, for_=duration_text, wait=wait)
+    add_agent_flags(parser)
 
 
 def configure_resume(parser: argparse.ArgumentParser) -> None:
     """What to take back."""
-    held = tuple(map(str, ReleasableResource))
     parser.add_argument(
-        "held", nargs="?", choices=held, help="what to take back; all that was let go without it"
+        "held", nargs="?", choices=_HELD, help="what to take back; all that was let go without it"
     )
-    _add_shared_flags(parser)
+    add_flags(parser.add_argument, _JSON)
+    add_agent_flags(parser)
 
 
 def release(arguments: argparse.Namespace) -> int:
     """Ask, wait until it is done, and say how to take it back."""
     client = client_of(arguments)
     held = ReleasableResource(arguments.held)
-    client.post("/api/v1/release", {"held": held, "for": arguments.for_time})
+    client.post("/api/v1/release", {"held": held, "for": arguments.for_})
     form = wait_until_done(
         held, lambda: _form(client, held), duration(arguments.wait), SystemClock()
     )
@@ -147,26 +140,10 @@ def wait_until_done(
         clock.wait_until(min(now + nanoseconds(_POLL_SECONDS), deadline), never)
 
 
-def _add_shared_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
-    add_agent_flags(parser)
-
-
 def _form(client: LocalClient, held: ReleasableResource) -> Form | None:
     releases: list[Form] = client.get("/api/v1/releases")["releases"]
     return next((form for form in releases if form["held"] == held), None)
 
 
-def _span(text: str) -> str:
-    """A duration that was looked at, as it was written: the agent reads it too."""
-    duration(text)
-    return text
-
-
-RELEASE = Command(
-    "release",
-    configure_release,
-    release,
-    _DESCRIPTION,
-)
+RELEASE = Command("release", configure_release, release, _DESCRIPTION)
 RESUME = Command("resume", configure_resume, resume)

@@ -2,15 +2,15 @@
 
 import argparse
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from rightsizer.agent.replay import DeviceSummary, HistoryFiller, Replay, replay, replay_form
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
@@ -69,28 +69,20 @@ are taken as UTC.
 """
 
 
+_FLAGS: Final = """
+--board KEY: board of the catalogue, such as H100-SXM5-80GB, for what the log does not say: memory
+  in bytes, power limit in watts, clocks in hertz
+--columns MAP.yaml: which columns of a CSV mean what
+--timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
+--into HISTORY: fill a history with the recording
+--json: answer in JSON; times in seconds
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to read, by which map, and where to leave what comes of it."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of a recording")
-    parser.add_argument(
-        "--board",
-        metavar="KEY",
-        help="board of the catalogue, such as H100-SXM5-80GB, for what the log does not say: "
-        "memory in bytes, power limit in watts, clocks in hertz",
-    )
-    parser.add_argument(
-        "--columns", type=Path, metavar="MAP.yaml", help="which columns of a CSV mean what"
-    )
-    parser.add_argument(
-        "--timeline",
-        type=Path,
-        metavar="OUT.csv",
-        help="write every stretch of every device; start and end in seconds since the epoch",
-    )
-    parser.add_argument(
-        "--into", type=Path, metavar="HISTORY", help="fill a history with the recording"
-    )
-    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    add_flags(parser.add_argument, _FLAGS, columns=Path, timeline=Path, into=Path)
     add_config_flag(parser)
 
 
@@ -106,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(source.close)
         sinks = []
         if arguments.timeline is not None:
-            sinks.append(stack.enter_context(Timeline(arguments.timeline)))
+            sinks.append(stack.enter_context(Timeline.open(arguments.timeline)))
         history = None
         if arguments.into is not None:
             history = stack.enter_context(HistoryFiller(arguments.into)).history
@@ -114,10 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         warnings = source.warnings
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)
-    if arguments.json:
-        say(json.dumps(replay_form(result), indent=1))
-    else:
-        say(replay_text(result))
+    answer(arguments, replay_form(result), replay_text(result))
     return 0
 
 

@@ -1,7 +1,4 @@
-"""Command `rightsizer report`.
-
-GPU use over a span as HTML, Markdown or JSON; the history is read only.
-"""
+"""`rightsizer report`: GPU use over a span as HTML, Markdown or JSON; the history is read only."""
 
 import argparse
 import datetime as dt
@@ -15,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rightsizer.agent.report_facts import ReportQuery, report_facts
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.console.settings_flags import (
     add_config_flag,
@@ -61,34 +58,21 @@ bytes. docs/report.md tells more.
 """
 
 
+_FLAGS: Final = """
+--from TIME: beginning: ISO 8601 in the time zone unless it says otherwise, or seconds since the
+  epoch; the history's last 7 days without it, as far as they were recorded
+--to TIME: end; without it that of the history
+--last DURATION: length before the end, in place of --from: 24h, 7d, 30d
+--timezone NAME: whose days and times they are, as in Europe/Berlin
+--format: how it is written
+--output FILE: without it to standard output
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which span, by whose calendar, in which format, and where to."""
-    parser.add_argument(
-        "--from",
-        dest="since",
-        metavar="TIME",
-        help="beginning: ISO 8601 in the time zone unless it says otherwise, or seconds since the "
-        "epoch; the history's last 7 days without it, as far as they were recorded",
-    )
-    parser.add_argument(
-        "--to", dest="until", metavar="TIME", help="end; without it that of the history"
-    )
-    parser.add_argument(
-        "--last",
-        type=duration,
-        metavar="DURATION",
-        help="length before the end, in place of --from: 24h, 7d, 30d",
-    )
-    parser.add_argument(
-        "--timezone",
-        default="UTC",
-        metavar="NAME",
-        help="whose days and times they are, as in Europe/Berlin",
-    )
-    parser.add_argument(
-        "--format", choices=REPORT_FORMATS, default="html", help="how it is written"
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="without it to standard output")
+    form, zone = {"choices": REPORT_FORMATS, "default": "html"}, {"default": "UTC"}
+    add_flags(parser.add_argument, _FLAGS, last=duration, timezone=zone, format=form, output=Path)
     add_history_flag(parser)
     add_config_flag(parser)
 
@@ -116,12 +100,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _query(arguments: argparse.Namespace) -> ReportQuery:
-    if arguments.since is not None and arguments.last is not None:
+    if arguments.from_ is not None and arguments.last is not None:
         raise UsageError("--last: --from already says where the report begins; give one of them")
     timezone = _timezone(arguments.timezone)
     return ReportQuery(
-        since=_moment("--from", arguments.since, timezone),
-        until=_moment("--to", arguments.until, timezone),
+        since=_moment("--from", arguments.from_, timezone),
+        until=_moment("--to", arguments.to, timezone),
         last=None if arguments.last is None else nanoseconds(arguments.last),
         timezone=timezone,
         timezone_name=arguments.timezone,

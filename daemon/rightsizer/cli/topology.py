@@ -16,7 +16,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
@@ -72,16 +72,31 @@ class _Column:
 
 def topology_text(survey: NodeSurvey) -> str:
     """All of it, section by section."""
-    topology = survey.topology
-    labels = {device.uuid: _label(device, survey.offered) for device in survey.devices}
+    topology, offered = survey.topology, survey.offered
+    labels = {device.uuid: _label(device, offered) for device in survey.devices}
     columns = tuple(_columns(topology.adapters))
+    gpus = [
+        (labels[each.uuid], each.name or _NOTHING, each.uuid)
+        if each.uuid in offered
+        else (labels[each.uuid], "not offered by the driver", _NOTHING)
+        for each in survey.devices
+    ]
+    adapters = [
+        (column.label, each.pci_bus_id, _or_nothing(each.numa_node), column.names)
+        for column in columns
+        for each in column.adapters[:1]
+    ]
+    nodes = [
+        (str(node), cpu_list(cpus) or "none: memory alone")
+        for node, cpus in sorted(topology.numa_nodes.items())
+    ]
     sections = [
         _table(_matrix(topology, labels, columns)),
         _table(_links(topology, labels)),
         [f"Peer memory: {_peers(topology.links, labels)}"],
-        _table(_gpus(survey, labels)),
-        _table(_adapters(columns)),
-        _table(_nodes(topology.numa_nodes)),
+        _table([("GPU", "model", "uuid"), *gpus]),
+        _table([("Adapter", "address", "NUMA", "kernel's name"), *adapters]) if adapters else [],
+        _table([("NUMA node", "CPUs"), *nodes]) if nodes else [],
         ["Legend", *(f"  {word:4}  {meaning}" for word, meaning in _LEGEND)],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -91,19 +106,17 @@ def _label(device: Device, offered: frozenset[str]) -> str:
     return f"GPU{device.index}" if device.uuid in offered else device.uuid.removeprefix("0000:")
 
 
-def _columns(adapters: Iterable[Adapter]) -> Iterator[_Column]:
+def _columns(adapters: Sequence[Adapter]) -> Iterator[_Column]:
     """The network cards, one for each PCI function, then the disks."""
     cards: dict[str, list[Adapter]] = {}
-    disks: list[Adapter] = []
     for adapter in adapters:
-        if adapter.kind is AdapterKind.NVME:
-            disks.append(adapter)
-        else:
+        if adapter.kind is not AdapterKind.NVME:
             cards.setdefault(adapter.pci_bus_id, []).append(adapter)
     for number, (_, same) in enumerate(sorted(cards.items())):
         yield _Column(f"NIC{number}", tuple(same))
-    for disk in disks:
-        yield _Column(disk.name, (disk,))
+    for adapter in adapters:
+        if adapter.kind is AdapterKind.NVME:
+            yield _Column(adapter.name, (adapter,))
 
 
 def _matrix(
@@ -139,17 +152,15 @@ def _links(topology: Topology, labels: Mapping[str, str]) -> Iterator[Sequence[s
             yield ["  under", bridge.pci_bus_id, *_port(bridge)]
 
 
-def _port(port: Placement | Bridge) -> tuple[str, str]:
-    return (
-        _link(port.generation, port.width),
-        _link(port.generation_maximum, port.width_maximum),
-    )
-
-
 def _link(generation: int | None, width: int | None) -> str:
     if generation is None and width is None:
         return _NOTHING
     return f"gen{generation or '?'} x{width or '?'}"
+
+
+def _port(port: Placement | Bridge) -> tuple[str, str]:
+    now = _link(port.generation, port.width)
+    return now, _link(port.generation_maximum, port.width_maximum)
 
 
 def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
@@ -167,31 +178,6 @@ def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
         pairs = ", ".join(f"{labels[link.uuid]}-{labels[link.peer_uuid]}" for link in refused)
         return f"each GPU can read every other's, but not {pairs}"
     return f"{len(told) - len(refused)} of {len(links)} pairs can read each other's"
-
-
-def _gpus(survey: NodeSurvey, labels: Mapping[str, str]) -> Iterator[Sequence[str]]:
-    yield ["GPU", "model", "uuid"]
-    for device in survey.devices:
-        label = labels[device.uuid]
-        if device.uuid in survey.offered:
-            yield [label, device.name or _NOTHING, device.uuid]
-        else:
-            yield [label, "not offered by the driver", _NOTHING]
-
-
-def _adapters(columns: Sequence[_Column]) -> Iterator[Sequence[str]]:
-    if columns:
-        yield ["Adapter", "address", "NUMA", "kernel's name"]
-    for column in columns:
-        adapter = column.adapters[0]
-        yield [column.label, adapter.pci_bus_id, _or_nothing(adapter.numa_node), column.names]
-
-
-def _nodes(nodes: Mapping[int, tuple[int, ...]]) -> Iterator[Sequence[str]]:
-    if nodes:
-        yield ["NUMA node", "CPUs"]
-    for node, cpus in sorted(nodes.items()):
-        yield [str(node), cpu_list(cpus) or "none: memory alone"]
 
 
 def _or_nothing(number: int | None) -> str:
@@ -233,29 +219,23 @@ class _Format(StrEnum):
     NODE_RESOURCE_TOPOLOGY = "node-resource-topology"
 
 
+_FORMS: Final = """
+--format: 'gres' for Slurm, 'node-resource-topology' for Kubernetes (default: text)
+--json: the same as --format json
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which node, and how to answer."""
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--format",
-        choices=tuple(map(str, _Format)),
-        default=str(_Format.TEXT),
-        help="'gres' for Slurm, 'node-resource-topology' for Kubernetes (default: text)",
-    )
-    form.add_argument("--json", action="store_true", help="the same as --format json")
-    parser.add_argument(
-        "--node-name",
-        metavar="NAME",
-        help="the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment, "
-        "else the host's name",
-    )
-    parser.add_argument(
-        "--path.sysfs",
-        dest="sysfs",
-        metavar="DIR",
-        help="mount point of sysfs; without it path.sysfs of the configuration "
-        f"(default: {PathSettings().sysfs})",
-    )
+    form = {"choices": tuple(map(str, _Format)), "default": str(_Format.TEXT)}
+    add_flags(parser.add_mutually_exclusive_group().add_argument, _FORMS, format=form)
+    flags = f"""
+--node-name NAME: the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment,
+  else the host's name
+--path.sysfs DIR: mount point of sysfs; without it path.sysfs of the configuration
+  (default: {PathSettings().sysfs})
+"""
+    add_flags(parser.add_argument, flags)
     add_scenario_flag(parser, "the real driver")
     add_config_flag(parser)
 
@@ -309,13 +289,13 @@ def _show_survey(form: _Format, settings: Settings, arguments: argparse.Namespac
 
 
 def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:
-    if arguments.sysfs is None:
+    if arguments.path_sysfs is None:
         return otherwise
-    if not os.path.isdir(arguments.sysfs):  # noqa: PTH112 - pathlib raises for some errors.
+    if not os.path.isdir(arguments.path_sysfs):  # noqa: PTH112 - pathlib raises for some errors.
         raise UsageError(
-            f"--path.sysfs: {arguments.sysfs} is no folder; name the mount point of sysfs"
+            f"--path.sysfs: {arguments.path_sysfs} is no folder; name the mount point of sysfs"
         )
-    return Path(arguments.sysfs)
+    return Path(arguments.path_sysfs)
 
 
 @contextlib.contextmanager

@@ -16,10 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the version and what it runs on."""
     python = platform.python_version()
-    if arguments.json:
-        say(json.dumps({"version": __version__, "python": python}))
-    else:
-        say(f"rightsizer {__version__} (Python {python})")
+    form = {"version": __version__, "python": python}
+    say(json.dumps(form) if arguments.json else f"rightsizer {__version__} (Python {python})")
     return 0
 
 

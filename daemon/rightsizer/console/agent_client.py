@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from rightsizer.console.command import add_flags
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
@@ -17,16 +18,18 @@ class _AgentClientSettings:
     path: PathSettings = field(default_factory=PathSettings)
 
 
+def add_socket_flag(parser: argparse.ArgumentParser) -> None:
+    """`--path.api-socket`."""
+    flags = f"""
+--path.api-socket FILE: the agent's socket; without it path.api_socket of the configuration
+  (default: {PathSettings().api_socket})
+"""
+    add_flags(parser.add_argument, flags, path_api_socket=Path)
+
+
 def add_agent_flags(parser: argparse.ArgumentParser) -> None:
     """Where the agent is."""
-    parser.add_argument(
-        "--path.api-socket",
-        dest="api_socket",
-        type=Path,
-        metavar="FILE",
-        help="the agent's socket; without it path.api_socket of the configuration "
-        f"(default: {PathSettings().api_socket})",
-    )
+    add_socket_flag(parser)
     add_config_flag(parser)
 
 
@@ -36,7 +39,7 @@ def client_of(arguments: argparse.Namespace) -> LocalClient:
     Raises:
         RightsizerError: the configuration names no socket.
     """
-    path = arguments.api_socket or settings_of(arguments, _AgentClientSettings).path.api_socket
+    path = arguments.path_api_socket or settings_of(arguments, _AgentClientSettings).path.api_socket
     if not path:
         raise RightsizerError(
             "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"

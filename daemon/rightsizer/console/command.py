@@ -1,11 +1,13 @@
-"""A command: name, flags, function; and its standard output, which may be closed."""
+"""A command: name, function, table of flags; and its standard output, which may be closed."""
 
 import argparse
+import json
+import keyword
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass
@@ -35,6 +37,11 @@ def say(text: str) -> None:
         ) from None
 
 
+def answer(arguments: argparse.Namespace, form: object, text: str) -> None:
+    """Print an answer as JSON where `--json` asks for it, else as text."""
+    say(json.dumps(form, indent=1) if arguments.json else text)
+
+
 def harmless(text: str) -> str:
     """A text that does nothing to a terminal."""
     return _OBEYED.sub("?", text)
@@ -55,3 +62,25 @@ class Command:
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
     description: str = ""
+
+
+def add_flags(add: Callable[..., object], table: str, **kinds: Any) -> None:
+    """Add flags from a table: `--name VALUE: help` each, which indented lines continue.
+
+    Its destination is the name with `_` for `.` and `-`, and after a Python keyword. A flag without
+    a value is a switch.
+
+    Args:
+        add: `add_argument` of a parser or of a group.
+        table: The flags in the order of the help.
+        kinds: By destination, a type, or options of `add_argument`.
+    """
+    for row in re.split("^(?=--)", table, flags=re.MULTILINE)[1:]:
+        declared, _, help_text = row.partition(": ")
+        flag, _, metavar = declared.partition(" ")
+        name = re.sub("[.-]", "_", flag.removeprefix("--"))
+        name += "_" * keyword.iskeyword(name)
+        kind = kinds.get(name, {} if metavar else {"action": "store_true"})
+        options = {"metavar": metavar} if metavar else {}
+        options |= kind if isinstance(kind, dict) else {"type": kind}
+        add(flag, dest=name, help=" ".join(help_text.split()), **options)

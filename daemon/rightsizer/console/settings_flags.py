@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from rightsizer.config.loader import load_sections
+from rightsizer.console.command import add_flags
 from rightsizer.model.errors import HistoryError, RightsizerError
 
 if TYPE_CHECKING:
@@ -34,16 +35,15 @@ class WithPath(Protocol):
         """Where things lie on this machine."""
 
 
+_CONFIG: Final = """
+--config.file FILE: configuration file; without one every setting has its default. Environment
+  variables like RIGHTSIZER_LOG__LEVEL go before it
+"""
+
+
 def add_config_flag(parser: argparse.ArgumentParser) -> None:
     """The flag that every command with settings has."""
-    parser.add_argument(
-        "--config.file",
-        dest="config_file",
-        type=Path,
-        metavar="FILE",
-        help="configuration file; without one every setting has its default. Environment variables "
-        "like RIGHTSIZER_LOG__LEVEL go before it",
-    )
+    add_flags(parser.add_argument, _CONFIG, config_file=Path)
 
 
 def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:
@@ -63,14 +63,11 @@ def add_history_flag(parser: argparse.ArgumentParser) -> None:
     """`--history.path`."""
     from rightsizer.accounting.settings import HistorySettings  # noqa: PLC0415 - 30 ms.
 
-    parser.add_argument(
-        "--history.path",
-        dest="history_path",
-        type=Path,
-        metavar="FILE",
-        help="the history; without it history.path of the configuration "
-        f"(default: {HistorySettings().path})",
-    )
+    flags = f"""
+--history.path FILE: the history; without it history.path of the configuration
+  (default: {HistorySettings().path})
+"""
+    add_flags(parser.add_argument, flags, history_path=Path)
 
 
 def history_path(arguments: argparse.Namespace, settings: WithHistory) -> Path:

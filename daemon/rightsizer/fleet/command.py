@@ -1,16 +1,15 @@
 """`rightsizer fleet`: cluster-wide recommendations from any Prometheus-compatible store."""
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, Self, TextIO
+from typing import Final, Self, TextIO
 
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import checked_address, duration
 from rightsizer.console.settings_flags import add_config_flag
@@ -22,7 +21,7 @@ from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.service import serve_fleet
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.text import fleet_text, plan_text
-from rightsizer.io.clock import Clock, FastClock, SystemClock
+from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
@@ -73,52 +72,32 @@ without --save the advice is not even remembered. docs/fleet.md has more.
 """
 
 
+_LOOK: Final = """
+--store.url URL: the store; without it fleet.store.url of the configuration
+--lookback DURATION: how far back to look, as in 14d; without it fleet.lookback of the configuration
+--at SECONDS: look back from this time, in seconds since the epoch (default: now)
+--json: answer in JSON; docs/fleet.md tells every key
+"""
+_MODES: Final = """
+--serve: go on as a service, on port 19400
+--dry-run: tell what would be asked, and end
+--explain ID: tell the whole reasoning behind a verdict
+"""
+_ANSWER: Final = """
+--all: in JSON, give every verdict, not complaints alone
+--html OUT: write the answer as one page of HTML too
+--save: keep the advice, and tell Grafana and webhooks of it; for a CronJob
+--web.listen-address ADDRESS: with --serve, where to listen, as host:port; may be given more than
+  once
+--no-progress: show no progress
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which store, how far back, and how to answer."""
-    parser.add_argument(
-        "--store.url",
-        dest="store_url",
-        metavar="URL",
-        help="the store; without it fleet.store.url of the configuration",
-    )
-    parser.add_argument(
-        "--lookback",
-        type=duration,
-        metavar="DURATION",
-        help="how far back to look, as in 14d; without it fleet.lookback of the configuration",
-    )
-    parser.add_argument(
-        "--at",
-        type=float,
-        metavar="SECONDS",
-        help="look back from this time, in seconds since the epoch (default: now)",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="answer in JSON; docs/fleet.md tells every key"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--serve", action="store_true", help="go on as a service, on port 19400")
-    form.add_argument("--dry-run", action="store_true", help="tell what would be asked, and end")
-    form.add_argument("--explain", metavar="ID", help="tell the whole reasoning behind a verdict")
-    parser.add_argument(
-        "--all", action="store_true", help="in JSON, give every verdict, not complaints alone"
-    )
-    parser.add_argument(
-        "--html", type=Path, metavar="OUT", help="write the answer as one page of HTML too"
-    )
-    parser.add_argument(
-        "--save",
-        action="store_true",
-        help="keep the advice, and tell Grafana and webhooks of it; for a CronJob",
-    )
-    parser.add_argument(
-        "--web.listen-address",
-        dest="listen_address",
-        metavar="ADDRESS",
-        help="with --serve, where to listen, as host:port; may be given more than once",
-        action="append",
-    )
-    parser.add_argument("--no-progress", action="store_true", help="show no progress")
+    add_flags(parser.add_argument, _LOOK, lookback=duration, at=float)
+    add_flags(parser.add_mutually_exclusive_group().add_argument, _MODES)
+    add_flags(parser.add_argument, _ANSWER, html=Path, web_listen_address={"action": "append"})
     add_config_flag(parser)
 
 
@@ -135,39 +114,27 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     configure_log(settings.log.format, LogLevel.WARNING)
     clock = SystemClock() if arguments.at is None else FastClock(nanoseconds(arguments.at))
-    text: Callable[[dict[str, Any]], str]
-    with _judge(arguments, settings, clock) as judge:
+    keeps_all = arguments.all or bool(arguments.explain)
+    shows = sys.stderr.isatty() and not arguments.no_progress
+    with (
+        ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
+        FleetJudge.open(settings, clock, progress, keeps_all=keeps_all) as judge,
+    ):
         if arguments.dry_run:
             reports, plan = judge.plan()
             form = encode_plan(reports, plan, clock.wall_time() / NANOSECONDS_PER_SECOND)
-            text = plan_text
+            text = plan_text(form)
         elif arguments.explain:
-            form, text = explain_once(judge, settings, arguments.explain), explanation_text
+            form = explain_once(judge, settings, arguments.explain)
+            text = explanation_text(form)
         else:
-            answer = run_once(judge, settings, clock, keeps=arguments.save)
-            form, text = encode_answer(answer), fleet_text
+            form = encode_answer(run_once(judge, settings, clock, keeps=arguments.save))
+            text = fleet_text(form)
             if arguments.html is not None:
                 with whole_file(arguments.html, "page") as file:
                     file.write(fleet_document(form).encode())
-    say(json.dumps(form, indent=1) if arguments.json else text(form))
+    answer(arguments, form, text)
     return 0
-
-
-@contextmanager
-def _judge(
-    arguments: argparse.Namespace, settings: FleetConfig, clock: Clock
-) -> Iterator[FleetJudge]:
-    """A judge that shows its progress on a terminal."""
-    keeps_all = arguments.all or bool(arguments.explain)
-    if arguments.no_progress or not sys.stderr.isatty():
-        with FleetJudge.open(settings, clock, keeps_all=keeps_all) as judge:
-            yield judge
-        return
-    with (
-        ProgressLine(sys.stderr) as progress,
-        FleetJudge.open(settings, clock, progress, keeps_all=keeps_all) as judge,
-    ):
-        yield judge
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
@@ -178,8 +145,8 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
     if arguments.lookback is not None:
         _refuse_beyond_bounds(arguments.lookback)
         fleet = replace(fleet, lookback_seconds=arguments.lookback)
-    if arguments.listen_address:
-        addresses = tuple(map(checked_address, arguments.listen_address))
+    if arguments.web_listen_address:
+        addresses = tuple(map(checked_address, arguments.web_listen_address))
         web = replace(web, listen_addresses=addresses)
     return replace(settings, fleet=fleet, web=web)
 
@@ -187,9 +154,8 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
 def _refuse_beyond_bounds(lookback_seconds: float) -> None:
     """A flag may ask for what the file may, and for no more."""
     (declared,) = (each for each in fields(FleetSettings) if each.name == "lookback_seconds")
-    bounds = bounds_of(declared)
+    bounds, asked = bounds_of(declared), format_duration(lookback_seconds)
     least, most = (bounds.minimum, bounds.maximum) if bounds is not None else (None, None)
-    asked = format_duration(lookback_seconds)
     if least is not None and lookback_seconds < least:
         raise UsageError(f"--lookback: {asked} is less than {format_duration(least)}")
     if most is not None and lookback_seconds > most:
@@ -210,7 +176,7 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
             given = getattr(arguments, flag)
             if given is not None and given is not False:
                 raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
-    if arguments.listen_address and not arguments.serve:
+    if arguments.web_listen_address and not arguments.serve:
         raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
     if arguments.all and not arguments.json:
         raise UsageError("--all is for --json; the text tells of complaints alone")

@@ -1,53 +1,28 @@
-"""Explanation of a verdict.
-
-Evidence, thresholds, queries and lifecycle, as plain values for JSON and for people.
-"""
+"""Explanation of a verdict: evidence, thresholds, queries, lifecycle, as plain values for JSON."""
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option
-from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
+from rightsizer.model.frozen import asdict, fields, is_dataclass
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import Nanoseconds, Unit, seconds
 from rightsizer.report.explanation_query import pool_queries_of, queries_of
-from rightsizer.report.json_encoder import Form, advice_form, finding_form, lifecycle_form
+from rightsizer.report.json_encoder import (
+    Form,
+    advice_form,
+    attributes,
+    finding_form,
+    lifecycle_form,
+)
 
 _WRITTEN_WITH_UNIT: Final = (Unit.SECONDS, Unit.BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleThreshold:
-    """One setting."""
-
-    setting: str
-    """Its whole name: `recommender.rules.idle.on_ratio`."""
-    value: Any
-    unit: str
-    help: str
-    source: str
-
-
-def thresholds_of(settings: object, prefix: str) -> Iterator[RuleThreshold]:
-    """All settings of a class of them, those of its groups included; what is none gives none."""
-    if not is_dataclass(settings):
-        return
-    for declared in fields(settings):
-        bounds, value = bounds_of(declared), getattr(settings, declared.name)
-        if bounds is not None:
-            key = declared.name
-            if bounds.unit in _WRITTEN_WITH_UNIT:
-                key = key.removesuffix(f"_{bounds.unit}")
-            name = f"{prefix}.{key.removesuffix('_')}"
-            yield RuleThreshold(name, value, bounds.unit, bounds.help, bounds.source)
-        else:
-            yield from thresholds_of(value, f"{prefix}.{declared.name}")
-
-
 _NODE_RULES: Final = "recommender.rules"
-_ESTATE_RULES: Final = "fleet.rules."
+_FLEET_RULES: Final = "fleet.rules."
 
 
 def explain_advice(advice: Advice, rules: object) -> Form:
@@ -57,27 +32,46 @@ def explain_advice(advice: Advice, rules: object) -> Form:
     """
     form = _reasoning(advice.finding, advice.updated, rules)
     if not advice.is_open:
-        # Nobody knows any more when its last complaint was made, so at which time to ask.
+        # It is not known when its last complaint was made, so at which time to ask.
         form["queries"] = []
     return {"advice": advice_form(advice), **form, "lifecycle": lifecycle_form(advice)}
 
 
 def explain_finding(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
     """The reasoning behind a verdict that is no advice, at the time that it was given."""
-    return {
-        "advice": finding_form(finding),
-        **_reasoning(finding, judged, rules),
-        "lifecycle": None,
-    }
+    form = _reasoning(finding, judged, rules)
+    return {"advice": finding_form(finding), **form, "lifecycle": None}
+
+
+def _thresholds(settings: object, prefix: str) -> Iterator[Form]:
+    """All settings of a class, those of its groups included, under their whole names."""
+    if not is_dataclass(settings):
+        return
+    for declared in fields(settings):
+        bounds, value = bounds_of(declared), getattr(settings, declared.name)
+        if bounds is None:
+            yield from _thresholds(value, f"{prefix}.{declared.name}")
+            continue
+        key = declared.name
+        if bounds.unit in _WRITTEN_WITH_UNIT:
+            key = key.removesuffix(f"_{bounds.unit}")
+        yield {
+            "setting": f"{prefix}.{key.removesuffix('_')}",
+            "value": value,
+            **attributes(bounds, "unit help source"),
+        }
 
 
 def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
-    prefix, settings = _settings_of(finding.rule, rules)
-    is_of_pool = prefix.startswith(_ESTATE_RULES) and finding.workload is None
+    trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
+    found = ((key, getattr(tree, finding.rule, None)) for key, tree in trees.items())
+    tree, settings = next((each for each in found if each[1] is not None), ("", None))
+    prefix = f"{tree}.{finding.rule}" if tree else finding.rule
+    is_of_pool = prefix.startswith(_FLEET_RULES) and finding.workload is None
     queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
     return {
         "window": _window(finding, judged),
-        "thresholds": [asdict(each) for each in thresholds_of(settings, prefix)],
+        "thresholds": list(_thresholds(settings, prefix)),
         "confidence": {
             "value": finding.confidence,
             "factors": dict(finding.confidence_factors),
@@ -89,16 +83,6 @@ def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
         ],
         "queries": [asdict(each) for each in queries],
     }
-
-
-def _settings_of(rule: str, rules: object) -> tuple[str, object]:
-    """Where a rule's settings stand in a configuration, and which they are."""
-    trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
-    for key, tree in trees.items():
-        settings = getattr(tree, rule, None)
-        if settings is not None:
-            return f"{key}.{rule}", settings
-    return rule, None
 
 
 def product(factors: Mapping[str, float], confidence: float) -> str:
@@ -119,10 +103,9 @@ def why(option: Option) -> str:
     if option.fits is not None:
         parts.append("memory fits" if option.fits else "memory does not fit")
     if option.time_ratio is not None:
-        parts.append(
-            f"{_interval(option.time_ratio_low, option.time_ratio, option.time_ratio_high)} x the "
-            "time of the same work"
-        )
+        low, high = option.time_ratio_low, option.time_ratio_high
+        between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+        parts.append(f"{option.time_ratio:.2f}{between} x the time of the same work")
     if option.dollars_per_hour_low is not None:
         cost = _range(option.dollars_per_hour_low, option.dollars_per_hour_high)
         parts.append(f"costs {cost} $/h")
@@ -135,21 +118,13 @@ def why(option: Option) -> str:
 def _window(finding: Finding, judged: Nanoseconds) -> Form:
     evidence, end = finding.evidence, seconds(judged)
     length = evidence.get("window_seconds")
-    is_known = isinstance(length, int | float)
+    known = length if isinstance(length, int | float) else None
     return {
-        "from": end - float(length) if is_known else None,  # type: ignore[arg-type] # Asked above.
+        "from": None if known is None else end - float(known),
         "to": end,
-        "seconds": length if is_known else None,
-        "known_seconds": evidence.get("known_seconds"),
-        "coverage_ratio": evidence.get("coverage_ratio"),
-        "tier": evidence.get("tier"),
+        "seconds": known,
+        **{key: evidence.get(key) for key in ("known_seconds", "coverage_ratio", "tier")},
     }
-
-
-def _interval(low: float | None, middle: float, high: float | None) -> str:
-    if low is None or high is None:
-        return f"{middle:.2f}"
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _range(low: float, high: float | None) -> str:

@@ -1,7 +1,7 @@
 """PromQL that leads from the agent's own metrics to the numbers that a verdict rests on."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.frozen import dataclass
@@ -26,80 +26,53 @@ class Query:
     promql: str
 
 
-@dataclass(frozen=True, slots=True)
-class _QuerySpan:
+_OF_KNOWN: Final[Mapping[str, str]] = {
+    "idle_ratio": _IDLE,
+    "stalled_ratio": State.HIDDEN_STALL,
+    "near_out_of_memory_ratio": Condition.NEAR_OUT_OF_MEMORY,
+    "power_throttled_ratio": Condition.POWER_THROTTLED,
+    "thermal_ratio": Condition.THERMAL_THROTTLED,
+    "hardware_ratio": Condition.HARDWARE_SLOWDOWN,
+}
+"""Shares of the known time by their names in the evidence."""
+_OF_ACTIVE: Final[Mapping[Reason, str]] = {
+    Reason.LAUNCH_BOUND: State.LAUNCH_BOUND,
+    Reason.HOST_BOUND: State.HOST_BOUND,
+    Reason.STORAGE_BOUND: State.STORAGE_BOUND,
+    Reason.PCIE_BOUND: State.PCIE_BOUND,
+    Reason.MEMORY_BANDWIDTH_BOUND: State.MEMORY_BANDWIDTH_BOUND,
+    Reason.COMPUTE_SATURATED: State.COMPUTE_BOUND,
+    Reason.NETWORK_BOUND: Condition.NETWORK_BOUND,
+    Reason.TENSOR_CORES_UNUSED: Condition.NO_TENSOR_CORES,
+}
+"""Shares of the active time, `active_share_ratio`, by the reason of the verdict."""
+
+
+class _Span(NamedTuple):
     """The time that a number is of."""
 
     length_seconds: int
-    end_seconds: float
+    at: str
+    """The modifier of its end."""
 
-    @property
-    def range(self) -> str:
-        return f"[{self.length_seconds}s] @ {self.end_seconds:.0f}"
+    @classmethod
+    def of(cls, finding: Finding, end: Nanoseconds) -> "_Span | None":
+        length = finding.evidence.get("window_seconds")
+        if not isinstance(length, int | float) or length < 1:
+            return None
+        return cls(round(length), f"@ {seconds(end):.0f}")
 
-    @property
-    def instant(self) -> str:
-        return f"@ {self.end_seconds:.0f}"
-
-
-def _states(selector: str, uuid: str, span: _QuerySpan) -> str:
-    return f'sum(increase(rightsizer_state_seconds_total{{uuid="{uuid}",{selector}}}{span.range}))'
-
-
-def _condition(condition: str, uuid: str, span: _QuerySpan) -> str:
-    name = "rightsizer_condition_seconds_total"
-    return f'sum(increase({name}{{uuid="{uuid}",condition="{condition}"}}{span.range}))'
-
-
-def _of_known(selector: str) -> "_Template":
-    return lambda uuid, span: f"{_states(selector, uuid, span)} / {_states(_KNOWN, uuid, span)}"
-
-
-def _condition_of_known(condition: Condition) -> "_Template":
-    return lambda uuid, span: f"{_condition(condition, uuid, span)} / {_states(_KNOWN, uuid, span)}"
-
-
-def _of_active(state: State) -> "_Template":
-    selector = f'state="{state}"'
-    return lambda uuid, span: f"{_states(selector, uuid, span)} / {_states(_ACTIVE, uuid, span)}"
-
-
-def _condition_of_active(condition: Condition) -> "_Template":
-    return lambda uuid, span: (
-        f"{_condition(condition, uuid, span)} / {_states(_ACTIVE, uuid, span)}"
-    )
-
-
-def _memory_peak(uuid: str, span: _QuerySpan) -> str:
-    return f'max(max_over_time(rightsizer_memory_used_ratio{{uuid="{uuid}"}}{span.range}))'
-
-
-_Template = Callable[[str, _QuerySpan], str]
-
-_BY_NAME: Final[Mapping[str, _Template]] = {
-    "idle_ratio": _of_known(_IDLE),
-    "stalled_ratio": _of_known(f'state="{State.HIDDEN_STALL}"'),
-    "near_out_of_memory_ratio": _condition_of_known(Condition.NEAR_OUT_OF_MEMORY),
-    "power_throttled_ratio": _condition_of_known(Condition.POWER_THROTTLED),
-    "thermal_ratio": _condition_of_known(Condition.THERMAL_THROTTLED),
-    "hardware_ratio": _condition_of_known(Condition.HARDWARE_SLOWDOWN),
-    "memory_peak_ratio": _memory_peak,
-}
-_ACTIVE_SHARE: Final[Mapping[Reason, _Template]] = {
-    Reason.LAUNCH_BOUND: _of_active(State.LAUNCH_BOUND),
-    Reason.HOST_BOUND: _of_active(State.HOST_BOUND),
-    Reason.STORAGE_BOUND: _of_active(State.STORAGE_BOUND),
-    Reason.PCIE_BOUND: _of_active(State.PCIE_BOUND),
-    Reason.MEMORY_BANDWIDTH_BOUND: _of_active(State.MEMORY_BANDWIDTH_BOUND),
-    Reason.COMPUTE_SATURATED: _of_active(State.COMPUTE_BOUND),
-    Reason.NETWORK_BOUND: _condition_of_active(Condition.NETWORK_BOUND),
-    Reason.TENSOR_CORES_UNUSED: _condition_of_active(Condition.NO_TENSOR_CORES),
-}
+    def increase(self, uuid: str, part: str) -> str:
+        """Time of a device in a state, in a condition, or in the states of a selector."""
+        of = "condition" if isinstance(part, Condition) else "state"
+        labels = f'uuid="{uuid}",' + (part if part.startswith("state") else f'{of}="{part}"')
+        counter = f"rightsizer_{of}_seconds_total{{{labels}}}"
+        return f"sum(increase({counter}[{self.length_seconds}s] {self.at}))"
 
 
 def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
     """A query for each number of the evidence that the agent's metrics have; at its end."""
-    span = _span_of(finding, end)
+    span = _Span.of(finding, end)
     if span is None:
         return ()
     found = [*_whole(finding, span)]
@@ -114,29 +87,22 @@ def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
 
     What is known of a pool is its holders, which no counter of a single GPU has.
     """
-    span, held = _span_of(finding, end), finding.evidence.get("held_most")
+    span, held = _Span.of(finding, end), finding.evidence.get("held_most")
     if span is None or not isinstance(held, int | float):
         return ()
     if len(finding.devices) != finding.evidence.get("gpus"):
         return ()
     uuids = "|".join(finding.devices)
     states = f'rightsizer_state_seconds_total{{uuid=~"{uuids}",state!~"unknown|idle_empty"}}'
-    promql = f"max_over_time(sum(rate({states}[5m]))[{span.length_seconds}s:5m] {span.instant})"
+    promql = f"max_over_time(sum(rate({states}[5m]))[{span.length_seconds}s:5m] {span.at})"
     return (Query("held_most", "", "", float(held), promql),)
 
 
-def _span_of(finding: Finding, end: Nanoseconds) -> _QuerySpan | None:
-    length = finding.evidence.get("window_seconds")
-    if not isinstance(length, int | float) or length < 1:
-        return None
-    return _QuerySpan(round(length), seconds(end))
-
-
-def _whole(finding: Finding, span: _QuerySpan) -> Iterator[Query]:
+def _whole(finding: Finding, span: _Span) -> Iterator[Query]:
     """What is the same for every verdict: of the device that least is known of."""
     uuids = "|".join(finding.devices)
     total = f'rightsizer_state_seconds_total{{uuid=~"{uuids}",{_KNOWN}}}'
-    known = f"min(sum by (uuid) (increase({total}{span.range})))"
+    known = f"min(sum by (uuid) (increase({total}[{span.length_seconds}s] {span.at})))"
     for name, promql in (
         ("known_seconds", known),
         ("coverage_ratio", f"{known} / {span.length_seconds}"),
@@ -147,18 +113,23 @@ def _whole(finding: Finding, span: _QuerySpan) -> Iterator[Query]:
 
 
 def _by_device(
-    finding: Finding, name: str, values: Mapping[str, object], span: _QuerySpan
+    finding: Finding, name: str, values: Mapping[str, object], span: _Span
 ) -> Iterator[Query]:
-    reason = finding.reasons[0] if finding.reasons else None
-    is_active_share = name == "active_share_ratio" and reason is not None
-    template = _ACTIVE_SHARE.get(reason) if is_active_share and reason else _BY_NAME.get(name)
+    part, whole = _OF_KNOWN.get(name), _KNOWN
+    if name == "active_share_ratio" and finding.reasons:
+        part, whole = _OF_ACTIVE.get(finding.reasons[0]), _ACTIVE
     for uuid, value in values.items():
         if uuid not in finding.devices:
             continue
-        if template is not None and isinstance(value, int | float):
-            yield Query(name, uuid, "", float(value), template(uuid, span))
+        if isinstance(value, int | float) and part is not None:
+            promql = f"{span.increase(uuid, part)} / {span.increase(uuid, whole)}"
+            yield Query(name, uuid, "", float(value), promql)
+        elif isinstance(value, int | float) and name == "memory_peak_ratio":
+            ratio = f'rightsizer_memory_used_ratio{{uuid="{uuid}"}}[{span.length_seconds}s]'
+            promql = f"max(max_over_time({ratio} {span.at}))"
+            yield Query(name, uuid, "", float(value), promql)
         elif name == "need_ratio" and isinstance(value, Mapping):
             for resource, need in value.items():
                 labels = f'uuid="{uuid}",resource="{resource}",window="current"'
-                promql = f"rightsizer_need_ratio{{{labels}}} {span.instant}"
+                promql = f"rightsizer_need_ratio{{{labels}}} {span.at}"
                 yield Query(name, uuid, str(resource), float(need), promql)

@@ -49,149 +49,30 @@ class ExportColumn:
     kind: ExportColumnKind = ExportColumnKind.NUMBER
 
 
-_QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+_QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", None))
 _NANOSECOND_DIGITS: Final = 9
 
 
 def _identity() -> Iterator[ExportColumn]:
-    text = ExportColumnKind.TEXT
-    for name, does in (("start", "When the row begins"), ("end", "When it ends")):
-        yield ExportColumn(name, f"{does}, ISO 8601 in UTC.", partial(_iso, name), text)
-    for name, does in (("start", "When the row begins"), ("end", "When it ends")):
+    text, whole = ExportColumnKind.TEXT, ExportColumnKind.INTEGER
+    ends = (("start", "When the row begins"), ("end", "When it ends"))
+    for end, does in ends:
+        yield ExportColumn(end, f"{does}, ISO 8601 in UTC.", partial(_iso, end), text)
+    for end, does in ends:
         help_text = f"{does}, seconds since the epoch."
-        yield ExportColumn(f"{name}_seconds", help_text, partial(_epoch_seconds, name))
+        yield ExportColumn(f"{end}_seconds", help_text, partial(_epoch_seconds, end))
+
+    def of_device(value: Callable[[Device], ExportValue]) -> Callable[[ExportRow], ExportValue]:
+        return lambda row: None if row.device is None else value(row.device)
+
     yield ExportColumn("uuid", "The device.", lambda row: row.window.uuid, text)
-    yield ExportColumn(
-        "gpu",
-        "The device's index.",
-        lambda row: row.device.index if row.device else None,
-        ExportColumnKind.INTEGER,
-    )
-    yield ExportColumn(
-        "model",
-        "The device's name.",
-        lambda row: row.device.name or None if row.device else None,
-        text,
-    )
-    yield ExportColumn(
-        "mig_profile",
-        "The profile of a MIG instance.",
-        lambda row: row.device.mig.profile if row.device and row.device.mig else None,
-        text,
-    )
-    yield ExportColumn(
-        "holders",
-        "The workloads that held the device during the row.",
-        lambda row: row.holders,
-        ExportColumnKind.TEXTS,
-    )
-
-
-def _time() -> Iterator[ExportColumn]:
-    yield ExportColumn(
-        "accounted_seconds",
-        "Time that has a state; the states' seconds sum to it.",
-        lambda row: seconds(row.window.accounted),
-    )
-    for state in State:
-        yield _seconds(state, f"Time in the state `{state}`.", "states", state)
-    for condition in Condition:
-        yield _seconds(condition, f"Time in which `{condition}` held.", "conditions", condition)
-    for tier in Tier:
-        help_text = f"Time that was read with the telemetry tier `{tier}`."
-        yield _seconds(f"{tier}_tier", help_text, "tiers", tier)
-
-
-def _seconds(name: str, help_text: str, times: str, key: StrEnum) -> ExportColumn:
-    """The time under a key of one of the window's mappings."""
-    return ExportColumn(
-        f"{name}_seconds", help_text, lambda row: seconds(getattr(row.window, times).get(key, 0))
-    )
-
-
-def _waste() -> Iterator[ExportColumn]:
-    yield ExportColumn(
-        "used_seconds",
-        "The used part of the known time; with the wasted seconds it sums to all of it.",
-        lambda row: row.window.used_seconds,
-    )
-    yield from (_wasted(cause, "seconds", "time") for cause in Cause)
-    yield ExportColumn(
-        "energy_joules",
-        "What the device drew; missing where its power was not known.",
-        lambda row: row.window.energy_joules or None,
-    )
-    yield ExportColumn(
-        "used_joules",
-        "The used part of the energy.",
-        lambda row: row.window.used_joules if row.window.energy_joules else None,
-    )
-    yield from (_wasted(cause, "joules", "energy") for cause in Cause)
-
-
-def _wasted(cause: Cause, unit: str, of: str) -> ExportColumn:
-    def value(row: ExportRow) -> float | None:
-        if unit == "seconds":
-            return row.window.waste_seconds.get(cause, 0.0)
-        return row.window.waste_joules.get(cause, 0.0) if row.window.energy_joules else None
-
-    help_text = f"The part of the {of} that was wasted for the cause `{cause}`."
-    return ExportColumn(f"waste_{cause}_{unit}", help_text, value)
-
-
-def _use() -> Iterator[ExportColumn]:
-    for resource in Resource:
-        for word, share in _QUANTILES:
-            yield _quantile(resource, word, f"P{word[1:]} of the", share)
-        yield _quantile(resource, "max", "The largest", None)
-        name = readable_name(resource)
-        at_limit, short = (
-            f"Time in which {name} was at its limit.",
-            f"Time in which the application was short of {name}.",
-        )
-        yield _seconds(f"{resource}_saturated", at_limit, "saturated", resource)
-        yield _seconds(f"{resource}_pressed", short, "pressed", resource)
-    for measure in Measure:
-        yield from _measured(measure)
-
-
-def _quantile(resource: Resource, word: str, which: str, share: float | None) -> ExportColumn:
-    """A quantile of the demand, or its maximum."""
-
-    def value(row: ExportRow) -> float | None:
-        found = row.window.demands.get(resource)
-        if found is None:
-            return None
-        return found.maximum() if share is None else found.quantile(share)
-
-    over = "held" if resource is Resource.MEMORY else "active"
-    help_text = f"{which} share of {readable_name(resource)} in use, while the device was {over}"
-    return ExportColumn(f"{resource}_{word}_ratio", f"{help_text}; 0 to 1.", value)
-
-
-def _measured(measure: Measure) -> Iterator[ExportColumn]:
-    unit = "bytes" if measure is Measure.MEMORY_BYTES else "ratio"
-    stem = measure.removesuffix("_bytes")
-    what = "device memory in use" if unit == "bytes" else f"`{measure}`"
-    yield ExportColumn(
-        f"{stem}_mean_{unit}",
-        f"Mean of {what} over the known time, idle or not.",
-        lambda row: _mean_and_peak(row.window.blocks, measure)[0],
-    )
-    yield ExportColumn(
-        f"{stem}_peak_{unit}",
-        f"The largest reading of {what}.",
-        lambda row: _mean_and_peak(row.window.blocks, measure)[1],
-    )
-
-
-@lru_cache(len(Measure))
-def _mean_and_peak(blocks: Blocks, measure: Measure) -> tuple[float | None, float | None]:
-    """Of all the blocks of a row; two columns ask for the same."""
-    found = blocks.of(measure)
-    known = sum(block.known_seconds for block in found)
-    mean = sum(block.mean * block.known_seconds for block in found) / known if known else None
-    return mean, max((block.peak for block in found), default=None)
+    index, name = of_device(lambda each: each.index), of_device(lambda each: each.name or None)
+    yield ExportColumn("gpu", "The device's index.", index, whole)
+    yield ExportColumn("model", "The device's name.", name, text)
+    profile = of_device(lambda each: each.mig.profile if each.mig else None)
+    yield ExportColumn("mig_profile", "The profile of a MIG instance.", profile, text)
+    help_text = "The workloads that held the device during the row."
+    yield ExportColumn("holders", help_text, lambda row: row.holders, ExportColumnKind.TEXTS)
 
 
 def _epoch_seconds(end: str, row: ExportRow) -> float:
@@ -204,6 +85,98 @@ def _iso(end: str, row: ExportRow) -> str:
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:0{_NANOSECOND_DIGITS}d}".rstrip("0").rstrip(".")
     return f"{text}{fraction}Z"
+
+
+def _seconds(name: str, help_text: str, times: str, key: StrEnum) -> ExportColumn:
+    """The time under a key of one of the window's mappings."""
+
+    def value(row: ExportRow) -> float:
+        return seconds(getattr(row.window, times).get(key, 0))
+
+    return ExportColumn(f"{name}_seconds", help_text, value)
+
+
+def _time() -> Iterator[ExportColumn]:
+    help_text = "Time that has a state; the states' seconds sum to it."
+    yield ExportColumn("accounted_seconds", help_text, lambda row: seconds(row.window.accounted))
+    for state in State:
+        yield _seconds(state, f"Time in the state `{state}`.", "states", state)
+    for condition in Condition:
+        yield _seconds(condition, f"Time in which `{condition}` held.", "conditions", condition)
+    for tier in Tier:
+        help_text = f"Time that was read with the telemetry tier `{tier}`."
+        yield _seconds(f"{tier}_tier", help_text, "tiers", tier)
+
+
+def _waste() -> Iterator[ExportColumn]:
+    used = "The used part of the known time; with the wasted seconds it sums to all of it."
+    yield ExportColumn("used_seconds", used, lambda row: row.window.used_seconds)
+    for cause in Cause:
+        help_text = f"The part of the time that was wasted for the cause `{cause}`."
+        yield ExportColumn(f"waste_{cause}_seconds", help_text, partial(_wasted_seconds, cause))
+    drawn = "What the device drew; missing where its power was not known."
+    yield ExportColumn("energy_joules", drawn, lambda row: row.window.energy_joules or None)
+    used = "The used part of the energy."
+    yield ExportColumn("used_joules", used, lambda row: _joules(row, row.window.used_joules))
+    for cause in Cause:
+        help_text = f"The part of the energy that was wasted for the cause `{cause}`."
+        yield ExportColumn(f"waste_{cause}_joules", help_text, partial(_wasted_joules, cause))
+
+
+def _joules(row: ExportRow, part: float) -> float | None:
+    return part if row.window.energy_joules else None
+
+
+def _wasted_seconds(cause: Cause, row: ExportRow) -> float:
+    return row.window.waste_seconds.get(cause, 0.0)
+
+
+def _wasted_joules(cause: Cause, row: ExportRow) -> float | None:
+    return _joules(row, row.window.waste_joules.get(cause, 0.0))
+
+
+def _use() -> Iterator[ExportColumn]:
+    for resource in Resource:
+        name = readable_name(resource)
+        over = "held" if resource is Resource.MEMORY else "active"
+        of = f"share of {name} in use, while the device was {over}; 0 to 1."
+        for word, share in _QUANTILES:
+            which = "The largest" if share is None else f"P{word[1:]} of the"
+            value = partial(_demand, resource, share)
+            yield ExportColumn(f"{resource}_{word}_ratio", f"{which} {of}", value)
+        at_limit = f"Time in which {name} was at its limit."
+        short = f"Time in which the application was short of {name}."
+        yield _seconds(f"{resource}_saturated", at_limit, "saturated", resource)
+        yield _seconds(f"{resource}_pressed", short, "pressed", resource)
+    for measure in Measure:
+        is_memory = measure is Measure.MEMORY_BYTES
+        stem, unit = measure.removesuffix("_bytes"), "bytes" if is_memory else "ratio"
+        what = "device memory in use" if is_memory else f"`{measure}`"
+        mean = f"Mean of {what} over the known time, idle or not."
+        yield ExportColumn(f"{stem}_mean_{unit}", mean, partial(_figure, measure, 0))
+        peak = f"The largest reading of {what}."
+        yield ExportColumn(f"{stem}_peak_{unit}", peak, partial(_figure, measure, 1))
+
+
+def _demand(resource: Resource, share: float | None, row: ExportRow) -> float | None:
+    """A quantile of the demand, or its maximum."""
+    found = row.window.demands.get(resource)
+    if found is None:
+        return None
+    return found.maximum() if share is None else found.quantile(share)
+
+
+def _figure(measure: Measure, place: int, row: ExportRow) -> float | None:
+    return _mean_and_peak(row.window.blocks, measure)[place]
+
+
+@lru_cache(len(Measure))
+def _mean_and_peak(blocks: Blocks, measure: Measure) -> tuple[float | None, float | None]:
+    """Of all the blocks of a row; two columns ask for the same."""
+    found = blocks.of(measure)
+    known = sum(block.known_seconds for block in found)
+    mean = sum(block.mean * block.known_seconds for block in found) / known if known else None
+    return mean, max((block.peak for block in found), default=None)
 
 
 COLUMNS: Final = (*_identity(), *_time(), *_waste(), *_use())

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from codecs import getwriter
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import IO, Any, Final, Protocol
@@ -10,33 +11,30 @@ from rightsizer.model.errors import UsageError
 from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow, ExportValue
 
 
+class ExportEncoder(Protocol):
+    """A table in the making."""
+
+    def write(self, row: ExportRow) -> None:
+        """Add a row."""
+
+    def close(self) -> None:
+        """Finish the table; what it is written to stays open."""
+
+
 class CsvExportEncoder:
     """Several texts in one cell are divided by semicolons."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._writer = csv.writer(_Encoded(stream), lineterminator="\n")
+        self._writer = csv.writer(getwriter("utf-8")(stream), lineterminator="\n")
         self._writer.writerow(column.name for column in COLUMNS)
 
     def write(self, row: ExportRow) -> None:
         """Add a line."""
-        self._writer.writerow(_cell(column.value(row)) for column in COLUMNS)
+        cells = (column.value(row) for column in COLUMNS)
+        self._writer.writerow(";".join(each) if isinstance(each, tuple) else each for each in cells)
 
     def close(self) -> None:
         """Nothing to do: the last line ends the table."""
-
-
-class _Encoded:
-    """A stream of bytes that takes text. Unlike Python's own it never closes what it is given."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        return self._stream.write(text.encode())
-
-
-def _cell(value: ExportValue) -> str | int | float | None:
-    return ";".join(value) if isinstance(value, tuple) else value
 
 
 class JsonExportEncoder:
@@ -104,16 +102,6 @@ class ParquetExportEncoder:
             table = self._arrow.Table.from_pylist(self._rows, schema=self._schema)
             self._writer.write_table(table)
             self._rows = []
-
-
-class ExportEncoder(Protocol):
-    """A table in the making."""
-
-    def write(self, row: ExportRow) -> None:
-        """Add a row."""
-
-    def close(self) -> None:
-        """Finish the table; what it is written to stays open."""
 
 
 EXPORT_FORMATS: Final[Mapping[str, Callable[[IO[bytes]], ExportEncoder]]] = {

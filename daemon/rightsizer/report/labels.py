@@ -1,10 +1,12 @@
 """Labels of states, causes, conditions, resources, actions, shares and times for people."""
 
+import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeVar
 
 from rightsizer.model.finding import Action, Severity
 from rightsizer.model.frozen import dataclass
@@ -25,95 +27,26 @@ class StateGroup(StrEnum):
 
 GROUPS: Final = tuple(StateGroup)
 """From work to nothing known; charts stack in this order."""
-GROUP_MEANINGS: Final[Mapping[StateGroup, str]] = {
-    StateGroup.WORKING: "kernels run and get something done",
-    StateGroup.WAITING: "for CPU, storage or transfers, or with kernels too small to fill it",
-    StateGroup.STALLED: "looks busy to nvidia-smi and computes nothing",
-    StateGroup.HELD: "somebody holds it and nothing runs; nobody else can have it",
-    StateGroup.FREE: "nobody holds it",
-    StateGroup.NO_DATA: "no agent ran, or the GPU could not be read; never counted as idle",
-}
-_STATES: Final = (
-    (State.COMPUTE_BOUND, StateGroup.WORKING, "limited by arithmetic: well used"),
-    (State.MEMORY_BANDWIDTH_BOUND, StateGroup.WORKING, "limited by memory bandwidth: well used"),
-    (State.PRODUCTIVE, StateGroup.WORKING, "working, with room left"),
-    (State.LAUNCH_BOUND, StateGroup.WAITING, "kernels too small to fill it"),
-    (State.HOST_BOUND, StateGroup.WAITING, "waiting for the CPU"),
-    (State.STORAGE_BOUND, StateGroup.WAITING, "waiting for storage"),
-    (State.PCIE_BOUND, StateGroup.WAITING, "waiting for transfers over PCIe"),
-    (State.HIDDEN_STALL, StateGroup.STALLED, "looks busy, computes nothing"),
-    (State.IDLE_HELD, StateGroup.HELD, "held by someone, not used"),
-    (State.IDLE_EMPTY, StateGroup.FREE, "free: nobody holds it"),
-    (State.UNKNOWN, StateGroup.NO_DATA, "the agent ran and could not read it"),
+_Word = TypeVar("_Word", bound=StrEnum)
+_ROWS: Final = tuple(
+    csv.DictReader(Path(__file__).with_name("labels.csv").read_text(encoding="utf-8").splitlines())
 )
-GROUP_OF: Final[Mapping[State, StateGroup]] = {state: group for state, group, _ in _STATES}
-STATE_LABELS: Final[Mapping[State, str]] = {state: label for state, _, label in _STATES}
-PAGE_STATE_LABELS: Final[Mapping[State, str]] = {
-    **STATE_LABELS,
-    State.PCIE_BOUND: "waiting for transfers",
-    State.IDLE_HELD: "held by someone, unused",
-    State.IDLE_EMPTY: "free",
-    State.UNKNOWN: "no telemetry: nobody knows",
-}
+"""A word of the model each, in the order of legends; the page has labels of its own for some."""
+
+
+def _labels(kind: type[_Word], column: str = "label") -> Mapping[_Word, str]:
+    rows = (row for row in _ROWS if row["kind"] == kind.__name__)
+    return {kind(row["word"]): row[column] or row["label"] for row in rows}
+
+
+GROUP_MEANINGS: Final = _labels(StateGroup)
+GROUP_OF: Final = {state: StateGroup(group) for state, group in _labels(State, "group").items()}
+STATE_LABELS, PAGE_STATE_LABELS = _labels(State), _labels(State, "page_label")
 STATE_ORDER: Final = tuple(STATE_LABELS)
 """From work over waiting to idleness; strips stack and legends list in this order."""
-CAUSE_LABELS: Final[Mapping[Cause, str]] = {
-    Cause.IDLE: "while nothing ran",
-    Cause.STALLED: "stalled, busy without work",
-    Cause.HOST: "waiting for the CPU",
-    Cause.STORAGE: "waiting for storage",
-    Cause.PCIE: "waiting for transfers over PCIe",
-    Cause.LAUNCH: "with kernels too small to fill it",
-    Cause.THROTTLED: "held down by power or heat",
-    Cause.HEADROOM: "at work with room left",
-}
-PAGE_CAUSE_LABELS: Final[Mapping[Cause, str]] = {
-    Cause.IDLE: "Idle",
-    Cause.STALLED: "Stalled",
-    Cause.HOST: "Waiting for the CPU",
-    Cause.STORAGE: "Waiting for storage",
-    Cause.PCIE: "Waiting for transfers",
-    Cause.LAUNCH: "Small kernels",
-    Cause.THROTTLED: "Throttled",
-    Cause.HEADROOM: "Headroom",
-}
-CONDITION_LABELS: Final[Mapping[Condition, str]] = {
-    Condition.POWER_THROTTLED: "power throttled",
-    Condition.THERMAL_THROTTLED: "thermally throttled",
-    Condition.HARDWARE_SLOWDOWN: "hardware slowdown",
-    Condition.PCIE_LINK_DEGRADED: "PCIe link degraded",
-    Condition.NUMA_MISPLACED: "on the wrong NUMA node",
-    Condition.NEAR_OUT_OF_MEMORY: "nearly out of memory",
-    Condition.NO_TENSOR_CORES: "tensor cores not used",
-    Condition.RANK_IMBALANCE: "ranks out of balance",
-    Condition.NETWORK_BOUND: "waiting for the network",
-}
-ACTION_LABELS: Final[Mapping[Action, str]] = {
-    Action.RELEASE: "Release the GPU",
-    Action.SCALE_TO_ZERO: "Scale to zero when unused",
-    Action.AUTOSCALE: "Scale with the load",
-    Action.REDUCE_REPLICAS: "Run fewer replicas",
-    Action.REDUCE_GPU_COUNT: "Use fewer GPUs",
-    Action.SHARE_MIG: "Share the GPU by MIG",
-    Action.SHARE_MPS: "Share the GPU by MPS",
-    Action.SHARE_TIMESLICE: "Share the GPU by time slices",
-    Action.CHANGE_GPU_TYPE: "Change the type of GPU",
-    Action.REBIND_NUMA: "Bind to the GPU's own NUMA node",
-    Action.RESEAT_OR_DRAIN: "Drain the node and reseat the GPU",
-    Action.FIX_INPUT_PIPELINE: "Fix the input pipeline",
-    Action.FIX_CHECKPOINTING: "Make checkpoints cheaper",
-    Action.RAISE_BATCH: "Raise the batch size",
-    Action.ENABLE_CUDA_GRAPHS: "Use CUDA graphs",
-    Action.ENABLE_MIXED_PRECISION: "Use mixed precision",
-    Action.INVESTIGATE_STRAGGLER: "Find the rank that the others wait for",
-    Action.SET_POWER_LIMIT: "Set a power limit",
-    Action.MOVE_GPUS: "Move to GPUs nearer to one another",
-    Action.NONE: "Nothing to do",
-}
-PAGE_ACTION_LABELS: Final[Mapping[Action, str]] = {
-    **ACTION_LABELS,
-    Action.MOVE_GPUS: "Move to GPUs that are nearer to one another",
-}
+CAUSE_LABELS, PAGE_CAUSE_LABELS = _labels(Cause), _labels(Cause, "page_label")
+CONDITION_LABELS: Final = _labels(Condition)
+ACTION_LABELS, PAGE_ACTION_LABELS = _labels(Action), _labels(Action, "page_label")
 SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.CRITICAL: "act",
     Severity.HIGH: "act",

@@ -32,6 +32,12 @@ def known_ratio(hours: HourlySeries) -> float:
     return len(known_values(hours)) / len(hours.values) if hours.values else 0.0
 
 
+def mean_of(hours: HourlySeries | None) -> float | None:
+    """Over the hours that are known, `None` where none is."""
+    known = known_values(hours) if hours else []
+    return sum(known) / len(known) if known else None
+
+
 def filled(hours: HourlySeries) -> list[float] | None:
     """An hour of which nothing is known counts as the worst that is; `None` where none is."""
     known = known_values(hours)
@@ -43,12 +49,9 @@ def filled(hours: HourlySeries) -> list[float] | None:
 
 def series_of(hours: HourlySeries) -> Series:
     """The known hours, each by the five minutes that it begins with."""
-    first, each = hours.start // BLOCK_SPAN, HOUR // BLOCK_SPAN
-    places = [at for at, value in enumerate(hours.values) if value is not None]
-    values = known_values(hours)
-    return Series(
-        [first + at * each for at in places], [HOUR_SECONDS] * len(places), values, values
-    )
+    first, each, values = hours.start // BLOCK_SPAN, HOUR // BLOCK_SPAN, known_values(hours)
+    starts = [first + at * each for at, value in enumerate(hours.values) if value is not None]
+    return Series(starts, [HOUR_SECONDS] * len(starts), values, values)
 
 
 def shape_by_hour(hours: HourlySeries) -> Shape | None:
@@ -58,10 +61,8 @@ def shape_by_hour(hours: HourlySeries) -> Shape | None:
 
 def covers_cycle(hours: HourlySeries) -> bool:
     """Whether nearly every hour of a week was seen."""
-    first = hours.start // HOUR
-    return covers_week(
-        hour for hour, value in enumerate(hours.values, start=first) if value is not None
-    )
+    numbered = enumerate(hours.values, start=hours.start // HOUR)
+    return covers_week(hour for hour, value in numbered if value is not None)
 
 
 def independent_hours(values: Sequence[float | None]) -> float:
@@ -99,45 +100,23 @@ class SpareCapacity:
 
 
 def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
-    """What was never needed; nothing where nobody knows what was."""
-    size = sum(pool.size_by_node.values())
-    known = known_values(pool.held_peak)
+    """What was never needed; nothing where it is not known what was."""
+    size, known = sum(pool.size_by_node.values()), known_values(pool.held_peak)
     if not known:
         return SpareCapacity(size, size, 0, ())
+    held = {node: each - pool.free_by_node.get(node, 0) for node, each in pool.size_by_node.items()}
+    held_now = sum(max(0, each) for each in held.values())
     needed = math.ceil(round(max(known), _PLACES))
     keep = min(size, math.ceil(round(max(known) * (1 + settings.margin_ratio), _PLACES)))
-    keep = max(keep, min(size, _held_now(pool)))
-    return SpareCapacity(needed, keep, size - keep, _nodes(pool, size - keep))
-
-
-def _held_now(pool: FleetPool) -> int:
-    sizes = pool.size_by_node
-    return sum(max(0, size - pool.free_by_node.get(node, 0)) for node, size in sizes.items())
-
-
-def _nodes(pool: FleetPool, spare: int) -> tuple[str, ...]:
-    """Those with least to move off them, as far as the spare GPUs reach."""
-    by_work = sorted(
-        pool.size_by_node,
-        key=lambda node: (
-            pool.size_by_node[node] - pool.free_by_node.get(node, 0),
-            -_free_of_late(pool, node),
-            node,
-        ),
-    )
-    found, left = [], spare
-    for node in by_work:
-        size = pool.size_by_node[node]
-        if 0 < size <= left:
-            found.append(node)
-            left -= size
-    return tuple(found)
-
-
-def _free_of_late(pool: FleetPool, node: str) -> float:
-    hours = pool.node_free.get(node)
-    known = known_values(hours) if hours else []
-    return sum(known) / len(known) if known else 0.0
+    keep = max(keep, min(size, held_now))
+    # Nodes with the least to move off them, and free for longest.
+    free = {node: mean_of(pool.node_free.get(node)) or 0.0 for node in held}
+    nodes, left = [], size - keep
+    for node in sorted(held, key=lambda each: (held[each], -free[each], each)):
+        if 0 < pool.size_by_node[node] <= left:
+            nodes.append(node)
+            left -= pool.size_by_node[node]
+    return SpareCapacity(needed, keep, size - keep, tuple(nodes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,19 @@ class PoolChoice:
 
     def __init__(self, view: FleetView) -> None:
         self._pools = {pool.name: pool for pool in view.pools}
-        self._memory = {pool.name: _memory_of(pool) for pool in view.pools}
         self._kinds = {pool.name: kind_of(view, pool) for pool in view.pools}
+        self._memory: dict[str, float | None] = {}
+        """Of the smallest GPU of each pool."""
+        for pool in view.pools:
+            sizes = (each.device.memory_total_bytes for each in pool.devices if not each.device.mig)
+            self._memory[pool.name] = min(
+                (size for size in sizes if size is not None), default=None
+            )
         self._held: dict[str, float] = {}
         for each in view.workloads:
             peak = max(known_values(each.memory_bytes), default=None)
-            count = len(each.case.devices)
-            if peak is not None and count:
-                self._held[each.case.key] = peak / count
+            if peak is not None and each.case.devices:
+                self._held[each.case.key] = peak / len(each.case.devices)
 
     def memory_of(self, waiting: WaitingWork) -> float | None:
         """What more of the same holds at most on a GPU; else what its own pool's GPUs have."""
@@ -69,7 +74,12 @@ class PoolChoice:
         self, pool: FleetPool, waiting: WaitingWork, needed: float | None
     ) -> PoolObstacle | None:
         if pool.name != waiting.pool:
-            kind, own = self._kinds[pool.name], _kind_of(waiting, self._kinds)
+            kind, own = self._kinds[pool.name], self._kinds.get(waiting.pool)
+            # A scheduler allocates its own nodes alone.
+            if waiting.namespace:
+                own = WorkloadKind.KUBERNETES
+            elif waiting.key in {waiting.pool, _SLURM_QUEUE}:
+                own = WorkloadKind.SLURM
             if kind is not None and own is not None and kind is not own:
                 return PoolObstacle.SCHEDULER
             memory = self._memory[pool.name]
@@ -77,25 +87,6 @@ class PoolChoice:
                 return PoolObstacle.MEMORY
         largest = max(pool.size_by_node.values(), default=0)
         return None if 0 < part_of(waiting, pool) <= largest else PoolObstacle.NODE
-
-
-def _memory_of(pool: FleetPool) -> float | None:
-    """Of its smallest GPU."""
-    known = [
-        each.device.memory_total_bytes
-        for each in pool.devices
-        if each.device.mig is None and each.device.memory_total_bytes is not None
-    ]
-    return min(known, default=None)
-
-
-def _kind_of(waiting: WaitingWork, kinds: Mapping[str, WorkloadKind | None]) -> WorkloadKind | None:
-    """Whose queue it is in; a scheduler allocates its own nodes alone."""
-    if waiting.namespace:
-        return WorkloadKind.KUBERNETES
-    if waiting.key in {waiting.pool, _SLURM_QUEUE}:
-        return WorkloadKind.SLURM
-    return kinds.get(waiting.pool)
 
 
 _MOST_NAMED: Final = 3
@@ -115,18 +106,13 @@ def why_left(
         part = gpus_text(part_of(waiting, tried[0]))
         reasons.append(f"no node of {named} has {part} left, free or after any advice or move")
     each = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
-    counts = Counter(obstacles.values())
+    memory = f"not the {(memory_bytes or 0.0) / GIB:,.0f} GiB a GPU that it needs"
     for obstacle, one, many, why in (
         (PoolObstacle.NODE, "has", "have", f"no node of {gpus_text(each)}"),
-        (
-            PoolObstacle.MEMORY,
-            "has",
-            "have",
-            f"not the {(memory_bytes or 0.0) / GIB:,.0f} GiB a GPU that it needs",
-        ),
+        (PoolObstacle.MEMORY, "has", "have", memory),
         (PoolObstacle.SCHEDULER, "is", "are", "another scheduler's"),
     ):
-        if count := counts[obstacle]:
+        if count := Counter(obstacles.values())[obstacle]:
             reasons.append(f"1 pool {one} {why}" if count == 1 else f"{count} pools {many} {why}")
     return f"{'; '.join(reasons)}." if reasons else "No pool is known."
 
@@ -190,20 +176,17 @@ def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Wai
     reclaims = reclaims_of(view, judgements)
     rooms = {
         pool.name: PoolRoom(
-            pool,
-            [each for each in reclaims if each.pool == pool.name],
-            workloads_in(view, pool),
+            pool, [each for each in reclaims if each.pool == pool.name], workloads_in(view, pool)
         )
         for pool in (view.pools if view.waiting else ())
     }
     choice = PoolChoice(view)
-    return tuple(_serve(each, rooms, choice) for each in sorted(view.waiting, key=_turn))
 
+    def turn(waiting: WaitingWork) -> tuple[float, str, str]:
+        since = waiting.since_seconds
+        return (inf if since is None else -since, waiting.key, waiting.pool)
 
-def _turn(waiting: WaitingWork) -> tuple[float, str, str]:
-    """Longest first; unknown comes last."""
-    since = waiting.since_seconds
-    return (inf if since is None else -since, waiting.key, waiting.pool)
+    return tuple(_serve(each, rooms, choice) for each in sorted(view.waiting, key=turn))
 
 
 def _serve(

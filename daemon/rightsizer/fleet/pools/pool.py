@@ -1,14 +1,16 @@
 """A pool as fleet rules use it: evidence, prices, and the work that waits for it."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.verdict import abstain, find_nothing, released
-from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, WaitingWork
-from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values
+from rightsizer.advice.verdict import abstain, complain, find_nothing, released
+from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySeries, WaitingWork
+from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Savings
 from rightsizer.model.frozen import dataclass, replace
@@ -119,9 +121,10 @@ class PoolSubject:
         return find_nothing(self.rule, self.case, summary, factors, evidence)
 
     @property
-    def minimum_confidence_ratio(self) -> float:
-        """Confidence under which no savings are stated."""
-        return self.market.settings.minimum_confidence_ratio
+    def complain(self) -> partial[Finding]:
+        """Makes a complaint about the pool."""
+        least = self.market.settings.minimum_confidence_ratio
+        return partial(complain, self.rule, self.case, minimum_confidence_ratio=least)
 
     def too_little(self, settings: KnownTimeSettings) -> Finding | None:
         """An abstention where the past does not support a judgement of size."""
@@ -170,24 +173,21 @@ def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
 
 def _window(view: FleetView, pool: FleetPool) -> Window:
     """The hours of the pool as one device's: held, active, empty, unknown."""
-    held, active = known_values(pool.held), known_values(pool.active)
-    present = known_values(pool.present)
-    known = round(len(held) * HOUR)
-    at_work = round(known * _part(active, present))
-    idle = round(known * _part(held, present)) - at_work
+    known = len(known_values(pool.held)) * HOUR
+    at_work = round(known * _part(pool.active, pool.present))
+    idle = max(0, round(known * _part(pool.held, pool.present)) - at_work)
     states = {
         State.PRODUCTIVE: at_work,
-        State.IDLE_HELD: max(0, idle),
-        State.IDLE_EMPTY: max(0, known - at_work - max(0, idle)),
+        State.IDLE_HELD: idle,
+        State.IDLE_EMPTY: max(0, known - at_work - idle),
         State.UNKNOWN: max(0, view.end - view.start - known),
     }
     return Window(uuid=pool_key(pool.name), start=view.start, end=view.end, states=states)
 
 
-def _part(part: Sequence[float], whole: Sequence[float]) -> float:
-    if not part or not whole or sum(whole) <= 0.0:
-        return 0.0
-    return min(1.0, sum(part) / len(part) / (sum(whole) / len(whole)))
+def _part(part: HourlySeries, whole: HourlySeries) -> float:
+    mean, of = mean_of(part), mean_of(whole)
+    return min(1.0, mean / of) if mean is not None and of else 0.0
 
 
 def placed_waiting(
@@ -198,16 +198,20 @@ def placed_waiting(
     In this order: what it says itself; where more of the same already runs; where everything else
     of its namespace runs; the only pool with nodes that are large enough for one of its parts.
     """
-    own: dict[str, set[str]] = {}
-    spaces: dict[str, set[str]] = {}
+    own, spaces = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for each in workloads:
-        own.setdefault(each.case.key, set()).add(each.pool)
+        own[each.case.key].add(each.pool)
         if each.case.workload is not None and each.case.workload.namespace:
-            spaces.setdefault(each.case.workload.namespace, set()).add(each.pool)
-    return tuple(
-        each if each.pool else replace(each, pool=_pool(each, pools, own, spaces))
-        for each in waiting
-    )
+            spaces[each.case.workload.namespace].add(each.pool)
+
+    def pool_of(each: WaitingWork) -> str:
+        roomy = {pool.name for pool in pools if 0 < part_of(each, pool) <= _largest(pool)}
+        for found in (own[each.key], spaces[each.namespace], roomy):
+            if len(fitting := found & roomy) == 1:
+                return fitting.pop()
+        return ""
+
+    return tuple(each if each.pool else replace(each, pool=pool_of(each)) for each in waiting)
 
 
 def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
@@ -242,16 +246,3 @@ def part_of(waiting: WaitingWork, pool: FleetPool) -> float:
 
 def _largest(pool: FleetPool) -> int:
     return max(pool.size_by_node.values(), default=0)
-
-
-def _pool(
-    waiting: WaitingWork,
-    pools: Sequence[FleetPool],
-    own: dict[str, set[str]],
-    spaces: dict[str, set[str]],
-) -> str:
-    roomy = {pool.name for pool in pools if 0 < part_of(waiting, pool) <= _largest(pool)}
-    for found in (own.get(waiting.key, set()), spaces.get(waiting.namespace, set()), roomy):
-        if len(fitting := found & roomy) == 1:
-            return fitting.pop()
-    return ""

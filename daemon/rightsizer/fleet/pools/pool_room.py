@@ -9,9 +9,9 @@ from typing import Final
 from rightsizer.fleet.model import FleetPool, FleetWorkload
 from rightsizer.fleet.pools.reclaim import (
     Defragmentation,
-    MovableResident,
     Reclaim,
     disruption_of,
+    residents_of,
     room_for,
 )
 from rightsizer.model.finding import Action
@@ -104,18 +104,15 @@ def lower_bound(loads: Sequence[HourlyLoad], limits: PackingLimits) -> int:
 
     Those that are too large by themselves take one each; no other can be beside them.
     """
-    alone = [each for each in loads if not _fits(each.compute, each.memory, limits)]
     rest = [each for each in loads if _fits(each.compute, each.memory, limits)]
+    alone = len(loads) - len(rest)
     if not rest:
-        return len(alone)
+        return alone
     compute = max(map(sum, zip(*(each.compute for each in rest), strict=True)), default=0.0)
     memory = max(map(sum, zip(*(each.memory for each in rest), strict=True)), default=0.0)
-    least = max(
-        compute / limits.compute_ratio,
-        memory / limits.memory_ratio,
-        len(rest) / limits.most_together,
-    )
-    return len(alone) + max(1, math.ceil(round(least, _PACKING_PLACES)))
+    together = len(rest) / limits.most_together
+    least = max(compute / limits.compute_ratio, memory / limits.memory_ratio, together)
+    return alone + max(1, math.ceil(round(least, _PACKING_PLACES)))
 
 
 class _Bin:
@@ -205,7 +202,11 @@ class PoolRoom:
         given: list[tuple[str, float]] = []
         for node in sorted(self._free, key=lambda name: (self._free[name], name)):
             here = 0.0
-            while most > 0 and (piece := min(part, most)) and self._take_free(node, piece):
+            while most > 0 and (piece := min(part, most)):
+                left = _without(self._free[node], piece)
+                if left is None:
+                    break
+                self._free[node] = left
                 here += piece
                 most = round(most - piece, _PLACES)
             if here:
@@ -229,19 +230,20 @@ class PoolRoom:
         self, way: RoomOption, part: float, most: float
     ) -> tuple[float, tuple[ReclaimStep, ...]]:
         """Take a way, and promise what it makes room for on its node; with all its steps."""
-        self._do(way)
+        for each in way.reclaims:
+            self._gone.update(each.workloads)
+            frees = tuple(each.gpus_by_node.items())
+            self._note(ReclaimStep(each.action, each.advice, each.workloads, frees))
+        for move in () if way.moves is None else way.moves.moves:
+            self._gone.add(move.key)
+            self._free[move.target] -= move.gpus
+            frees = ((move.source, move.gpus),)
+            self._note(ReclaimStep(Action.MOVE_GPUS, "", (move.key,), frees, move.target))
         given = 0.0
         while most > 0 and (piece := min(part, most)) and self._take_any(way.node, piece):
             given += piece
             most = round(most - piece, _PLACES)
         return round(given, _PLACES), tuple(self._steps.get(way.node, ()))
-
-    def _take_free(self, node: str, piece: float) -> bool:
-        left = _without(self._free[node], piece)
-        if left is None:
-            return False
-        self._free[node] = left
-        return True
 
     def _take_any(self, node: str, piece: float) -> bool:
         free, freed = self._free.get(node, 0.0), self._freed.get(node, 0.0)
@@ -273,31 +275,15 @@ class PoolRoom:
         return RoomOption(node, (moves, disruption, -idle_hours, len(chosen), node), tuple(chosen))
 
     def _by_moves(self, wanted: int) -> RoomOption | None:
-        left = [each for each in self._movable if each.case.key not in self._gone]
-        by_key = {each.case.key: each for each in left}
-        residents: dict[str, list[MovableResident]] = {}
-        for each in left:
-            ((node, gpus),) = each.nodes.items()
-            residents.setdefault(node, []).append(MovableResident(gpus, each.case.key))
         free = {node: math.floor(gpus) for node, gpus in self._free.items()}
         if sum(free.values()) < wanted:
             return None
-        found = room_for(wanted, free, residents)
+        left = {each.case.key: each for each in self._movable if each.case.key not in self._gone}
+        found = room_for(wanted, free, residents_of(left.values()))
         if found is None:
             return None
-        most, count = max(disruption_of(by_key[move.key]) for move in found.moves), len(found.moves)
+        most, count = max(disruption_of(left[move.key]) for move in found.moves), len(found.moves)
         return RoomOption(found.node, (count, most, 0.0, count, found.node), (), found)
-
-    def _do(self, way: RoomOption) -> None:
-        for each in way.reclaims:
-            self._gone.update(each.workloads)
-            frees = tuple(each.gpus_by_node.items())
-            self._note(ReclaimStep(each.action, each.advice, each.workloads, frees))
-        for move in () if way.moves is None else way.moves.moves:
-            self._gone.add(move.key)
-            self._free[move.target] -= move.gpus
-            frees = ((move.source, move.gpus),)
-            self._note(ReclaimStep(Action.MOVE_GPUS, "", (move.key,), frees, move.target))
 
     def _note(self, step: ReclaimStep) -> None:
         for node, gpus in step.frees:

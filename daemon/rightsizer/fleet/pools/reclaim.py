@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any, Final
 
 from rightsizer.advice.autoscale_schedule import ReplicaSchedule, hours_of
@@ -63,6 +63,16 @@ class MovableResident:
 
     gpus: int
     key: str
+
+
+def residents_of(workloads: Iterable[FleetWorkload]) -> dict[str, list[MovableResident]]:
+    """By node, the workloads that may be moved off it."""
+    found: dict[str, list[MovableResident]] = {}
+    for each in workloads:
+        if each.is_movable:
+            ((node, gpus),) = each.nodes.items()
+            found.setdefault(node, []).append(MovableResident(gpus, each.case.key))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,93 +196,72 @@ def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Recla
     """
     devices = {each.device.uuid: each for pool in view.pools for each in pool.devices}
     held = Counter(device.uuid for each in view.workloads for device in each.case.devices)
-    own = {
-        each.case.key: _Holder(
-            each,
-            tuple(
-                devices[device.uuid]
-                for device in each.case.devices
-                if device.uuid in devices and device.mig is None and held[device.uuid] == 1
-            ),
-        )
-        for each in view.workloads
-    }
+    own: dict[str, _Holder] = {}
+    for each in view.workloads:
+        alone = [device for device in each.case.devices if held[device.uuid] == 1]
+        whole = (devices.get(device.uuid) for device in alone if device.mig is None)
+        own[each.case.key] = each, [device for device in whole if device is not None]
+    # What lets go of all comes before what lets go of a part of the same.
+    order = {**dict.fromkeys(_PARTLY, 1), **dict.fromkeys(_WHOLLY, 0)}
+    sound = [each for each in judgements if each.finding.is_complaint and each.may_open]
+    sound.sort(key=lambda each: (order.get(each.finding.action, len(order)), each.finding.id))
     found: list[Reclaim] = []
     spent: set[str] = set()
-    for judgement in sorted(judgements, key=lambda each: (_order(each), each.finding.id)):
-        if not judgement.finding.is_complaint or not judgement.may_open:
-            continue
+    for judgement in sound:
         new = [each for each in _of_judgement(judgement, own) if spent.isdisjoint(each.workloads)]
         spent.update(key for each in new for key in each.workloads)
         found += new
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    """A workload, and the whole GPUs that it holds alone."""
-
-    view: FleetWorkload
-    devices: tuple[FleetDevice, ...]
-
-
-def _order(judgement: Judgement) -> int:
-    """What lets go of all comes before what lets go of a part of the same."""
-    action = judgement.finding.action
-    return 0 if action in _WHOLLY else 1 if action in _PARTLY else 2
+_Holder = tuple[FleetWorkload, list[FleetDevice]]
+"""A workload, and the whole GPUs that it holds alone."""
 
 
 def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[Reclaim]:
     finding = judgement.finding
     holder = own.get(judgement.key)
-    if holder is not None and finding.action in _WHOLLY:
-        about = {*(finding.culprits or finding.devices)}
-        idle = [each for each in holder.devices if each.device.uuid in about]
-        yield from _freed(judgement, [holder], idle, 0)
-    elif holder is not None and finding.action in _PARTLY:
-        count = int(finding.savings.gpus_low or 0.0)
-        yield from _freed(judgement, [holder], _most_together(holder.devices, count), 0)
+    if holder is not None and finding.action in _WHOLLY | _PARTLY:
+        view, devices = holder
+        if finding.action in _WHOLLY:
+            about = {*(finding.culprits or finding.devices)}
+            leaving = [each for each in devices if each.device.uuid in about]
+        else:
+            on_node = Counter(each.node for each in devices)
+            devices.sort(key=lambda each: (-on_node[each.node], each.node, each.device.uuid))
+            count = int(finding.savings.gpus_low or 0.0)
+            leaving = devices[: max(0, min(count, len(devices) - 1))]
+        yield from _freed(judgement, [view], leaving, 0)
     elif _SHARED in finding.evidence:
-        for keys in _groups(finding.evidence[_SHARED]):
-            some = [own[key] for key in keys if key in own]
+        together: Any = finding.evidence[_SHARED]
+        for each in together:
+            # Replicas of services that would share stand there by their names alone: what that
+            # frees is not sure.
+            if not isinstance(each, Mapping) or each["risk"] not in _SURE:
+                continue
+            some = [own[key] for key in each["workloads"] if key in own]
             # All but the first leave the GPU that each has for itself.
-            if len(some) == len(keys) and all(len(each.devices) == 1 for each in some):
-                leaving = [each.devices[0] for each in some[1:]]
-                yield from _freed(judgement, some, leaving, len(leaving))
-
-
-def _groups(together: Any) -> Iterator[Sequence[str]]:
-    for each in together:
-        # Replicas of services that would share stand there by their names alone: what that frees
-        # is not sure.
-        if isinstance(each, Mapping) and each["risk"] in _SURE and len(each["workloads"]) > 1:
-            yield each["workloads"]
-
-
-def _most_together(devices: Sequence[FleetDevice], count: int) -> list[FleetDevice]:
-    on_node = Counter(each.node for each in devices)
-    ordered = sorted(devices, key=lambda each: (-on_node[each.node], each.node, each.device.uuid))
-    return list(islice(ordered, min(count, max(0, len(devices) - 1))))
+            if 1 < len(some) == len(each["workloads"]) and all(len(gpus) == 1 for _, gpus in some):
+                leaving = [gpus[0] for _, gpus in some[1:]]
+                yield from _freed(judgement, [view for view, _ in some], leaving, len(leaving))
 
 
 def _freed(
-    judgement: Judgement, holders: Sequence[_Holder], devices: Sequence[FleetDevice], moves: int
+    judgement: Judgement, views: Sequence[FleetWorkload], devices: Sequence[FleetDevice], moves: int
 ) -> Iterator[Reclaim]:
     """One for each pool; a workload is mostly in one."""
+    idle = sum(
+        window.states.get(State.IDLE_HELD, 0) for view in views for window in view.case.windows
+    )
     for pool in sorted({each.pool for each in devices}):
-        here = [each for each in devices if each.pool == pool]
+        nodes = Counter(each.node for each in devices if each.pool == pool)
         yield Reclaim(
             advice=judgement.finding.id,
             action=judgement.finding.action,
-            workloads=tuple(each.view.case.key for each in holders),
+            workloads=tuple(each.case.key for each in views),
             pool=pool,
-            gpus_by_node=dict(sorted(Counter(each.node for each in here).items())),
+            gpus_by_node=dict(sorted(nodes.items())),
             moves=moves,
-            disruption=max(disruption_of(each.view) for each in holders),
-            idle_gpu_hours=sum(_idle_hours(each.view) for each in holders),
+            disruption=max(map(disruption_of, views)),
+            idle_gpu_hours=seconds(idle) / HOUR_SECONDS,
         )
-
-
-def _idle_hours(view: FleetWorkload) -> float:
-    idle = sum(window.states.get(State.IDLE_HELD, 0) for window in view.case.windows)
-    return seconds(idle) / HOUR_SECONDS

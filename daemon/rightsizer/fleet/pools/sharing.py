@@ -1,7 +1,4 @@
-"""Sharing plan of a pool.
-
-Which small workloads share GPUs, side by side, in turns, or in MIG slices.
-"""
+"""Sharing plan of a pool: which small workloads share GPUs, and how."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,24 +61,35 @@ class SmallWorkload:
         workload = self.view.case.workload
         return workload.namespace if workload else ""
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The start and the length of its hours."""
+        series = (self.view.compute, self.view.memory_bytes, self.view.busy)
+        lengths = {len(each.values) for each in series}
+        return series[0].start, lengths.pop() if len(lengths) == 1 else 0
+
 
 def small_work(
     views: Iterable[FleetWorkload], minimum_coverage_ratio: float, busy_ratio: float
 ) -> tuple[SmallWorkload, ...]:
-    """Workloads of one pool that may share, by key.
+    """Workloads of one pool that may share, by key, whose hours are those of most.
 
     Enough of their hours must be known; one that was never busier than `busy_ratio` is idle, and
     shares nothing.
     """
     given = sorted(views, key=lambda each: each.case.key)
     tenants = Counter(device.uuid for each in given for device in each.case.devices)
-    found = []
-    for each in given:
-        is_alone = all(tenants[device.uuid] <= 1 for device in each.case.devices)
-        small = _small(each, minimum_coverage_ratio) if is_alone and _may_share(each) else None
-        if small is not None and max(small.busy, default=0.0) > busy_ratio:
-            found.append(small)
-    return _aligned(found)
+    found = [
+        small
+        for each in given
+        if all(tenants[device.uuid] <= 1 for device in each.case.devices)
+        and _may_share(each)
+        and (small := _small(each, minimum_coverage_ratio)) is not None
+        and max(small.busy, default=0.0) > busy_ratio
+    ]
+    spans = Counter(each.span for each in found)
+    span = max(spans, key=lambda each: (spans[each], each), default=None)
+    return tuple(each for each in found if each.span == span)
 
 
 def _may_share(view: FleetWorkload) -> bool:
@@ -100,47 +108,16 @@ def _may_share(view: FleetWorkload) -> bool:
     )
 
 
-def slice_need(small: SmallWorkload, compute_ratio: float, memory_ratio: float) -> SliceNeed:
-    """What a slice of its own must have, that it fills no further than some ratios."""
-    fits = [fit.resources for fit in small.view.case.provisioning]
-    needs = {
-        resource: max((each[resource].need or 0.0 for each in fits if resource in each), default=0)
-        for resource in (Resource.MEMORY_BANDWIDTH, Resource.NVLINK)
-    }
-    return SliceNeed(
-        compute_ratio=max(small.load.compute) / compute_ratio,
-        memory_ratio=max(small.load.memory) / memory_ratio,
-        memory_bandwidth_ratio=needs[Resource.MEMORY_BANDWIDTH],
-        uses_nvlink=needs[Resource.NVLINK] > _NOISE_RATIO,
-    )
-
-
 def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload | None:
-    totals = [each.memory_total_bytes for each in view.case.devices]
-    known = [each for each in totals if each]
+    totals = [each.memory_total_bytes or 0.0 for each in view.case.devices]
     columns = (view.compute, view.memory_bytes, view.busy)
-    if len(known) < len(totals) or any(
-        known_ratio(each) < minimum_coverage_ratio for each in columns
-    ):
+    if not all(totals) or any(known_ratio(each) < minimum_coverage_ratio for each in columns):
         return None
     compute, memory, busy = map(filled, columns)
     if compute is None or memory is None or busy is None:
         return None
-    load = HourlyLoad(view.case.key, compute, [each / min(known) for each in memory])
+    load = HourlyLoad(view.case.key, compute, [each / min(totals) for each in memory])
     return SmallWorkload(view, load, busy)
-
-
-def _aligned(found: list[SmallWorkload]) -> tuple[SmallWorkload, ...]:
-    """Those whose hours are those of most."""
-    spans = Counter(map(_span, found))
-    span = max(spans, key=lambda each: (spans[each], each), default=None)
-    return tuple(each for each in found if _span(each) == span)
-
-
-def _span(small: SmallWorkload) -> tuple[int, int]:
-    view = small.view
-    lengths = {len(view.compute.values), len(view.memory_bytes.values), len(view.busy.values)}
-    return view.compute.start, lengths.pop() if len(lengths) == 1 else 0
 
 
 _SEVERAL: Final = 2
@@ -203,10 +180,13 @@ def plan_sharing(
             members = [by_key[key] for key in keys]
             if len(members) < _SEVERAL:
                 alone.extend(members)
-            else:
-                is_alternating = _overlap(members, busy_ratio) <= alternating_ratio
-                action = Action.SHARE_TIMESLICE if is_alternating else Action.SHARE_MPS
-                gpus.append(SharedGpu(action, tuple(keys), risk=_risk(members)))
+                continue
+            hours = zip(*(each.busy for each in members), strict=True)
+            several = [sum(busy >= busy_ratio for busy in hour) >= _SEVERAL for hour in hours]
+            overlap = sum(several) / len(several) if several else 1.0
+            takes_turns = overlap <= alternating_ratio
+            action = Action.SHARE_TIMESLICE if takes_turns else Action.SHARE_MPS
+            gpus.append(SharedGpu(action, tuple(keys), risk=_risk(members)))
     gpus.extend(_sliced(alone, limits, board, by_key))
     ordered = sorted(gpus, key=lambda each: (-each.freed, each.members))
     return SharingPlan(tuple(ordered), len(by_key), at_least)
@@ -220,25 +200,32 @@ def _sliced(
 ) -> list[SharedGpu]:
     if board is None:
         return []
-    needs = {
-        each.load.key: slice_need(each, limits.compute_ratio, limits.memory_ratio) for each in alone
-    }
-    return [
-        SharedGpu(
-            Action.SHARE_MIG,
-            tuple(key for key, _ in gpu),
-            tuple(profile for _, profile in gpu),
-            worst(_risk([by_key[key]]) for key, _ in gpu),
+    needs = {}
+    for each in alone:
+        bandwidth, nvlink = (
+            max(
+                (
+                    fit.resources[of].need or 0.0
+                    for fit in each.view.case.provisioning
+                    if of in fit.resources
+                ),
+                default=0,
+            )
+            for of in (Resource.MEMORY_BANDWIDTH, Resource.NVLINK)
         )
-        for gpu in slice_up(needs, board)
-    ]
-
-
-def _overlap(members: Sequence[SmallWorkload], busy_ratio: float) -> float:
-    """Part of the hours in which more than one was at work."""
-    columns = (each.busy for each in members)
-    at_work = [sum(busy >= busy_ratio for busy in hour) for hour in zip(*columns, strict=True)]
-    return sum(count >= _SEVERAL for count in at_work) / len(at_work) if at_work else 1.0
+        # What a slice of its own must have, so that it fills no more of it than the limits.
+        needs[each.load.key] = SliceNeed(
+            compute_ratio=max(each.load.compute) / limits.compute_ratio,
+            memory_ratio=max(each.load.memory) / limits.memory_ratio,
+            memory_bandwidth_ratio=bandwidth,
+            uses_nvlink=nvlink > _NOISE_RATIO,
+        )
+    found = []
+    for gpu in slice_up(needs, board):
+        keys, profiles = zip(*gpu, strict=True)
+        risk = worst(_risk([by_key[key]]) for key in keys)
+        found.append(SharedGpu(Action.SHARE_MIG, keys, profiles, risk))
+    return found
 
 
 def _risk(members: Sequence[SmallWorkload]) -> Risk:

@@ -9,11 +9,10 @@ from typing import Final
 
 from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain
 from rightsizer.fleet.model import FleetPool, FleetWorkload
 from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.pools.pool import PoolSubject, part_of, waiting_for
-from rightsizer.fleet.pools.reclaim import Defragmentation, MovableResident, is_fragmented, room_for
+from rightsizer.fleet.pools.reclaim import Defragmentation, is_fragmented, residents_of, room_for
 from rightsizer.fleet.rules.rule import pool_rule
 from rightsizer.model.finding import (
     Action,
@@ -99,11 +98,9 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
     if not is_waited_for and spare >= settings.spare_ratio * subject.size:
         summary = f"{pool.name}: its free GPUs are scattered, but nobody has ever needed them."
         return subject.find_nothing(summary, {}, evidence)
-    found = room_for(wanted, pool.free_by_node, _residents(here))
+    found = room_for(wanted, pool.free_by_node, residents_of(here))
     who = "that wait" if is_waited_for else "that were seen"
-    return complain(
-        NAME,
-        subject.case,
+    return subject.complain(
         kind=FindingKind.MISPLACED,
         reasons=(Reason.CAPACITY_FRAGMENTED,),
         action=Action.MOVE_GPUS if found else Action.NONE,
@@ -123,7 +120,6 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         options=_options(found),
         target=found.node if found else "",
         savings=Savings(reason="what is free already saves nothing; it becomes usable"),
-        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=(*_steps(found), *scheduler_of(subject.scheduler).pack_tightly()),
         affected_gpus=float(wanted if is_waited_for else 0),
     )
@@ -155,15 +151,6 @@ def _free_hours(pool: FleetPool) -> list[dict[str, float]]:
         known = [value for value in values if value is not None]
         if len(known) == len(nodes):
             found.append(dict(zip(nodes, known, strict=True)))
-    return found
-
-
-def _residents(here: Sequence[FleetWorkload]) -> dict[str, list[MovableResident]]:
-    found: dict[str, list[MovableResident]] = {}
-    for each in here:
-        if each.is_movable:
-            ((node, gpus),) = each.nodes.items()
-            found.setdefault(node, []).append(MovableResident(gpus, each.case.key))
     return found
 
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain
 from rightsizer.fleet.pools.hourly import (
     GrowthSettings,
     SpareCapacity,
@@ -96,9 +95,7 @@ def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, o
     named_uuids = {device.uuid for device in subject.case.devices}
     emptied = {each.device.uuid for each in pool.devices if each.node in spare.nodes}
     step = max(1, size // _STEPS)
-    return complain(
-        NAME,
-        subject.case,
+    return subject.complain(
         kind=FindingKind.IDLE if is_empty else FindingKind.OVERPROVISIONED,
         reasons=(Reason.IDLE_EMPTY if is_empty else Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,
@@ -120,7 +117,6 @@ def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, o
         ),
         target=str(min(size, -(-spare.keep // step) * step)),
         savings=subject.savings(spare.gpus, spare.gpus),
-        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=take_out(spare.nodes, subject.scheduler),
         affected_gpus=spare.gpus,
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.advice.risk import rank_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain, sizing_factors
+from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import PackingLimits
@@ -116,9 +116,7 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
     for each in plan.gpus:
         by_way.setdefault(each.action, []).append(each)
     how = " and ".join(_WAYS[way] for way in by_way)
-    return complain(
-        NAME,
-        subject.case,
+    return subject.complain(
         kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(_REASONS[way] for way in by_way),
         action=plan.gpus[0].action,
@@ -132,7 +130,6 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
         options=tuple(_option(subject, each) for each in plan.gpus),
         target=str(plan.freed),
         savings=subject.savings(sure, plan.freed),
-        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=tuple(
             found
             for action, gpus in by_way.items()

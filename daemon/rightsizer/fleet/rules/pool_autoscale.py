@@ -14,7 +14,6 @@ from rightsizer.advice.autoscale_schedule import (
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain
 from rightsizer.fleet.model import FleetPool, HourlySeries
 from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, shape_by_hour
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
@@ -154,9 +153,7 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values)).risk
     savings = subject.savings(low, high)
     by_hour = f"{least} to {most} nodes by the hour, instead of {load.size}"
-    return complain(
-        NAME,
-        subject.case,
+    return subject.complain(
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
@@ -170,7 +167,6 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
         evidence=_evidence(outlook),
         options=(Option(by_hour, risk, action=Action.AUTOSCALE, savings=savings),),
         savings=savings,
-        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=follow_the_load(outlook.schedule, subject.scheduler),
         affected_gpus=high,
     )

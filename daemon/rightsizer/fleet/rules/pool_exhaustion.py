@@ -7,7 +7,6 @@ pool's size within the horizon. Work that waits already is evidence, no forecast
 from typing import Final
 
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain
 from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.rules.rule import pool_rule, weekly_conduct
@@ -72,9 +71,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
         return subject.find_nothing(summary, factors, evidence)
     # What a month more of the same would take, at least one.
     missing = max(1.0, trend.value + trend.slope_per_day * 30.0 - subject.size)
-    return complain(
-        NAME,
-        subject.case,
+    return subject.complain(
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.NONE,
@@ -88,7 +85,6 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
         evidence=evidence | {"days_low": round(low, 1), "days_high": round(high, 1)},
         target="gpus",
         savings=Savings(reason="what runs short saves nothing"),
-        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=(
             Instruction(
                 "Have room when it comes",

@@ -8,7 +8,7 @@ from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain, sizing_factors
+from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
@@ -177,9 +177,7 @@ def _complaint(
     services, then = len(chosen), sum(each.replicas for each in chosen) - freed
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen)).risk
     together = [[each.each.key for each in group] for group in groups]
-    return complain(
-        NAME,
-        subject.case,
+    return subject.complain(
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,
@@ -206,7 +204,6 @@ def _complaint(
         ),
         target=str(freed),
         savings=subject.savings(0, freed),
-        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=sharing_fragments(
             Action.SHARE_MPS, max(map(len, groups)), (), subject.scheduler
         ),

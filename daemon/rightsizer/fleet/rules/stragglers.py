@@ -9,7 +9,6 @@ from typing import Final
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain
 from rightsizer.fleet.pools.pool import PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
 from rightsizer.model.finding import (
@@ -67,9 +66,7 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
     names = sorted(slow)
     findings = [finding for jobs in slow.values() for finding in jobs.values()]
     devices = sorted({uuid for finding in findings for uuid in finding.culprits})
-    return complain(
-        NAME,
-        subject.case,
+    return subject.complain(
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
@@ -83,7 +80,6 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
         culprits=tuple(devices[:_MOST_DEVICES]),
         target=",".join(names),
         savings=Savings(reason="what the jobs wait is said of each of them"),
-        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=tuple(map(_compare, names)),
         affected_gpus=float(len(devices)),
     )
