@@ -4,7 +4,8 @@ For files that are no tree of settings: catalogues, plans, the web configuration
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, Self
 
 from rightsizer.io.near import hint
 from rightsizer.io.yaml import Document
@@ -77,6 +78,14 @@ class Row:
         """Something is wrong with a value."""
         self._faults.add((*self.path, key) if key else self.path, message)
 
+    def refuse(self) -> None:
+        """Raise everything that was found in the whole file.
+
+        Raises:
+            ConfigurationError: anything was.
+        """
+        self._faults.refuse()
+
     def refuse_unknown(self, known: Collection[str]) -> None:
         """Every key must be known."""
         for key in self.values:
@@ -86,14 +95,14 @@ class Row:
     def __contains__(self, key: str) -> bool:
         return self.values.get(key) is not None
 
-    def row(self, key: str, known: Collection[str] = ()) -> "Row":
+    def row(self, key: str, known: Collection[str] = ()) -> Self:
         """The mapping under a key; an empty one where it is absent.
 
         Args:
             key: Where it stands.
             known: The keys that it may have; any where there are none.
         """
-        row = Row(self.values.get(key, {}), (*self.path, key), self._faults)
+        row = type(self)(self.values.get(key, {}), (*self.path, key), self._faults)
         if known:
             row.refuse_unknown(known)
         return row
@@ -184,10 +193,10 @@ class Row:
         self.fault(key, f"must be a list{self._faults.got(value)}")
         return []
 
-    def rows(self, key: str) -> list["Row"]:
+    def rows(self, key: str) -> list[Self]:
         """A list of mappings, empty where it is absent."""
         items = enumerate(self.items(key))
-        rows = [(Row(item, (*self.path, key, at), self._faults), item) for at, item in items]
+        rows = [(type(self)(item, (*self.path, key, at), self._faults), item) for at, item in items]
         return [row for row, item in rows if isinstance(item, Mapping)]
 
     def checked_number(self, key: str, value: Any, least: float, most: float) -> float | None:
@@ -199,9 +208,10 @@ class Row:
             self.fault(key, f"must be a number{self._faults.got(value)}{remedy}")
             return None
         if not least <= value <= most:
-            self.fault(
-                key, f"must be from {_plain(least)} to {_plain(most)}{self._faults.got(value)}"
-            )
+            bounds = f"at least {_plain(least)}"
+            if most < inf:
+                bounds = f"from {_plain(least)} to {_plain(most)}"
+            self.fault(key, f"must be {bounds}{self._faults.got(value)}")
             return None
         return float(value)
 

@@ -29,43 +29,41 @@ from rightsizer.simulator.faults import (
 from rightsizer.simulator.library.calls import NvmlCode
 from rightsizer.simulator.physics import lowest_limit_watts
 from rightsizer.simulator.scenario import BoardSlot
-from rightsizer.simulator.scenario_fields import ScenarioFields
+from rightsizer.simulator.scenario_row import ScenarioRow
 
 _MOST_GPUS: Final = 64
 
 
-def read_slots(top: ScenarioFields, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
+def read_slots(top: ScenarioRow, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
     """The slots of the node, one for each GPU.
 
     Raises:
         ScenarioError: there are none, or the catalogue does not know them.
     """
     slots: list[BoardSlot] = []
-    for entry in top.children("boards"):
+    for entry in top.rows("boards"):
         slots.extend(_slot(entry, catalogue, len(slots)))
     if not slots:
         top.fail("a scenario needs at least one board; add 'boards: [{board: L4, count: 1}]'")
     if len(slots) > _MOST_GPUS:
         top.fail(f"{len(slots)} GPUs are more than a node has; at most {_MOST_GPUS}", "boards")
+    top.refuse()
     return tuple(slots)
 
 
-def _slot(entry: ScenarioFields, catalogue: Catalogue, first: int) -> list[BoardSlot]:
-    entry.only(
+def _slot(entry: ScenarioRow, catalogue: Catalogue, first: int) -> list[BoardSlot]:
+    entry.refuse_unknown(
         (
             *("board", "count", "mig", "power_limit_watts", "ambient_celsius"),
             *("pcie_generation", "pcie_width", "persistence"),
         )
     )
     try:
-        board = catalogue.get(entry.text("board"))
+        board = catalogue.get(entry.needed_text("board"))
     except UsageError as error:
         entry.fail(str(error), "board")
-    limit = (
-        entry.number("power_limit_watts", None, lowest_limit_watts(board), board.power_limit_watts)
-        if entry.has("power_limit_watts")
-        else None
-    )
+    least, most = lowest_limit_watts(board), board.power_limit_watts
+    limit = entry.number("power_limit_watts", least, most)
     profiles = read_profiles(entry, "mig", board)
     return [
         BoardSlot(
@@ -73,18 +71,18 @@ def _slot(entry: ScenarioFields, catalogue: Catalogue, first: int) -> list[Board
             board=board,
             profiles=profiles,
             power_limit_watts=limit,
-            ambient_celsius=entry.number("ambient_celsius", 28.0, 5.0, 70.0),
-            pcie_generation=entry.integer(
+            ambient_celsius=entry.number_or("ambient_celsius", 28.0, 5.0, 70.0),
+            pcie_generation=entry.count_or(
                 "pcie_generation", board.pcie_generation, 1, board.pcie_generation
             ),
-            pcie_width=entry.integer("pcie_width", board.pcie_width, 1, board.pcie_width),
+            pcie_width=entry.count_or("pcie_width", board.pcie_width, 1, board.pcie_width),
             is_persistent=entry.flag("persistence", default=True),
         )
-        for offset in range(entry.integer("count", 1, 1, _MOST_GPUS))
+        for offset in range(entry.count_or("count", 1, 1, _MOST_GPUS))
     ]
 
 
-def read_profiles(entry: ScenarioFields, key: str, board: Board) -> tuple[MigProfile, ...]:
+def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfile, ...]:
     """The MIG profiles that a key names.
 
     Raises:
@@ -92,7 +90,7 @@ def read_profiles(entry: ScenarioFields, key: str, board: Board) -> tuple[MigPro
     """
     by_name = {profile.name: profile for profile in board.mig_profiles}
     chosen: list[MigProfile] = []
-    for name in entry.sequence(key):
+    for name in entry.items(key):
         if name not in by_name:
             known = ", ".join(by_name) or "none: it has no MIG"
             entry.fail(f"'{name}' is not a MIG profile of {board.key}; known: {known}", key)
@@ -123,7 +121,7 @@ _REASONS: Final[Mapping[str, ClockEvent]] = {
 
 
 def read_faults(
-    top: ScenarioFields, slots: tuple[BoardSlot, ...]
+    top: ScenarioRow, slots: tuple[BoardSlot, ...]
 ) -> tuple[tuple[BoardSlot, ...], tuple[ScenarioFault, ...]]:
     """The faults, and the slots with what the faults make of their MIG instances.
 
@@ -131,7 +129,7 @@ def read_faults(
         ScenarioError: a fault contradicts itself or its GPUs.
     """
     faults: list[ScenarioFault] = []
-    for entry in top.children("faults"):
+    for entry in top.rows("faults"):
         for fault in _faults(entry, slots):
             faults.append(fault)
             if isinstance(fault.effect, MigReconfiguration):
@@ -145,18 +143,18 @@ def read_faults(
     return slots, tuple(faults)
 
 
-def _faults(entry: ScenarioFields, slots: tuple[BoardSlot, ...]) -> list[ScenarioFault]:
-    kind = entry.text("kind")
+def _faults(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> list[ScenarioFault]:
+    kind = entry.needed_text("kind")
     if kind not in _KINDS:
         entry.fail(f"'{kind}' is not a kind of fault; one of: {', '.join(_KINDS)}", "kind")
     own, read = _KINDS[kind]
-    entry.only((*_COMMON, *own))
+    entry.refuse_unknown((*_COMMON, *own))
     gpus, window = _gpus(entry, kind, slots), _window(entry)
     faults: list[ScenarioFault] = []
     for gpu in gpus:
         effect = read(entry, slots[gpu])
         faults.append(ScenarioFault(window, (gpu,), effect))
-        xid = entry.integer("xid", _usual_xid(effect, slots[gpu]), 0, _MOST)
+        xid = entry.count_or("xid", _usual_xid(effect, slots[gpu]), 0, _MOST)
         if xid:
             faults.append(ScenarioFault(window, (gpu,), XidReport(xid)))
     if kind == "unload":
@@ -164,8 +162,8 @@ def _faults(entry: ScenarioFields, slots: tuple[BoardSlot, ...]) -> list[Scenari
     return faults
 
 
-def _gpus(entry: ScenarioFields, kind: str, slots: tuple[BoardSlot, ...]) -> tuple[int, ...]:
-    chosen = entry.sequence("gpus")
+def _gpus(entry: ScenarioRow, kind: str, slots: tuple[BoardSlot, ...]) -> tuple[int, ...]:
+    chosen = entry.items("gpus")
     if kind == "unload":
         if chosen:
             entry.fail("the driver is unloaded from all GPUs; leave 'gpus' out", "gpus")
@@ -178,20 +176,20 @@ def _gpus(entry: ScenarioFields, kind: str, slots: tuple[BoardSlot, ...]) -> tup
     return tuple(chosen)
 
 
-def _window(entry: ScenarioFields) -> ActivePeriod:
-    if entry.has("at") == entry.has("after"):
+def _window(entry: ScenarioRow) -> ActivePeriod:
+    if ("at" in entry) == ("after" in entry):
         entry.fail(
             "needs either 'at', a time of every day, or 'after', since the start: 'after: 90s'"
         )
-    length = nanoseconds(entry.duration("for", None, 1.0)) if entry.has("for") else None
-    if entry.has("at"):
-        if entry.has("every"):
+    length = nanoseconds(entry.seconds("for", 1.0)) if "for" in entry else None
+    if "at" in entry:
+        if "every" in entry:
             entry.fail("'at' comes every day; for another period write 'after'", "every")
         return ActivePeriod(nanoseconds(entry.time_of_day("at")), length, is_daily=True)
-    period = nanoseconds(entry.duration("every", None, 1.0)) if entry.has("every") else None
+    period = nanoseconds(entry.seconds("every", 1.0)) if "every" in entry else None
     if period is not None and length is not None and length >= period:
         entry.fail("lasts longer than its period; make 'for' shorter than 'every'", "for")
-    return ActivePeriod(nanoseconds(entry.duration("after", None)), length, period)
+    return ActivePeriod(nanoseconds(entry.seconds("after")), length, period)
 
 
 def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
@@ -206,48 +204,45 @@ def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
     return 0
 
 
-def _function(entry: ScenarioFields) -> str:
-    name = entry.text("function", "")
+def _function(entry: ScenarioRow) -> str:
+    name = entry.text("function") or ""
     if name and not name.startswith("nvml"):
         entry.fail(f"'{name}' is not NVML's; write it like nvmlDeviceGetPowerUsage", "function")
     return name
 
 
-def _code(entry: ScenarioFields, default: NvmlCode) -> int:
-    name = entry.text("code", default.name.lower())
+def _code(entry: ScenarioRow, default: NvmlCode) -> int:
     codes = {code.name.lower(): code for code in NvmlCode if code}
-    if name not in codes:
-        entry.fail(f"'{name}' is not a code of NVML's; one of: {', '.join(codes)}", "code")
-    return codes[name]
+    return codes[entry.choice("code", codes, default.name.lower())]
 
 
-def _hang(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+def _hang(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
     return CallHang(_function(entry))
 
 
-def _answer(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+def _answer(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
     return CallFailure(_code(entry, NvmlCode.UNKNOWN), _function(entry))
 
 
-def _unload(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
-    if not entry.has("for"):
+def _unload(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
+    if "for" not in entry:
         entry.fail("a driver that never comes back is no driver; add 'for: 20s'")
     return DriverUnload(_code(entry, NvmlCode.DRIVER_NOT_LOADED))
 
 
-def _mig(entry: ScenarioFields, slot: BoardSlot) -> FaultEffect:
-    if len(entry.sequence("gpus")) > 1:
+def _mig(entry: ScenarioRow, slot: BoardSlot) -> FaultEffect:
+    if len(entry.items("gpus")) > 1:
         entry.fail("is of one GPU; write an entry for each", "gpus")
     return MigReconfiguration(read_profiles(entry, "profiles", slot.board), len(slot.all_profiles))
 
 
-def _xid(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
-    return XidReport(entry.integer("code", None, 1, _MOST))
+def _xid(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
+    return XidReport(entry.needed_count("code", 1, _MOST))
 
 
-def _ecc(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+def _ecc(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
     names = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
-    counts = {name: entry.integer(name, 0, 0, _MOST) for name in names}
+    counts = {name: entry.count_or(name, 0, 0, _MOST) for name in names}
     return MemoryErrors(
         **counts,
         is_pending=entry.flag("pending", default=False),
@@ -255,36 +250,30 @@ def _ecc(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
     )
 
 
-def _throttle(entry: ScenarioFields, slot: BoardSlot) -> FaultEffect:
-    reason, board = entry.text("reason"), slot.board
+def _throttle(entry: ScenarioRow, slot: BoardSlot) -> FaultEffect:
+    reason, board = entry.needed_text("reason"), slot.board
     if reason not in _REASONS:
         entry.fail(f"'{reason}' is not a reason; one of: {', '.join(_REASONS)}", "reason")
-    if entry.has("power_limit_watts"):
-        return ForcedThrottle(
-            entry.number(
-                "power_limit_watts", None, lowest_limit_watts(board), board.power_limit_watts
-            )
-        )
-    if entry.has("ambient_celsius"):
-        return ForcedThrottle(ambient_celsius=entry.number("ambient_celsius", None, 5.0, 80.0))
-    ratio = entry.number("clock_ratio", 0.5, 0.15, 1.0)
+    if "power_limit_watts" in entry:
+        least, most = lowest_limit_watts(board), board.power_limit_watts
+        return ForcedThrottle(entry.needed_number("power_limit_watts", least, most))
+    if "ambient_celsius" in entry:
+        return ForcedThrottle(ambient_celsius=entry.needed_number("ambient_celsius", 5.0, 80.0))
+    ratio = entry.number_or("clock_ratio", 0.5, 0.15, 1.0)
     return ForcedThrottle(clock_ratio=ratio, reasons=_REASONS[reason])
 
 
-def _pcie(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
-    def found(key: str, most: int) -> int | None:
-        return entry.integer(key, None, 1, most) if entry.has(key) else None
-
+def _pcie(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
     return PcieDegradation(
-        generation=found("generation", _LATEST_GENERATION),
-        width=found("width", _WIDEST_LINK),
-        idle_generation=found("idle_generation", _LATEST_GENERATION),
-        replays=entry.integer("replays", 0, 0, _MOST),
+        generation=entry.count("generation", 1, _LATEST_GENERATION),
+        width=entry.count("width", 1, _WIDEST_LINK),
+        idle_generation=entry.count("idle_generation", 1, _LATEST_GENERATION),
+        replays=entry.count_or("replays", 0, 0, _MOST),
     )
 
 
-def _nvlink(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
-    links = entry.sequence("links")
+def _nvlink(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
+    links = entry.items("links")
     for link in links:
         if not isinstance(link, int) or isinstance(link, bool) or not 0 <= link < _MOST_LINKS:
             entry.fail(f"'{link}' is not the number of a link; write them like [0, 1]", "links")
@@ -294,12 +283,12 @@ def _nvlink(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
     return NvlinkDegradation(
         frozenset(links),
         entry.flag("down", default=False),
-        **{name: entry.integer(name, 0, 0, _MOST) for name in errors},
+        **{name: entry.count_or(name, 0, 0, _MOST) for name in errors},
     )
 
 
 _KINDS: Final[
-    Mapping[str, tuple[tuple[str, ...], Callable[[ScenarioFields, BoardSlot], FaultEffect]]]
+    Mapping[str, tuple[tuple[str, ...], Callable[[ScenarioRow, BoardSlot], FaultEffect]]]
 ] = {
     "hang": (("function",), _hang),
     "answer": (("code", "function"), _answer),

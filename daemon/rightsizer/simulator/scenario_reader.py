@@ -29,7 +29,7 @@ from rightsizer.simulator.scenario import (
     SimulatedTask,
     TaskPhase,
 )
-from rightsizer.simulator.scenario_fields import ScenarioFields
+from rightsizer.simulator.scenario_row import ScenarioRow
 
 SCENARIO_FOLDER: Final = Path(__file__).with_name("scenarios")
 ACTIVITIES_FILE: Final = "activities.yaml"
@@ -52,22 +52,22 @@ _HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
 
 
 def read_task(
-    entry: ScenarioFields, slots: tuple[BoardSlot, ...], activities: Mapping[str, KernelActivity]
+    entry: ScenarioRow, slots: tuple[BoardSlot, ...], activities: Mapping[str, KernelActivity]
 ) -> SimulatedTask:
     """One entry of `workloads`.
 
     Raises:
         ScenarioError: it contradicts itself or the slots.
     """
-    entry.only(
+    entry.refuse_unknown(
         (
             *("name", "kind", "class", "allocator", "namespace", "pod", "gpus", "instances"),
             *("start", "stop", "memory_gib", "memory_ratio", "processes", "cores", "load"),
             *("phases", "process_kind"),
         )
     )
-    name, kind = entry.text("name"), entry.word("kind", WorkloadKind, WorkloadKind.SIMULATED)
-    namespace = entry.text("namespace", "")
+    name, kind = entry.needed_text("name"), entry.word("kind", WorkloadKind, WorkloadKind.SIMULATED)
+    namespace = entry.text("namespace") or ""
     spots = _spots(entry, slots)
     return SimulatedTask(
         workload=Workload(
@@ -77,15 +77,15 @@ def read_task(
             workload_class=entry.word("class", WorkloadClass, WorkloadClass.UNKNOWN),
             allocator=entry.word("allocator", Allocator, Allocator.UNKNOWN),
             namespace=namespace,
-            pod=entry.text("pod", ""),
+            pod=entry.text("pod") or "",
         ),
         spots=spots,
         start_seconds=entry.time_of_day("start", 0.0),
         stop_seconds=entry.time_of_day("stop", DAY_SECONDS),
         memory=tuple(_memory(entry, slots[spot.gpu], spot) for spot in spots),
-        processes=entry.integer("processes", 1, 1, 64),
-        cores=entry.number("cores", 8.0, 0.1, 1024.0),
-        shape=_shape(entry.child("load")),
+        processes=entry.count_or("processes", 1, 1, 64),
+        cores=entry.number_or("cores", 8.0, 0.1, 1024.0),
+        shape=_shape(entry.row("load")),
         phases=_phases(entry, activities, alone=_alone(slots, spots)),
         process_kind=entry.word("process_kind", ProcessKind, ProcessKind.COMPUTE),
     )
@@ -98,14 +98,14 @@ def _alone(slots: tuple[BoardSlot, ...], spots: tuple[DeviceLocation, ...]) -> b
     )
 
 
-def _spots(entry: ScenarioFields, slots: tuple[BoardSlot, ...]) -> tuple[DeviceLocation, ...]:
+def _spots(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> tuple[DeviceLocation, ...]:
     spots: list[DeviceLocation] = []
-    for gpu in entry.sequence("gpus"):
+    for gpu in entry.items("gpus"):
         slot = _gpu(entry, "gpus", gpu, slots)
         if not slot.is_ever_whole:
             entry.fail(f"GPU {gpu} is cut into MIG instances; hold them by 'instances'", "gpus")
         spots.append(DeviceLocation(slot.index))
-    for text in entry.sequence("instances"):
+    for text in entry.items("instances"):
         gpu, _, instance = str(text).partition("/")
         slot = _gpu(entry, "instances", int(gpu) if gpu.isdigit() else text, slots)
         if not instance.isdigit() or int(instance) >= len(slot.all_profiles):
@@ -120,76 +120,74 @@ def _spots(entry: ScenarioFields, slots: tuple[BoardSlot, ...]) -> tuple[DeviceL
     return tuple(spots)
 
 
-def _gpu(entry: ScenarioFields, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
+def _gpu(entry: ScenarioRow, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
     if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
         entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", key)
     return slots[gpu]
 
 
-def _memory(entry: ScenarioFields, slot: BoardSlot, spot: DeviceLocation) -> MemoryPlan:
+def _memory(entry: ScenarioRow, slot: BoardSlot, spot: DeviceLocation) -> MemoryPlan:
     profile = slot.profile(spot.instance)
     total = instance_memory_bytes(slot.board, profile)
     most = total - reserved_memory_bytes(slot.board, profile)
-    if entry.has("memory_gib") == entry.has("memory_ratio"):
+    if ("memory_gib" in entry) == ("memory_ratio" in entry):
         entry.fail("needs either 'memory_gib' or 'memory_ratio', of each device it holds")
-    if entry.has("memory_gib"):
+    if "memory_gib" in entry:
         first, last = entry.pair("memory_gib", 0.0, most / GIB)
         return MemoryPlan(first * GIB, last * GIB)
     first, last = entry.pair("memory_ratio", 0.0, most / total)
     return MemoryPlan(first * total, last * total)
 
 
-def _shape(entry: ScenarioFields) -> LoadShape:
-    entry.only(("shape", "level", "share", "interval_seconds", "peak", "night_ratio"))
-    kind = entry.text("shape", "constant")
-    level = entry.number("level", 1.0, 0.0, 1.0)
+def _shape(entry: ScenarioRow) -> LoadShape:
+    entry.refuse_unknown(("shape", "level", "share", "interval_seconds", "peak", "night_ratio"))
+    kind = entry.choice("shape", ("constant", "bursty", "diurnal"), "constant")
+    level = entry.number_or("level", 1.0, 0.0, 1.0)
     if kind == "constant":
         return ConstantLoad(level)
-    share = entry.number("share", 0.6, 0.0, 1.0)
-    interval_seconds = entry.number("interval_seconds", 20.0, 1.0, DAY_SECONDS)
+    share = entry.number_or("share", 0.6, 0.0, 1.0)
+    interval_seconds = entry.number_or("interval_seconds", 20.0, 1.0, DAY_SECONDS)
     if kind == "bursty":
         return BurstyLoad(level, share, interval_seconds)
-    if kind != "diurnal":
-        entry.fail(f"'{kind}' is not a load shape; one of: constant, bursty, diurnal", "shape")
-    peak, night = entry.time_of_day("peak", 15 * 3600.0), entry.number("night_ratio", 0.0, 0, 1)
+    peak, night = entry.time_of_day("peak", 15 * 3600.0), entry.number_or("night_ratio", 0.0, 0, 1)
     return DiurnalLoad(level, share, interval_seconds, peak, night)
 
 
 def _phases(
-    entry: ScenarioFields, activities: Mapping[str, KernelActivity], *, alone: bool
+    entry: ScenarioRow, activities: Mapping[str, KernelActivity], *, alone: bool
 ) -> tuple[TaskPhase, ...]:
-    phases = tuple(_phase(child, activities, alone=alone) for child in entry.children("phases"))
+    phases = tuple(_phase(child, activities, alone=alone) for child in entry.rows("phases"))
     if all(phase.between is not None for phase in phases):
         entry.fail("needs a phase without 'between' to fill the rest of its time", "phases")
     return phases
 
 
 def _phase(
-    entry: ScenarioFields, activities: Mapping[str, KernelActivity], *, alone: bool
+    entry: ScenarioRow, activities: Mapping[str, KernelActivity], *, alone: bool
 ) -> TaskPhase:
-    entry.only(
+    entry.refuse_unknown(
         (
             *("activity", "state", "seconds", "jitter_ratio", "host", "conditions", "between"),
             "follows_load",
         )
     )
-    name = entry.text("activity")
+    name = entry.needed_text("activity")
     if name not in activities:
         entry.fail(f"'{name}' is not an activity; known: {', '.join(activities)}", "activity")
     activity = activities[name]
     if alone:
         activity = replace(activity, nvlink_receive=0.0, nvlink_transmit=0.0)
-    host = entry.child("host")
-    host.only(_HOST)
+    host = entry.row("host")
+    host.refuse_unknown(_HOST)
     return TaskPhase(
         activity=activity,
         state=entry.word("state", State),
-        seconds=entry.number("seconds", 3600.0, 1.0, DAY_SECONDS),
-        jitter_ratio=entry.number("jitter_ratio", 0.0, 0.0, 1.0),
-        host=HostLoad(**{ratio: host.number(ratio, 0.0, 0.0, 1.0) for ratio in host.data}),
+        seconds=entry.number_or("seconds", 3600.0, 1.0, DAY_SECONDS),
+        jitter_ratio=entry.number_or("jitter_ratio", 0.0, 0.0, 1.0),
+        host=HostLoad(**{ratio: host.number_or(ratio, 0.0, 0.0, 1.0) for ratio in _HOST}),
         conditions=entry.words("conditions", Condition),
-        between=entry.times_of_day("between") if entry.has("between") else None,
-        follows_load=entry.data.get("follows_load", True) is True,
+        between=entry.times_of_day("between") if "between" in entry else None,
+        follows_load=entry.flag("follows_load", default=True),
     )
 
 
@@ -204,26 +202,28 @@ def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:
             starts with `file:line:column`.
     """
     document = _document(name_or_path)
-    activities = _activities(ScenarioFields.root(_packaged(ACTIVITIES_FILE)), {})
-    top = ScenarioFields.root(document)
-    top.only(
+    activities = _activities(ScenarioRow.root(_packaged(ACTIVITIES_FILE)), {})
+    top = ScenarioRow.root(document)
+    top.refuse_unknown(
         (
             *("name", "seed", "cores", "driver_version", "activities", "boards", "workloads"),
             "faults",
         )
     )
-    if top.has("activities"):
-        activities = _activities(top.child("activities"), activities)
+    if "activities" in top:
+        activities = _activities(top.row("activities"), activities)
     slots, faults = read_faults(top, read_slots(top, catalogue))
-    return SimulatedScenario(
-        name=top.text("name"),
-        seed=top.integer("seed", 1, 0, 2**31),
+    scenario = SimulatedScenario(
+        name=top.needed_text("name"),
+        seed=top.count_or("seed", 1, 0, 2**31),
         slots=slots,
-        tasks=tuple(read_task(entry, slots, activities) for entry in top.children("workloads")),
-        cores=top.number("cores", 112.0, 1.0, 4096.0),
-        driver_version=top.text("driver_version", "580.95.05"),
+        tasks=tuple(read_task(entry, slots, activities) for entry in top.rows("workloads")),
+        cores=top.number_or("cores", 112.0, 1.0, 4096.0),
+        driver_version=top.text("driver_version") or "580.95.05",
         faults=faults,
     )
+    top.refuse()
+    return scenario
 
 
 def _document(name_or_path: str) -> Document:
@@ -258,14 +258,12 @@ def _parsed(text: str, name: str) -> Document:
         raise ScenarioError(f"{error}; a scenario is a YAML mapping") from None
 
 
-def _activities(
-    top: ScenarioFields, known: Mapping[str, KernelActivity]
-) -> dict[str, KernelActivity]:
+def _activities(top: ScenarioRow, known: Mapping[str, KernelActivity]) -> dict[str, KernelActivity]:
     activities = dict(known)
-    for name in top.data:
-        entry = top.child(name)
-        entry.only(_RATIOS)
+    for name in top.values:
+        entry = top.row(name)
+        entry.refuse_unknown(_RATIOS)
         activities[name] = KernelActivity(
-            **{ratio: entry.number(ratio, 0.0, 0.0, 1.0) for ratio in entry.data}
+            **{ratio: entry.number_or(ratio, 0.0, 0.0, 1.0) for ratio in _RATIOS}
         )
     return activities
