@@ -14,7 +14,7 @@ from rightsizer.model.units import parse_duration
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
-class ScenarioFaults(Faults):
+class ScenarioFileFaults(Faults):
     """What is wrong with a scenario."""
 
     def refuse(self) -> None:
@@ -41,7 +41,7 @@ class ScenarioRow(Row):
         """
         if not isinstance(document.data, Mapping):
             raise ScenarioError(f"{document.where(())}: a scenario must be a mapping of keys")
-        return cls(document.data, (), ScenarioFaults(document))
+        return cls(document.data, (), ScenarioFileFaults(document))
 
     def fail(self, message: str, key: str = "") -> NoReturn:
         """Refuse the file because of a key, or of the whole row.
