@@ -60,7 +60,7 @@ PURE: Final = ("model/", "accounting/", "sizing/", "advice/")
 """These take and return values, but for the files in IMPURE_FILES."""
 
 IMPURE_FILES: Final = (
-    "model/dcgm_fields",  # Reads the table beside it.
+    "model/table",  # Reads the tables beside it.
     "advice/storage",
     "accounting/history",
     "accounting/service",

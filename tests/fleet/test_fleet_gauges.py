@@ -11,7 +11,8 @@ from fleet_answers import END, fleet_answer
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.encoder import USED, fleet_gauges
 from rightsizer.fleet.model import WaitingWork
-from rightsizer.model.agent_metrics import FLEET_METRICS
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import Origin
 from rightsizer.model.report import AgentReport, Report
 
 LIMIT = 200
@@ -102,4 +103,5 @@ def test_foreign_names_stay_one_label() -> None:
 def test_every_metric_that_is_declared_is_told() -> None:
     """Nothing stands in the reference that no look ever sets."""
     told = {key.partition("{")[0] for key in fleet_gauges(fleet_answer(), LIMIT)} | {*USED.values()}
-    assert {metric.name for metric in FLEET_METRICS} <= told
+    declared = {name for name, each in METRICS.items() if each.origin is Origin.FLEET}
+    assert declared <= told

@@ -13,7 +13,7 @@ from rightsizer.model.state import Cause, Resource, State
 _HEAD: Final = """\
 # Metrics
 
-<!-- Generated from daemon/rightsizer/model/metric.py; change it there and run `make golden`. -->
+<!-- Generated from daemon/rightsizer/model/metrics.csv; change it there and run `make golden`. -->
 
 Everything that `/metrics` exports. Base units; ratios are 0 to 1; a value that nobody knows is
 absent, never 0. Value series carry `uuid` and at most two labels more; join the rest:

@@ -1,12 +1,11 @@
 """DCGM's fields and dcgm-exporter's default counters, as `dcgm_fields.csv` lists them."""
 
-import csv
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
+from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
 
 
@@ -109,8 +108,7 @@ def _with_rate(counter: DcgmCounter) -> DcgmCounter:
 
 
 _NVLINK_TRAFFIC: Final = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
-_TABLE: Final = Path(__file__).with_name("dcgm_fields.csv")
-_ROWS: Final = tuple(csv.DictReader(_TABLE.read_text(encoding="utf-8").splitlines()))
+_ROWS: Final = table_rows("dcgm_fields.csv")
 
 DCGM_FIELDS: Final[dict[str, DcgmField]] = {row["name"]: _field(row) for row in _ROWS}
 """By name; dcgm-exporter's own list, what is commented out in it, and more that says something."""

@@ -1,21 +1,4 @@
-"""What can go wrong, as one tree; every message names the thing, the place and the remedy.
-
-RightsizerError             exit code 1
-├── UsageError              exit code 2: a flag or an argument
-│   ├── RefusedError        what the agent understands, and does not do
-│   └── EndedError          what is asked about is over, and somebody has ended it
-├── ConfigurationError      exit code 78: every fault of a configuration file at once
-├── RequirementError        a model or a layout that cannot be
-├── RecordingError          a recording that cannot be read
-├── ScenarioError           a scenario of the simulator that cannot be run
-├── AgentAbsentError        no agent runs on this machine
-├── AgentBusyError          an agent that has too much to do just now; asking again helps
-├── HistoryError            a history that cannot be opened or written
-├── ProfileError            a profiler's file that cannot be read
-├── StoreError              a store of samples that cannot be asked, or does not answer wholly
-│   └── StoreLimitError     what was asked for is more than it allows
-└── DriverError             a driver that cannot be reached (never leaves the telemetry room)
-"""
+"""What can go wrong, as one tree; every message names the thing, the place and the remedy."""
 
 from typing import ClassVar
 

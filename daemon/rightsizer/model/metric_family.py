@@ -1,66 +1,51 @@
 """Metric families and the collectors that switch them on or off."""
 
 from enum import Enum, StrEnum, auto
-from typing import Final
+from typing import Final, Self
 
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import Unit
 
 
 class Collector(StrEnum):
     """A group's name, as the configuration, a flag and `collect[]` spell it."""
 
-    AGENT = "agent"
-    PROCESS = "process"
-    DEVICE = "device"
-    WORKLOAD = "workload"
-    ERRORS = "errors"
-    STATES = "states"
-    WASTE = "waste"
-    DISTRIBUTIONS = "distributions"
-    ACTIVITY = "activity"
-    MEMORY = "memory"
-    POWER = "power"
-    TEMPERATURE = "temperature"
-    CLOCKS = "clocks"
-    PCIE = "pcie"
-    NVLINK = "nvlink"
-    SERVING = "serving"
-    PROVISIONING = "provisioning"
-    ADVICE = "advice"
-    RECOMMENDER = "recommender"
-    TOPOLOGY = "topology"
-    LINKS = "links"
-    FABRIC = "fabric"
-    HOST = "host"
-    EXTRA = "extra"
+    exports: str
+    """What it exports, in one sentence."""
+
+    def __new__(cls, name: str, exports: str = "") -> Self:
+        """Make the member of a row."""
+        collector = str.__new__(cls, name)
+        collector._value_, collector.exports = name, exports
+        return collector
+
+    AGENT = "agent", "The agent: its version, sampling, jobs, history, configuration and log."
+    PROCESS = "process", "The agent's process: CPU time, memory and open files."
+    DEVICE = "device", "Which devices there are, whether they answer, and on which telemetry."
+    WORKLOAD = "workload", "Who holds which device."
+    ERRORS = "errors", "Xids, memory errors, retired pages, remapped rows, the recovery action."
+    STATES = "states", "Where the time went, by state and by condition."
+    WASTE = "waste", "Time and energy put to use, and left unused by cause."
+    DISTRIBUTIONS = "distributions", "Histograms of the seconds by how busy they were."
+    ACTIVITY = "activity", "How busy each engine is, and the number of processes."
+    MEMORY = "memory", "Memory of the devices, used and in all."
+    POWER = "power", "Draw, limit and energy."
+    TEMPERATURE = "temperature", "Temperatures and fans."
+    CLOCKS = "clocks", "Clocks, and what holds them down."
+    PCIE = "pcie", "The PCIe link and its traffic."
+    NVLINK = "nvlink", "All NVLinks of a device together."
+    SERVING = "serving", "What serving engines say of themselves."
+    PROVISIONING = "provisioning", "Need, over- and under-provisioning by window."
+    ADVICE = "advice", "Open advice, and how advice ended."
+    RECOMMENDER = "recommender", "The recommender's runs, and how its advice is passed on."
+    TOPOLOGY = "topology", "The way between any two GPUs: 28 series for eight."
+    LINKS = "links", "Each NVLink by itself: 6 series a link."
+    FABRIC = "fabric", "InfiniBand and RoCE ports, which node_exporter has too."
+    HOST = "host", "The host by workload: CPU, disk, network, pressure, NUMA locality."
+    EXTRA = "extra", "What is rarely needed: BAR1, application clocks, errors in a board's life."
 
 
-COLLECTORS: Final[dict[Collector, str]] = {
-    Collector.AGENT: "The agent: its version, sampling, jobs, history, configuration and log.",
-    Collector.PROCESS: "The agent's process: CPU time, memory and open files.",
-    Collector.DEVICE: "Which devices there are, whether they answer, and on which telemetry.",
-    Collector.WORKLOAD: "Who holds which device.",
-    Collector.ERRORS: "Xids, memory errors, retired pages, remapped rows, the recovery action.",
-    Collector.STATES: "Where the time went, by state and by condition.",
-    Collector.WASTE: "Time and energy put to use, and left unused by cause.",
-    Collector.DISTRIBUTIONS: "Histograms of the seconds by how busy they were.",
-    Collector.ACTIVITY: "How busy each engine is, and the number of processes.",
-    Collector.MEMORY: "Memory of the devices, used and in all.",
-    Collector.POWER: "Draw, limit and energy.",
-    Collector.TEMPERATURE: "Temperatures and fans.",
-    Collector.CLOCKS: "Clocks, and what holds them down.",
-    Collector.PCIE: "The PCIe link and its traffic.",
-    Collector.NVLINK: "All NVLinks of a device together.",
-    Collector.SERVING: "What serving engines say of themselves.",
-    Collector.PROVISIONING: "Need, over- and under-provisioning by window.",
-    Collector.ADVICE: "Open advice, and how advice ended.",
-    Collector.RECOMMENDER: "The recommender's runs, and how its advice is passed on.",
-    Collector.TOPOLOGY: "The way between any two GPUs: 28 series for eight.",
-    Collector.LINKS: "Each NVLink by itself: 6 series a link.",
-    Collector.FABRIC: "InfiniBand and RoCE ports, which node_exporter has too.",
-    Collector.HOST: "The host by workload: CPU, disk, network, pressure, NUMA locality.",
-    Collector.EXTRA: "What is rarely needed: BAR1, application clocks, errors in a board's life.",
-}
+COLLECTORS: Final = {collector: collector.exports for collector in Collector}
 """What each exports, in one sentence."""
 
 DEFAULT_COLLECTORS: Final = frozenset(Collector) - {
@@ -73,18 +58,7 @@ DEFAULT_COLLECTORS: Final = frozenset(Collector) - {
 """Those that are on unless switched off; with the rest eight GPUs pass 1,900 series."""
 
 
-_UNITS: Final = (
-    "bytes_per_second",
-    "dollars_per_hour",
-    "seconds",
-    "bytes",
-    "watts",
-    "joules",
-    "hertz",
-    "celsius",
-    "ratio",
-    "gpus",
-)
+_UNITS: Final = (*(each for each in Unit if each is not Unit.COUNT), "dollars_per_hour", "gpus")
 
 
 class MetricKind(StrEnum):
@@ -156,23 +130,3 @@ def series_key(name: str, **labels: str) -> str:
     """
     pairs = ",".join(f'{label}="{value}"' for label, value in labels.items())
     return f"{name}{{{pairs}}}" if pairs else name
-
-
-def gauge(name: str, origin: Origin, sentence: str, *labels: str) -> MetricFamily:
-    """A value that goes up and down, by its name without the prefix."""
-    return MetricFamily(f"rightsizer_{name}", MetricKind.GAUGE, sentence, labels, origin)
-
-
-def counter(name: str, origin: Origin, sentence: str, *labels: str) -> MetricFamily:
-    """A value that only grows, by its name without prefix and `_total`."""
-    return MetricFamily(f"rightsizer_{name}_total", MetricKind.COUNTER, sentence, labels, origin)
-
-
-def info(name: str, origin: Origin, sentence: str, *labels: str) -> MetricFamily:
-    """Facts as labels, by its name without prefix and `_info`."""
-    return MetricFamily(f"rightsizer_{name}_info", MetricKind.INFO, sentence, labels, origin)
-
-
-def collected_by(collector: Collector, *metrics: MetricFamily) -> tuple[MetricFamily, ...]:
-    """The metrics as a part of a collector."""
-    return tuple(replace(metric, collector=collector) for metric in metrics)

@@ -10,7 +10,8 @@ from typing import Any, Final, cast
 
 from rightsizer.model.frozen import Field, dataclass, field
 
-_BOUNDS: Final = "bounds"
+_TOLD: Final = "told"
+"""The key of a setting's help, unit, limits and source, before its name is known."""
 _IS_LIVE: Final = "is_live"
 _ANY: Final = (None, None)
 _WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyType(
@@ -28,16 +29,6 @@ class Bounds:
     unit: str
     minimum: float | None
     maximum: float | None
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Declaration:
-    """What is declared, before the name of the field is known."""
-
-    help: str
-    unit: str | None
-    within: tuple[float | None, float | None] | None
     source: str
 
 
@@ -64,30 +55,28 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must t
         source: Where the default comes from: a paper, a document, a data file.
         is_live: Whether a reload puts it in force; as the group says that it stands in without.
     """
-    bounds = _Declaration(help, unit, within, source)
+    metadata: dict[str, Any] = {_TOLD: (help, unit, within, source)}
+    if is_live is not None:
+        metadata[_IS_LIVE] = is_live
     if isinstance(default, (list, dict, set)):
         raise TypeError("a setting's default must be immutable")
     if isinstance(default, MappingProxyType):
         # Read-only, but without a hash before Python 3.12, so that dataclasses refuse it.
-        return field(default_factory=lambda: default, metadata=_metadata(bounds, is_live))
-    return field(default=default, metadata=_metadata(bounds, is_live))
+        return field(default_factory=lambda: default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def bounds_of(declared: "Field[Any]") -> Bounds | None:
     """The bounds of a dataclass field, `None` for a field that groups other settings."""
-    told = cast(_Declaration | None, declared.metadata.get(_BOUNDS))
-    if told is None:
+    if _TOLD not in declared.metadata:
         return None
-    of_name = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
-    unit = of_name if told.unit is None else told.unit
-    minimum, maximum = told.within or _WITHIN.get(unit, _ANY)
-    return Bounds(told.help, unit, minimum, maximum, told.source)
+    help_text, unit, within, source = declared.metadata[_TOLD]
+    if unit is None:
+        unit = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
+    minimum, maximum = within or _WITHIN.get(unit, _ANY)
+    return Bounds(help_text, unit, minimum, maximum, source)
 
 
 def is_live(declared: "Field[Any]") -> bool | None:
     """Whether a reload puts a dataclass field in force; `None` where its group decides."""
     return cast(bool | None, declared.metadata.get(_IS_LIVE))
-
-
-def _metadata(bounds: _Declaration, is_live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - a value to keep.
-    return {_BOUNDS: bounds} if is_live is None else {_BOUNDS: bounds, _IS_LIVE: is_live}

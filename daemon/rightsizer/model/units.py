@@ -33,61 +33,30 @@ class Unit(StrEnum):
     SECONDS = "seconds"
 
 
-_SPELLINGS: Final[dict[str, tuple[Unit, float]]] = {
-    "%": (Unit.RATIO, 0.01),
-    "percent": (Unit.RATIO, 0.01),
-    "pct": (Unit.RATIO, 0.01),
-    "ratio": (Unit.RATIO, 1.0),
-    "fraction": (Unit.RATIO, 1.0),
-    "b": (Unit.BYTES, 1.0),
-    "byte": (Unit.BYTES, 1.0),
-    "bytes": (Unit.BYTES, 1.0),
-    "kib": (Unit.BYTES, 2.0**10),
-    "mib": (Unit.BYTES, 2.0**20),
-    "gib": (Unit.BYTES, 2.0**30),
-    "kb": (Unit.BYTES, 1e3),
-    "mb": (Unit.BYTES, 1e6),
-    "gb": (Unit.BYTES, 1e9),
-    "b/s": (Unit.BYTES_PER_SECOND, 1.0),
-    "bytes/s": (Unit.BYTES_PER_SECOND, 1.0),
-    "bytes_per_second": (Unit.BYTES_PER_SECOND, 1.0),
-    "kib/s": (Unit.BYTES_PER_SECOND, 2.0**10),
-    "mib/s": (Unit.BYTES_PER_SECOND, 2.0**20),
-    "gib/s": (Unit.BYTES_PER_SECOND, 2.0**30),
-    "kb/s": (Unit.BYTES_PER_SECOND, 1e3),
-    "mb/s": (Unit.BYTES_PER_SECOND, 1e6),
-    "gb/s": (Unit.BYTES_PER_SECOND, 1e9),
-    "w": (Unit.WATTS, 1.0),
-    "watts": (Unit.WATTS, 1.0),
-    "mw": (Unit.WATTS, 1e-3),
-    "milliwatts": (Unit.WATTS, 1e-3),
-    "kw": (Unit.WATTS, 1e3),
-    "j": (Unit.JOULES, 1.0),
-    "joules": (Unit.JOULES, 1.0),
-    "mj": (Unit.JOULES, 1e-3),
-    "hz": (Unit.HERTZ, 1.0),
-    "hertz": (Unit.HERTZ, 1.0),
-    "mhz": (Unit.HERTZ, 1e6),
-    "ghz": (Unit.HERTZ, 1e9),
-    "c": (Unit.CELSIUS, 1.0),
-    "celsius": (Unit.CELSIUS, 1.0),
-    "count": (Unit.COUNT, 1.0),
-    "s": (Unit.SECONDS, 1.0),
-    "seconds": (Unit.SECONDS, 1.0),
-    "ms": (Unit.SECONDS, 1e-3),
-    "us": (Unit.SECONDS, 1e-6),
-    "ns": (Unit.SECONDS, 1e-9),
+_FACTORS: Final[dict[Unit, dict[float, str]]] = {
+    Unit.RATIO: {0.01: "% percent pct", 1.0: "ratio fraction"},
+    Unit.BYTES: {1.0: "b byte bytes", 1e3: "kb", 1e6: "mb", 1e9: "gb"}
+    | {2.0**10: "kib", 2.0**20: "mib", 2.0**30: "gib"},
+    Unit.BYTES_PER_SECOND: {1.0: "b/s bytes/s bytes_per_second", 1e3: "kb/s", 1e6: "mb/s"}
+    | {1e9: "gb/s", 2.0**10: "kib/s", 2.0**20: "mib/s", 2.0**30: "gib/s"},
+    Unit.WATTS: {1.0: "w watts", 1e-3: "mw milliwatts", 1e3: "kw"},
+    Unit.JOULES: {1.0: "j joules", 1e-3: "mj"},
+    Unit.HERTZ: {1.0: "hz hertz", 1e6: "mhz", 1e9: "ghz"},
+    Unit.CELSIUS: {1.0: "c celsius"},
+    Unit.COUNT: {1.0: "count"},
+    Unit.SECONDS: {1.0: "s seconds", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"},
+}
+"""Spellings of units, by the factor that leads to the base unit."""
+_SPELLINGS: Final = {
+    spelling: (unit, factor)
+    for unit, factors in _FACTORS.items()
+    for factor, spellings in factors.items()
+    for spelling in spellings.split()
 }
 
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)")
-_DURATION_SECONDS: Final = {
-    "ms": 0.001,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-    "w": 604800.0,
-    "y": 31536000.0,
+_DURATION_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0} | {
+    unit: days * DAY_SECONDS for unit, days in (("d", 1), ("w", 7), ("y", 365))
 }
 
 
@@ -132,9 +101,6 @@ def format_duration(duration_seconds: float) -> str:
     ):
         if whole >= size:
             rest = whole % size // smaller
-            return (
-                f"{whole // size} {name} {rest} {smaller_name}"
-                if rest
-                else f"{whole // size} {name}"
-            )
+            text = f"{whole // size} {name}"
+            return f"{text} {rest} {smaller_name}" if rest else text
     return f"{whole} s"

@@ -1,7 +1,9 @@
 """Table of board features by architecture; every NOT_SUPPORTED and NVML number follows from it."""
 
+import csv
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -55,65 +57,13 @@ class BoardFeature(StrEnum):
     CORES = "cores"
 
 
-@dataclass(frozen=True, slots=True)
-class SupportRow:
-    """Where a feature is supported."""
-
-    cells: str
-    """`y`, `n` or the trait that decides (`_traits`), for each of `ARCHITECTURES`."""
-    with_mig: bool = True
-    """Whether a GPU with MIG instances still has it."""
-
-    def cell(self, architecture: str) -> str:
-        """What decides for an architecture; `n` for one that the table does not know."""
-        cells = dict(zip(ARCHITECTURES, self.cells.split(), strict=True))
-        return cells.get(architecture, "n")
-
-
-ARCHITECTURES: Final = ("Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
-_EVERY: Final = "y y y y y y y"
-_DATACENTER: Final = " ".join(["datacenter"] * 7)
-SUPPORT_TABLE: Final[Mapping[BoardFeature, SupportRow]] = {
-    BoardFeature.UTILIZATION: SupportRow(_EVERY, with_mig=False),
-    BoardFeature.ENCODER_DECODER: SupportRow(_EVERY, with_mig=False),
-    BoardFeature.JPEG: SupportRow("n n n jpeg y y y", with_mig=False),
-    BoardFeature.OFA: SupportRow("n n y y y y y", with_mig=False),
-    BoardFeature.MEMORY: SupportRow(_EVERY),
-    BoardFeature.POWER: SupportRow(_EVERY),
-    BoardFeature.POWER_AVERAGE: SupportRow("n n n averaged y y y"),
-    BoardFeature.ENERGY: SupportRow("n y y y y y y"),
-    BoardFeature.CLOCKS: SupportRow(_EVERY),
-    BoardFeature.APPLICATION_CLOCKS: SupportRow(_DATACENTER),
-    BoardFeature.CLOCK_EVENTS: SupportRow(_EVERY),
-    BoardFeature.TEMPERATURE: SupportRow(_EVERY),
-    BoardFeature.TEMPERATURE_THRESHOLDS: SupportRow("y y y y y n n"),
-    BoardFeature.TEMPERATURE_MARGIN: SupportRow("n n n n y y y"),
-    BoardFeature.MEMORY_TEMPERATURE: SupportRow("hbm hbm n hbm n y y"),
-    BoardFeature.FANS: SupportRow("fan fan fan fan fan fan fan"),
-    BoardFeature.PCIE: SupportRow(_EVERY),
-    BoardFeature.PCIE_COUNTERS: SupportRow("n n n n n y y"),
-    BoardFeature.NVLINK: SupportRow("nvlink nvlink nvlink nvlink n nvlink nvlink"),
-    BoardFeature.NVLINK_OLD_COUNTERS: SupportRow("nvlink nvlink nvlink n n n n"),
-    BoardFeature.NVLINK_NEW_COUNTERS: SupportRow("n n n n n n nvlink"),
-    BoardFeature.FABRIC: SupportRow("n n n n n switched switched"),
-    BoardFeature.C2C: SupportRow("n n n n n grace grace"),
-    BoardFeature.ECC: SupportRow(_DATACENTER),
-    BoardFeature.VOLATILE_ECC: SupportRow(_DATACENTER, with_mig=False),
-    BoardFeature.ROW_REMAPPING: SupportRow(
-        "n n n datacenter datacenter datacenter datacenter", with_mig=False
-    ),
-    BoardFeature.RETIRED_PAGES: SupportRow("datacenter datacenter datacenter n n n n"),
-    BoardFeature.GPM: SupportRow("n n n n n datacenter datacenter"),
-    BoardFeature.PROCESSES: SupportRow(_EVERY),
-    BoardFeature.PROCESS_UTILIZATION: SupportRow(_EVERY, with_mig=False),
-    BoardFeature.ACCOUNTING: SupportRow(_EVERY, with_mig=False),
-    BoardFeature.MIG: SupportRow("n n n mig n mig mig"),
-    BoardFeature.NUMA_NODE: SupportRow("n n n n n grace grace"),
-    BoardFeature.SERIAL: SupportRow(_DATACENTER),
-    BoardFeature.CORES: SupportRow(_EVERY, with_mig=False),
+_TABLE: Final = Path(__file__).with_name("support.csv").read_text(encoding="utf-8")
+SUPPORT_TABLE: Final[Mapping[BoardFeature, Mapping[str, str]]] = {
+    BoardFeature(row["feature"]): row for row in csv.DictReader(_TABLE.splitlines())
 }
-
-
+"""By feature and architecture `y`, `n` or the trait that decides (`_traits`); by `with_mig` whether
+a GPU with MIG instances still has it."""
+ARCHITECTURES: Final = tuple(SUPPORT_TABLE[BoardFeature.MEMORY])[1:-1]
 _ARCHITECTURE_CODES: Final = {name: code for code, name in enumerate(ARCHITECTURES, 4)}
 _UNKNOWN_ARCHITECTURE: Final = 0xFFFFFFFF
 _TESLA, _GEFORCE, _QUADRO_RTX, _NVIDIA_RTX, _NVIDIA = 2, 5, 12, 13, 14
@@ -157,7 +107,9 @@ def support_of(board: Board) -> BoardSupport:
 def _support(board: Board) -> BoardSupport:
     traits = {"y", *_traits(board)}
     features = frozenset(
-        feature for feature, row in SUPPORT_TABLE.items() if row.cell(board.architecture) in traits
+        feature
+        for feature, row in SUPPORT_TABLE.items()
+        if row.get(board.architecture, "n") in traits
     )
     has_links = BoardFeature.NVLINK in features
     return BoardSupport(
@@ -165,7 +117,7 @@ def _support(board: Board) -> BoardSupport:
         brand=_brand(board.usual_name),
         features=features,
         features_with_mig=frozenset(
-            feature for feature in features if SUPPORT_TABLE[feature].with_mig
+            feature for feature in features if SUPPORT_TABLE[feature]["with_mig"]
         ),
         nvlink_version=_NVLINK_VERSIONS.get(board.nvlink_generation or 0, 0) if has_links else 0,
         nvlink_links=link_count(board) if has_links else 0,
