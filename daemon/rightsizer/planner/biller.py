@@ -50,7 +50,17 @@ class PlanPrices:
         What a plan says takes the place of every cloud price of the board, so that dates do not
         mix; what it costs to buy stays.
         """
-        own = {key: _stated(key, dollars, prices.of(key)) for key, dollars in stated.items()}
+        own = {}
+        for key, dollars in stated.items():
+            known, of_hour = prices.of(key) or Price(key), OnDemand(dollars, dollars, dollars)
+            own[key] = Price(
+                key,
+                on_demand=of_hour,
+                sources=(_SOURCE,),
+                purchases=known.purchases,
+                node_power_factor=known.node_power_factor,
+                is_stated=True,
+            )
         return cls(catalogue, replace(prices, by_board={**prices.by_board, **own}))
 
     def board(self, key: str) -> Board:
@@ -100,17 +110,6 @@ class PlanPrices:
         if not profile:
             return board, None
         return board, next(each for each in board.mig_profiles if each.name == profile)
-
-
-def _stated(key: str, dollars: float, known: Price | None) -> Price:
-    return Price(
-        key=key,
-        on_demand=OnDemand(dollars, dollars, dollars),
-        sources=(_SOURCE,),
-        purchases=() if known is None else known.purchases,
-        node_power_factor=None if known is None else known.node_power_factor,
-        is_stated=True,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,14 +117,11 @@ def _limits(board: Board) -> Iterator[_Line]:
     yield "power limit", f"{short_number(board.power_limit_watts)} W", "power_limit_watts"
     link = f"gen{board.pcie_generation} x{board.pcie_width}"
     yield "PCIe", f"{link}, {board.pcie_bytes_per_second / 1e9:.1f} GB/s one way", "pcie_generation"
-    if board.link_bytes_per_second:
-        yield from _links(board)
-
-
-def _links(board: Board) -> Iterator[_Line]:
-    is_nvlink = board.nvlink_generation is not None
-    name = f"NVLink {board.nvlink_generation}" if is_nvlink else "Infinity Fabric"
-    figure = "nvlink_total_gbs" if is_nvlink else "infinity_fabric_total_gbs"
+    if not board.link_bytes_per_second:
+        return
+    name, figure = "Infinity Fabric", "infinity_fabric_total_gbs"
+    if board.nvlink_generation is not None:
+        name, figure = f"NVLink {board.nvlink_generation}", "nvlink_total_gbs"
     yield name, f"{short_number(board.link_bytes_per_second / 1e9)} GB/s one way", figure
     if board.linked_gpu_count is not None:
         yield "GPUs that it joins", f"at most {board.linked_gpu_count}", "linked_gpus"

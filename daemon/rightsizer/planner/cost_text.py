@@ -20,7 +20,7 @@ from rightsizer.planner.figures import (
     interval_text,
     number,
 )
-from rightsizer.planner.growth import GrowingKind, GrowthOutlook
+from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.sizing.cost import Billing
 
@@ -178,28 +178,26 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
     if len(outlook.kinds) > 1:
         yield ""
         yield f"  over all {last.month} months, as many of a kind as each month takes:"
-        kinds = [_kind_row(each) for each in outlook.kinds]
+        kinds = [
+            (
+                each.gpu,
+                str(each.steps[0].candidate.count),
+                str(each.steps[-1].candidate.count) if each.outgrown is None else NOTHING,
+                number(each.dollars()) if each.outgrown is None else NOTHING,
+                "" if each.outgrown is None else f"outgrown in month {each.outgrown}",
+            )
+            for each in outlook.kinds
+        ]
         lines = aligned(("kind", "now", "then", "$ in all", "remark"), kinds, _GROWTH_LEFT)
         yield from (f"    {line}" for line in lines)
     yield from wrapped(_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
 
 
-def _kind_row(kind: GrowingKind) -> Sequence[str]:
-    spent = kind.dollars() if kind.outgrown is None else None
-    return (
-        kind.gpu,
-        str(kind.steps[0].candidate.count),
-        str(kind.steps[-1].candidate.count) if kind.outgrown is None else NOTHING,
-        NOTHING if spent is None else number(spent),
-        "" if kind.outgrown is None else f"outgrown in month {kind.outgrown}",
-    )
-
-
 def _verdict(outlook: GrowthOutlook, today: str) -> str:
     switch, cheapest = outlook.switch, outlook.cheapest
-    if switch is None and outlook.outgrown is not None:
-        return f"From month {outlook.outgrown} on none of them holds the load."
     if switch is None:
+        if outlook.outgrown is not None:
+            return f"From month {outlook.outgrown} on none of them holds the load."
         if cheapest is None or cheapest.gpu == today:
             return f"{today} stays the best choice; no change of GPU is due."
         return f"{cheapest.gpu} is the cheapest over all months, but not by enough to change over."

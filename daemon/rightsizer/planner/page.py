@@ -34,14 +34,8 @@ def memory_bar(name: str, memory: Mapping[str, float], usable_bytes: float | Non
 _MOST: Final = 20
 """Candidates of a table."""
 _NOTHING: Final[Mapping[str, Any]] = {
-    "error": None,
-    "model": None,
-    "nothing_fits": None,
-    "notes": (),
-    "candidates": (),
-    "alternatives": (),
-    "growth": (),
-    "validation": (),
+    **dict.fromkeys(("error", "model", "nothing_fits")),
+    **dict.fromkeys(("notes", "candidates", "alternatives", "growth", "validation"), ()),
 }
 """What an answer that is an error does not have, and the other way round."""
 _WORK: Final = (
@@ -64,7 +58,9 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
     rejected = [_candidate(each) for each in candidates if not each["fits"]]
     best = next((each for each in candidates if each["fits"]), None)
     costs = None if best is None else best["costs"]
-    work = _work_key(costs)
+    offers: Sequence[Mapping[str, Any]] = (costs or {}).get("offers", ())
+    known = (each for each in _WORK if any(offer[each[0]] is not None for offer in offers))
+    work, words = next(known, _WORK[-1])
     return {
         "title": title,
         "form": form,
@@ -73,9 +69,18 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
         "more": max(0, len(fitting) - _MOST),
         "rejected": rejected[:_MOST],
         "more_rejected": max(0, len(rejected) - _MOST),
-        "offers": [_offer(each, work[0]) for each in (costs or {}).get("offers", ())],
-        "work": work[1],
-        "growth": [_growth(each) for each in form["growth"]],
+        "offers": [_offer(each, work) for each in offers],
+        "work": words,
+        "growth": [
+            (
+                str(each["month"]),
+                f"x{each['load_ratio']:.2f}",
+                f"{each['count']} x {each['gpu']}",
+                dollars(each["cost_per_hour"], each["cost_per_hour"]),
+                "" if each["fits"] else "does not fit",
+            )
+            for each in form["growth"]
+        ],
     }
 
 
@@ -83,6 +88,11 @@ def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
     memory, free = form["memory"], form["memory_headroom_ratio"]
     usable = memory["total_bytes"] / (1.0 - free) if free is not None and free < 1 else None
     hourly, work = form["cost_per_hour"], form["cost_per_million_tokens_asked"]
+    latencies = [
+        f"{number(form[key])} ms {what}"
+        for key, what in (("ttft_ms", "to the first"), ("tpot_ms", "between"))
+        if form[key] is not None
+    ]
     return {
         "rank": str(form["rank"] or ""),
         "name": f"{form['count']} x {form['gpu']}",
@@ -92,7 +102,7 @@ def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
         f"{'not known' if usable is None else _gibibytes(usable)} GiB"
         f"{', may turn out short' if form['memory_is_tight'] else ''}",
         "speed": _speed(form),
-        "latency": _latency(form),
+        "latency": ", ".join(latencies) or "-",
         "hourly": dollars(hourly, hourly),
         "work": dollars(work, work),
         "reasons": "; ".join(form["reasons"]),
@@ -107,27 +117,10 @@ def _speed(form: Mapping[str, Any]) -> str:
     return _interval(form, "tokens_per_second")
 
 
-def _latency(form: Mapping[str, Any]) -> str:
-    parts = [
-        f"{number(form[key])} ms {what}"
-        for key, what in (("ttft_ms", "to the first"), ("tpot_ms", "between"))
-        if form[key] is not None
-    ]
-    return ", ".join(parts) or "-"
-
-
 def _interval(form: Mapping[str, Any], key: str) -> str:
     low, high = form[f"{key}_low"], form[f"{key}_high"]
     middle = number(form[key])
     return middle if low is None or high is None else f"{middle} ({number(low)} to {number(high)})"
-
-
-def _work_key(costs: Mapping[str, Any] | None) -> tuple[str, str]:
-    offers = [] if costs is None else costs["offers"]
-    for key, words in _WORK:
-        if any(each[key] is not None for each in offers):
-            return key, words
-    return _WORK[-1]
 
 
 def _offer(form: Mapping[str, Any], work: str) -> Sequence[str]:
@@ -140,17 +133,6 @@ def _offer(form: Mapping[str, Any], work: str) -> Sequence[str]:
         f"${done:,.2g}" if done is not None and done < 1 else dollars(done, done),
         form["date"] or "undated",
         f"{assumed}{form['source'] or ''}",
-    )
-
-
-def _growth(form: Mapping[str, Any]) -> Sequence[str]:
-    hourly = form["cost_per_hour"]
-    return (
-        str(form["month"]),
-        f"x{form['load_ratio']:.2f}",
-        f"{form['count']} x {form['gpu']}",
-        dollars(hourly, hourly),
-        "" if form["fits"] else "does not fit",
     )
 
 

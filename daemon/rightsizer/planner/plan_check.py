@@ -35,20 +35,20 @@ class RecordedDevice:
 
     device: Device
     memory_peak_bytes: float | None = None
-    _sums: dict[Signal, float] = field(default_factory=dict)
-    _counts: dict[Signal, int] = field(default_factory=dict)
+    _sums: dict[Signal, tuple[float, int]] = field(default_factory=dict)
 
     def mean(self, signal: Signal) -> float | None:
         """Over the readings that have the signal."""
-        return self._sums[signal] / self._counts[signal] if signal in self._sums else None
+        total, count = self._sums.get(signal, (0.0, 0))
+        return total / count if count else None
 
     def add(self, values: Mapping[Signal, float]) -> None:
         """Count one reading."""
         for signal in _MEANS:
             value = values.get(signal)
             if value is not None:
-                self._sums[signal] = self._sums.get(signal, 0.0) + value
-                self._counts[signal] = self._counts.get(signal, 0) + 1
+                before, count = self._sums.get(signal, (0.0, 0))
+                self._sums[signal] = before + value, count + 1
         used, total = values.get(Signal.MEMORY_USED_BYTES), self.device.memory_total_bytes
         ratio = values.get(Signal.MEMORY_USED)
         if used is None and ratio is not None and total is not None:
@@ -108,7 +108,14 @@ class PlanCheck:
     comparisons: tuple[FigureComparison, ...]
 
 
+_RESULTS: Final = (
+    *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),
+    "time_to_train_seconds",
+)
 _IDLE: Final = 0.5
+_MOSTLY_IDLE: Final = (
+    "idle for most of the time: the load was below what was planned, or the host slow"
+)
 _QUANTILE: Final = "a quantile over all requests; the prediction is of the mean"
 _MUCH: Final = 0.3
 """Of the time, beyond which a wait or communication explains most of what is off."""
@@ -170,24 +177,21 @@ def _recorded(
         yield FigureComparison("tpot_ms", "ms", between * 1e3, rate.tpot_ms)
     if first:
         yield FigureComparison("ttft_ms", "ms", first * 1e3, rate.ttft_ms)
+    limits = {Signal.DRAM_ACTIVE: "bandwidth", Signal.TENSOR_ACTIVE: "compute"}
     for signal in _SHARES:
-        share = _mean(devices, signal)
-        if share is not None:
-            yield _share(str(signal), share, _signal_remark(signal, share, rate.bound))
+        share, remark = _mean(devices, signal), ""
+        if share is None:
+            continue
+        if signal is Signal.GPU_BUSY and share < _IDLE:
+            remark = _MOSTLY_IDLE
+        if limits.get(signal, "-") in rate.bound and share < _IDLE:
+            remark = f"predicted to be the limit ({rate.bound}), and was not reached"
+        yield _share(str(signal), share, remark)
 
 
 def _mean(devices: Sequence[RecordedDevice], signal: Signal) -> float | None:
     means = [mean for each in devices if (mean := each.mean(signal)) is not None]
     return sum(means) / len(means) if means else None
-
-
-def _signal_remark(signal: Signal, share: float, bound: str) -> str:
-    if signal is Signal.GPU_BUSY and share < _IDLE:
-        return "idle for most of the time: the load was below what was planned, or the host slow"
-    limits = {Signal.DRAM_ACTIVE: "bandwidth", Signal.TENSOR_ACTIVE: "compute"}
-    if limits.get(signal, "-") in bound and share < _IDLE:
-        return f"predicted to be the limit ({bound}), and was not reached"
-    return ""
 
 
 def _speed(
@@ -254,10 +258,7 @@ def _refuse(profile: Profile, result: BenchmarkResult, *, trains: bool) -> None:
         raise ProfileError(
             f"{profile.source}: the run is invalid by its own log; measure again until it is valid"
         )
-    if not result.figures.keys() & {
-        *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),
-        "time_to_train_seconds",
-    }:
+    if result.figures.keys().isdisjoint(_RESULTS):
         raise ProfileError(
             f"{profile.source}: holds no result (an accuracy run, or one that did not end); give "
             "the performance run's folder"
@@ -292,11 +293,9 @@ def _served(
         yield _speed("tokens", samples * output, made, remark)
     elif samples is not None:
         yield _speed("samples", samples, made)
+    yield from _latencies("ttft" if is_of_tokens else "latency", candidate.rate.ttft_ms, figures)
     if is_of_tokens:
-        yield from _latencies("ttft", candidate.rate.ttft_ms, figures)
         yield from _latencies("tpot", candidate.rate.tpot_ms, figures)
-    else:
-        yield from _latencies("latency", candidate.rate.ttft_ms, figures)
 
 
 def _latencies(

@@ -63,7 +63,6 @@ KEYS: Final = (
 )
 CARBON: Final = "carbon_grams_per_kwh"
 """Among the prices, as it is no price of any GPU."""
-_GROWTH_KEYS: Final = ("per_month", "months")
 _LEAST_GROWTH: Final = -0.99
 """A load that is gone costs nothing, and nothing can be said of a part of it."""
 _MOST_GROWTH: Final = 100.0
@@ -146,11 +145,8 @@ def _in_published_format(
 
 def _rest(row: Row) -> dict[str, Any]:
     """All but the model, by the fields of a requirement."""
-    growth, prices, gpus = (
-        row.row("growth", _GROWTH_KEYS),
-        row.row("prices"),
-        row.values.get("gpus"),
-    )
+    growth, prices = row.row("growth", ("per_month", "months")), row.row("prices")
+    gpus = row.values.get("gpus")
     dollars = {
         str(name): prices.number(name, 0.0, _MOST_DOLLARS)
         for name in prices.values

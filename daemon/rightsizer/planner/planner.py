@@ -1,6 +1,5 @@
 """Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -61,12 +60,11 @@ class GpuPlan:
         """A sentence; empty where something fits."""
         if self.best is not None:
             return ""
-        counts = Counter(each.rejections[0].by for each in self.candidates)
-        of = len(self.candidates)
+        first = [each.rejections[0].by for each in self.candidates]
         lacks = ", ".join(
-            f"{each.lack} on {counts[each]} of {of} kinds of GPU"
+            f"{each.lack} on {first.count(each)} of {len(first)} kinds of GPU"
             for each in CandidateFilter
-            if counts[each]
+            if each in first
         )
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
@@ -91,47 +89,45 @@ class Planner:
         """Candidates for a requirement.
 
         Raises:
-            RequirementError: the requirement contradicts itself, or names a GPU nobody knows.
+            RequirementError: the requirement contradicts itself, or names a GPU that is unknown.
         """
         check_requirement(requirement)
-        prices = self._prices(requirement)
+        prices, settings = self._prices(requirement), self.settings.plan
         boards = boards_of(requirement.gpus, self.catalogue)
-        search = self._search(requirement)
-        found = ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)
         biller = Biller(requirement, prices, self.settings.cost)
+        found = self._ranked(requirement, boards, prices)
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
         if plan.best is None:
-            least = self._least(requirement, prices)
-            return replace(plan, least=None if least is None else biller.billed(least))
-        by_key = {board.key: board for board in boards}
+            # Of all GPUs, the layout left open.
+            is_open = replace(requirement, parallel=None, gpus=())
+            least = self._ranked(is_open, boards_of((), self.catalogue), prices)[0]
+            return replace(plan, least=biller.billed(least) if least.fits else None)
+        by_key, price = {board.key: board for board in boards}, prices.dollars_per_hour
         fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
-        kinds = growing_kinds(
-            requirement,
-            fitting[: self.settings.plan.growth_candidates],
-            self._search,
-            prices.dollars_per_hour,
-            self.settings.cost.hours_per_month,
-        )
+        growing, leading = fitting[: settings.growth_candidates], fitting[: settings.alternatives]
+        hours = self.settings.cost.hours_per_month
+        kinds = growing_kinds(requirement, growing, self._search, price, hours)
         return replace(
             plan,
             alternatives=tuple(
                 replace(each, candidate=biller.billed(each.candidate))
-                for each in alternatives(
-                    requirement,
-                    fitting[: self.settings.plan.alternatives],
-                    self._search,
-                    prices.dollars_per_hour,
-                )
+                for each in alternatives(requirement, leading, self._search, price)
             ),
             growth=tuple(growth_steps(kinds[0])) if kinds else (),
-            outlook=growth_outlook(kinds, self.settings.plan.switch_saving_ratio),
+            outlook=growth_outlook(kinds, settings.switch_saving_ratio),
         )
+
+    def _ranked(
+        self, requirement: Requirement, boards: Iterable[Board], prices: PlanPrices
+    ) -> tuple[PlanCandidate, ...]:
+        search = self._search(requirement)
+        return ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """One kind of GPU for a requirement, whether it fits or not.
 
         Raises:
-            RequirementError: nobody knows the GPU.
+            RequirementError: the GPU is unknown.
         """
         (board,) = boards_of((gpu,), self.catalogue)
         prices = self._prices(requirement)
@@ -142,13 +138,6 @@ class Planner:
         settings = self.settings
         predict = partial(predict_rate, settings=settings)
         return Search(requirement, predict, settings.plan, settings.memory)
-
-    def _least(self, requirement: Requirement, prices: PlanPrices) -> PlanCandidate | None:
-        """The first in rank of all GPUs, the layout left open."""
-        search = self._search(replace(requirement, parallel=None, gpus=()))
-        boards = boards_of((), self.catalogue)
-        first = ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)[0]
-        return first if first.fits else None
 
     def _prices(self, requirement: Requirement) -> PlanPrices:
         stated = {
@@ -194,12 +183,10 @@ _NEEDED: Final = {
 _NAMED: Final = 3
 
 
-def unit_notes(number_format: NumberFormat, boards: Iterable[Board]) -> Iterator[str]:
+def _unit_notes(number_format: NumberFormat, boards: Iterable[Board]) -> Iterator[str]:
     """A sentence, where some of the boards have no units for the weights."""
-    precision = _NEEDED.get(number_format)
-    if precision is None:
-        return
-    without = [board.key for board in boards if board.peak(precision) is None]
+    needed = _NEEDED.get(number_format)
+    without = [board.key for board in boards if needed and board.peak(needed) is None]
     if not without:
         return
     more = len(without) - _NAMED
@@ -239,5 +226,5 @@ def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:
     except RequirementError as error:
         return PlanAnswer(None, error=str(planned.question.placed(error)))
     boards = boards_of([each.gpu for each in plan.candidates], planner.catalogue)
-    units = unit_notes(plan.requirement.precision.weights, boards)
+    units = _unit_notes(plan.requirement.precision.weights, boards)
     return PlanAnswer(plan, (*planned.notes, *units))

@@ -22,7 +22,6 @@ from rightsizer.sizing.workload_profile import (
 
 _KEYS: Final = ("gpu", "precision", "shares", "profile", "memory_bytes", "to")
 _SHARES: Final = tuple(share.name for share in fields(UsageShares))
-_PRECISION_KEYS: Final = ("from", "to")
 _MOST_BYTES: Final = 1e15
 _LEAST_CLOCK: Final = 0.01
 
@@ -57,12 +56,14 @@ def answer_question(
     row.refuse_unknown(_KEYS)
     run = _run(row, read_run)
     name = _gpu(row, run)
-    shares = _shares(row.row("shares"))
-    precision = row.row("precision")
-    precision.refuse_unknown(_PRECISION_KEYS)
+    told, precision = row.row("shares", _SHARES), row.row("precision", ("from", "to"))
+    least = dict.fromkeys(_SHARES, 0.0) | {"sm_clock_ratio": _LEAST_CLOCK}
+    shares = UsageShares(**{share: told.number(share, least[share], 1.0) for share in _SHARES})
     runs, will_run = _format(precision, "from"), _format(precision, "to")
     memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
-    names = _targets(row)
+    names = _names(row, "to")
+    if not names and not row.values.get("to"):
+        row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
     find = partial(_place, catalogue, settings, row)
     found = {each: find("to", each) for each in names}
     places = {name: target for name, target in found.items() if target is not None}
@@ -96,8 +97,7 @@ def answer_question(
 
 
 def _run(row: Row, read_run: ReadRun) -> ProfiledRun | None:
-    value = row.values.get("profile")
-    files = (value,) if isinstance(value, str) else row.texts("profile")
+    files = _names(row, "profile")
     try:
         return read_run(files)
     except ProfileError as error:
@@ -121,16 +121,6 @@ def _gpu(row: Row, run: ProfiledRun | None) -> str:
     return run.board.key
 
 
-def _shares(row: Row) -> UsageShares:
-    row.refuse_unknown(_SHARES)
-    return UsageShares(
-        **{
-            name: row.number(name, _LEAST_CLOCK if name == "sm_clock_ratio" else 0.0, 1.0)
-            for name in _SHARES
-        }
-    )
-
-
 def _format(row: Row, key: str) -> ComputeFormat | None:
     value = row.values.get(key)
     if value is None:
@@ -142,12 +132,10 @@ def _format(row: Row, key: str) -> ComputeFormat | None:
     return None
 
 
-def _targets(row: Row) -> tuple[str, ...]:
-    value = row.values.get("to")
-    names = (value,) if isinstance(value, str) else row.texts("to")
-    if not names and not value:
-        row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
-    return names
+def _names(row: Row, key: str) -> tuple[str, ...]:
+    """Those of a list, or a single one."""
+    value = row.values.get(key)
+    return (value,) if isinstance(value, str) else row.texts(key)
 
 
 def _place(
@@ -222,11 +210,10 @@ def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
     if projection is None:
         return {"target": answer.target, "error": answer.error}
     ratio = projection.time_ratio
+    times = {"": ratio.value, "_low": ratio.low, "_high": ratio.high}
     return {
         "target": answer.target,
-        "time_ratio": round(ratio.value, _DIGITS),
-        "time_ratio_low": round(ratio.low, _DIGITS),
-        "time_ratio_high": round(ratio.high, _DIGITS),
+        **{f"time_ratio{end}": round(time, _DIGITS) for end, time in times.items()},
         "shares": {
             name: None if share is None else round(share, _DIGITS)
             for name, share in asdict(projection.shares).items()
@@ -236,10 +223,7 @@ def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
         "profile": None
         if run is None
         else {
-            "source": run.source,
-            "devices": run.devices,
-            "steps": run.steps,
-            "step_seconds": run.step_seconds,
+            **{name: getattr(run, name) for name in ("source", "devices", "steps", "step_seconds")},
             "time_shares": {part: round(getattr(run.time, part), _DIGITS) for part in _PARTS},
             "memory_peak_bytes": run.memory_peak_bytes,
         },

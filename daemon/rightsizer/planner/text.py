@@ -81,32 +81,23 @@ _Column = tuple[str, Callable[[PlanCandidate], str]]
 
 
 def _columns(requirement: Requirement) -> Sequence[_Column]:
-    unit = unit_of(requirement.model)
-    speed: tuple[_Column, ...] = (
-        (f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
-        ("90 % within", lambda each: range_text(each.rate.tokens_per_second)),
-    )
-    cost: tuple[_Column, ...] = (
-        ("$/h", lambda each: dollars(each.dollars_per_hour)),
-        ("$/M", lambda each: dollars(each.work_dollars)),
-    )
-    if requirement.task.trains:
-        run: tuple[_Column, ...] = ()
-        if requirement.training.tokens is not None:
-            hours: _Column = ("hours", lambda each: middle(each.rate.training_hours))
-            run = (hours, ("$/run", _run_dollars))
-        return (*_PLACE, *speed, ("MFU", _mfu), *run, *cost)
+    unit, trains = unit_of(requirement.model), requirement.task.trains
     is_of_tokens = isinstance(requirement.model, Transformer)
-    requests: _Column = (
-        "in flight" if is_of_tokens else "batch",
-        lambda each: number(each.rate.concurrency),
+    requests, first = ("in flight", "TTFT") if is_of_tokens else ("batch", "batch ms")
+    has_run = trains and requirement.training.tokens is not None
+    columns: tuple[tuple[bool, _Column], ...] = (
+        (not trains, (requests, lambda each: number(each.rate.concurrency))),
+        (True, (f"{unit}/s", lambda each: middle(each.rate.tokens_per_second))),
+        (True, ("90 % within", lambda each: range_text(each.rate.tokens_per_second))),
+        (not trains, (first, lambda each: middle(each.rate.ttft_ms))),
+        (not trains and is_of_tokens, ("TPOT", lambda each: middle(each.rate.tpot_ms))),
+        (trains, ("MFU", _mfu)),
+        (has_run, ("hours", lambda each: middle(each.rate.training_hours))),
+        (has_run, ("$/run", _run_dollars)),
+        (True, ("$/h", lambda each: dollars(each.dollars_per_hour))),
+        (True, ("$/M", lambda each: dollars(each.work_dollars))),
     )
-    first: _Column = (
-        "TTFT" if is_of_tokens else "batch ms",
-        lambda each: middle(each.rate.ttft_ms),
-    )
-    between: _Column = ("TPOT", lambda each: middle(each.rate.tpot_ms))
-    return (*_PLACE, requests, *speed, first, *((between,) if is_of_tokens else ()), *cost)
+    return (*_PLACE, *(column for is_shown, column in columns if is_shown))
 
 
 def _mfu(candidate: PlanCandidate) -> str:
@@ -207,12 +198,11 @@ def _detail_lines(plan: GpuPlan) -> Iterator[str]:
 def _alternative_lines(plan: GpuPlan) -> Iterator[str]:
     if plan.alternatives:
         yield "what else could be done:"
+    unit = unit_of(plan.requirement.model)
     for each in plan.alternatives:
         candidate = each.candidate
         made, cost = candidate.rate.tokens_per_second, candidate.work_dollars
-        speed = (
-            "" if made is None else f", {number(made.value)} {unit_of(plan.requirement.model)}/s"
-        )
+        speed = "" if made is None else f", {number(made.value)} {unit}/s"
         price = "" if cost is None else f", ${dollars(cost)} a million"
         caution = f"; {each.caution}" if each.caution else ""
         yield from wrapped(f"{each.change}: {candidate}{speed}{price}{caution}", indent=2)
@@ -243,8 +233,7 @@ def measured_text(measured: PlanCheck) -> str:
 
 
 def _row(comparison: FigureComparison) -> Sequence[str]:
-    scale = GIB if comparison.unit == "bytes" else 1.0
-    unit = "GiB" if comparison.unit == "bytes" else comparison.unit
+    scale, unit = (GIB, "GiB") if comparison.unit == "bytes" else (1.0, comparison.unit)
     predicted = comparison.predicted
     verdict = {True: "as predicted", False: "off", None: ""}[comparison.is_as_predicted]
     if comparison.is_as_predicted is False:

@@ -42,7 +42,13 @@ def validation_steps(
 def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
     load, rate = requirement.load, candidate.rate
     is_of_tokens = isinstance(requirement.model, Transformer)
-    planned = rate.concurrency or load.concurrency or 1.0
+    planned, weights = rate.concurrency or load.concurrency or 1.0, requirement.precision.weights
+    asked = (
+        f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out; keep as many requests in"
+        " flight"
+        if is_of_tokens
+        else "batches of as many samples, one after another"
+    )
     for name, share in _LOADS:
         requests = max(1.0, math.ceil(planned * share))
         is_load = share == 1.0
@@ -50,15 +56,7 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
             continue
         yield ValidationStep(
             name=name,
-            run=(
-                f"serve on {_spelled(candidate)} with weights in {requirement.precision.weights};"
-                + (
-                    f" {load.input_tokens:g} tokens in and {load.output_tokens:g} out; keep as many"
-                    " requests in flight"
-                    if is_of_tokens
-                    else " batches of as many samples, one after another"
-                )
-            ),
+            run=f"serve on {_spelled(candidate)} with weights in {weights}; {asked}",
             concurrency=requests,
             minutes=10.0,
             measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),
