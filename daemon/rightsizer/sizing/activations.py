@@ -195,49 +195,37 @@ def _layer_activations(
 
 
 def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -> float:
-    """Of one token in one layer, but for attention scores that are written out."""
-    elements = _gated_elements(block, frozen) if block.is_gated else _plain_elements(block)
-    if frozen is not None and frozen.copies_inputs:
-        elements += _matrix_inputs(block)
-    beside = block.parts * _NORM_BYTES * block.hidden + 4 * block.heads
-    masks = block.parts * _MASK_BYTES * block.hidden
-    return element * elements + (beside if block.is_gated else masks)
+    """Of one token in one layer, but for attention scores that are written out.
 
+    Llama's block is counted operation by operation as PyTorch keeps it: input and output of the
+    first norm, queries, keys, values, rotated queries and keys, attention's output, the same of the
+    second norm, and four times the feed-forward width (gate, its activation, up, their product);
+    fp32 copies in both norms and a log-sum-exp of each head come on top. A frozen matrix needs no
+    input for the backward pass, unless an adapter beside it does.
 
-def _matrix_inputs(block: LayerBlock) -> float:
-    """What enters the matrices of a layer: those of its mixers and of its feed-forward part."""
-    entering = (1 if block.queries else 0) + (1 if block.recurrent_inputs else 0)
-    if block.ffn:
-        entering += 2 if block.is_gated else 1
-    return entering * block.hidden + block.queries + block.recurrent_width + block.ffn
-
-
-def _gated_elements(block: LayerBlock, frozen: FrozenBase | None) -> float:
-    """Llama's block, counted operation by operation as PyTorch keeps it.
-
-    Input and output of the first norm, queries, keys, values, rotated queries and keys, attention's
-    output, the same of the second norm, and four times the feed-forward width (gate, its
-    activation, up, their product); fp32 copies in both norms and a log-sum-exp of each head come
-    on top. A frozen matrix needs no input for the backward pass, unless an adapter beside it does.
-    """
-    elements = 2 * block.parts * block.hidden + 3 * block.queries + 3 * block.keys + 4 * block.ffn
-    # Of a recurrence what the projections made, what it made of it, and that gated: Mamba's fused
-    # kernels keep no more, and convolve again in the backward pass.
-    elements += block.recurrent_inputs + 2 * block.recurrent_width
-    if frozen is not None and block.ffn:
-        elements -= 0.0 if "down" in frozen.adapted else block.ffn
-        elements -= 0.0 if {"gate", "up"} & set(frozen.adapted) else block.hidden
-    return elements
-
-
-def _plain_elements(block: LayerBlock) -> float:
-    """GPT's block: 34 bytes of each hidden element in 16 bits (arXiv:2205.05198, section 4.1).
-
-    The paper leaves out what frameworks keep for themselves. With adapters that makes up for what
+    GPT's block has 34 bytes of each hidden element in 16 bits (arXiv:2205.05198, section 4.1). The
+    paper leaves out what frameworks keep for themselves. With adapters that makes up for what
     frozen matrices do not need (peaks of phi-1.5, as measured).
     """
-    elements = 2 * block.parts * block.hidden + 2 * block.queries + 2 * block.keys + 2 * block.ffn
-    return elements + block.recurrent_inputs + 2 * block.recurrent_width
+    hidden, ffn, normed = block.hidden, block.ffn, block.parts * block.hidden
+    # Of a recurrence what the projections made, what it made of it, and that gated: Mamba's fused
+    # kernels keep no more, and convolve again in the backward pass.
+    elements = 2 * normed + block.recurrent_inputs + 2 * block.recurrent_width
+    if block.is_gated:
+        elements += 3 * block.queries + 3 * block.keys + 4 * ffn
+        beside = _NORM_BYTES * normed + 4 * block.heads
+        if frozen is not None and ffn:
+            elements -= 0.0 if "down" in frozen.adapted else ffn
+            elements -= 0.0 if {"gate", "up"} & set(frozen.adapted) else hidden
+    else:
+        elements += 2 * block.queries + 2 * block.keys + 2 * ffn
+        beside = _MASK_BYTES * normed
+    if frozen is not None and frozen.copies_inputs:
+        # What enters the matrices of mixers and of the feed-forward part.
+        mixers = (block.queries > 0) + (block.recurrent_inputs > 0)
+        entering = mixers + (0 if not ffn else 2 if block.is_gated else 1)
+        elements += entering * hidden + block.queries + block.recurrent_width + ffn
+    return element * elements + beside
 
 
 def _selected_bytes(block: LayerBlock, training: Training, base: float, element: float) -> float:
@@ -262,7 +250,7 @@ ResNet-50 (11.1 M at 8.2) and ResNet-152 (22.6 M at 23) within a quarter."""
 _KEPT_COPIES: Final = 4.0
 """Inputs of convolution, norm and ReLU and their outputs, of each of these elements: about 90 MB an
 image for ResNet-50 in 16 bits."""
-_LIVE_SHARE: Final = 1 / 12
+CONVOLUTION_LIVE_SHARE: Final = 1 / 12
 """Of what training keeps, what one forward pass holds at a time: input, output and workspace of
 the widest layer."""
 _DECODER_CHANNELS: Final = 1280.0
@@ -276,16 +264,13 @@ _HEAD_DIM: Final = 64.0
 def convolution_training_bytes(
     model: ConvolutionalNetwork, number_format: NumberFormat, images: float
 ) -> float:
-    """Kept for the backward pass of so many images."""
-    half = number_format.bytes_per_parameter / 2.0
-    return images * half * _image_bytes(model)
-
-
-def convolution_inference_bytes(
-    model: ConvolutionalNetwork, number_format: NumberFormat, images: float
-) -> float:
-    """The peak of a forward pass over so many images."""
-    return convolution_training_bytes(model, number_format, images) * _LIVE_SHARE
+    """Kept for the backward pass of so many images: as given, or as is usual for the FLOPs."""
+    kept = model.activation_bytes
+    if kept is None:
+        pixels = model.image**2 / _PIXELS
+        at_224 = model.forward_flops / 1e9 / pixels
+        kept = float(pixels * _OUTPUTS * at_224 ** (1 / 3) * _KEPT_COPIES * 2.0)
+    return images * (number_format.bytes_per_parameter / 2.0) * kept
 
 
 def decoder_peak_bytes(model: Diffusion, number_format: NumberFormat, images: float) -> float:
@@ -311,12 +296,3 @@ def recommender_bytes(model: RecommenderModel, samples: float, *, trains: bool) 
     """Looked-up rows and the dense part's outputs in fp32; their gradients too where it trains."""
     width = model.lookups * model.embedding_width + float(model.dense_parameters**0.5)
     return samples * width * 4.0 * (2.0 if trains else 1.0)
-
-
-def _image_bytes(model: ConvolutionalNetwork) -> float:
-    """In 16 bits, by what is known: given, or as many outputs as is usual for the FLOPs."""
-    if model.activation_bytes is not None:
-        return model.activation_bytes
-    images = model.image**2 / _PIXELS
-    at_224 = model.forward_flops / 1e9 / images
-    return float(images * _OUTPUTS * at_224 ** (1 / 3) * _KEPT_COPIES * 2.0)

@@ -1,7 +1,6 @@
 """Cost of an hour of a GPU, rented or owned, of its energy and carbon, and of work."""
 
 import math
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -64,18 +63,16 @@ _TERMS: Final = ((1, Billing.RESERVED_1_YEAR), (3, Billing.RESERVED_3_YEARS))
 
 def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
     """Every way to have a board for an hour that has a known price, clouds first."""
-    price = prices.of(board.key)
-    return () if price is None else tuple(_hourly_costs(board, price, prices))
-
-
-def _hourly_costs(board: Board, price: Price, prices: Prices) -> Iterator[HourlyCost]:
+    price, costs = prices.of(board.key), list[HourlyCost]()
+    if price is None:
+        return ()
     source, date = "; ".join(price.sources), price.period
     found, spot = price.on_demand, price.spot_dollars_per_hour
     if found is not None:
         dollars = EstimateInterval(
             found.median_dollars_per_hour, found.low_dollars_per_hour, found.high_dollars_per_hour
         )
-        yield HourlyCost(Billing.ON_DEMAND, dollars, source, date)
+        costs.append(HourlyCost(Billing.ON_DEMAND, dollars, source, date))
     for years, billing in _TERMS:
         offer = prices.reserved(price.key, years)
         if offer is not None:
@@ -83,13 +80,14 @@ def _hourly_costs(board: Board, price: Price, prices: Prices) -> Iterator[Hourly
                 offer.dollars_per_hour, offer.low_dollars_per_hour, offer.high_dollars_per_hour
             )
             named = prices.reserved_source if offer.is_assumed else source
-            yield HourlyCost(billing, dollars, named, date, offer.is_assumed)
+            costs.append(HourlyCost(billing, dollars, named, date, offer.is_assumed))
     if spot is not None:
-        yield HourlyCost(Billing.SPOT, EstimateInterval(spot, spot, spot), source, date)
-    own = owned_cost(board, prices)
-    if own is not None:
-        dollars = own.dollars_per_used_hour
-        yield HourlyCost(Billing.ON_PREMISES, dollars, own.source, own.date, is_assumed=True)
+        dollars = EstimateInterval(spot, spot, spot)
+        costs.append(HourlyCost(Billing.SPOT, dollars, source, date))
+    if (own := owned_cost(board, prices)) is not None:
+        used = own.dollars_per_used_hour
+        costs.append(HourlyCost(Billing.ON_PREMISES, used, own.source, own.date, is_assumed=True))
+    return tuple(costs)
 
 
 def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:

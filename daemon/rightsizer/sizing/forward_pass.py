@@ -77,13 +77,16 @@ class Attention:
         settings: ServingModelSettings,
     ) -> Self:
         """That of a model in the formats given; caches of 8 bits are multiplied in 16."""
-        flops = board.achieved(Precision.BF16) or 0.0
+        flops, layers = board.achieved(Precision.BF16) or 0.0, model
+        if model.borrowed_layers:
+            # As if each layer had a cache of its own: it is read as often as it is looked at.
+            layers = replace(
+                model, cached_layers=None, borrowed_layers=0, borrowed_windowed_layers=0
+            )
         share = board.efficiency.decode_attention_ratio(Precision.BF16)
         return cls(
             model=model,
-            cache=kv_cache(
-                _unborrowed(model), kv_cache_format(precision), Parallelism(layout.tensor)
-            ),
+            cache=kv_cache(layers, kv_cache_format(precision), Parallelism(layout.tensor)),
             tensor=layout.tensor,
             bytes_per_second=share * board.memory_bandwidth_bytes_per_second,
             flops_per_second=settings.attention_compute_ratio * flops,
@@ -175,13 +178,6 @@ class Attention:
         """The same for a new token: latent attention works on what it keeps."""
         rank = self.model.kv_lora_rank
         return 2.0 * rank + self.model.rope_head_dim if rank else self._head_width
-
-
-def _unborrowed(model: Transformer) -> Transformer:
-    """As if each layer had a cache of its own: it is read as often as it is looked at."""
-    if not model.borrowed_layers:
-        return model
-    return replace(model, cached_layers=None, borrowed_layers=0, borrowed_windowed_layers=0)
 
 
 _BF16_BYTES = 2.0

@@ -1,6 +1,7 @@
 """Sets of GPUs scored by the links between them; exact over all sets of up to sixteen."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Final
 
@@ -11,48 +12,23 @@ from rightsizer.model.topology import GpuLink, LinkKind, Topology
 _GO_GPUALLOCATOR: Final = (
     "NVIDIA's go-gpuallocator (besteffort policy), by which the Kubernetes device plugin places"
 )
+_score = partial(setting, within=(0, 1000), source=_GO_GPUALLOCATOR)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkScores:
     """What each way between two GPUs is worth."""
 
-    nvlink: int = setting(
+    nvlink: int = _score(
         100,
         help="Each NVLink between two GPUs, or to the switch that joins them.",
         within=(1, 1000),
-        source=_GO_GPUALLOCATOR,
     )
-    one_bridge: int = setting(
-        50,
-        help="At most one PCIe bridge between them (PIX).",
-        within=(0, 1000),
-        source=_GO_GPUALLOCATOR,
-    )
-    several_bridges: int = setting(
-        40,
-        help="Several PCIe bridges, not the host bridge (PXB).",
-        within=(0, 1000),
-        source=_GO_GPUALLOCATOR,
-    )
-    host_bridge: int = setting(
-        30,
-        help="The PCIe host bridge between them (PHB).",
-        within=(0, 1000),
-        source=_GO_GPUALLOCATOR,
-    )
-    numa_node: int = setting(
-        20,
-        help="Host bridges of one NUMA node between them (NODE).",
-        within=(0, 1000),
-        source=_GO_GPUALLOCATOR,
-    )
-    system: int = setting(
-        10,
-        help="The link between NUMA nodes between them (SYS).",
-        within=(0, 1000),
-        source=_GO_GPUALLOCATOR,
-    )
+    one_bridge: int = _score(50, help="At most one PCIe bridge between them (PIX).")
+    several_bridges: int = _score(40, help="Several PCIe bridges, not the host bridge (PXB).")
+    host_bridge: int = _score(30, help="The PCIe host bridge between them (PHB).")
+    numa_node: int = _score(20, help="Host bridges of one NUMA node between them (NODE).")
+    system: int = _score(10, help="The link between NUMA nodes between them (SYS).")
 
 
 def link_score(link: GpuLink | None, scores: LinkScores) -> int:
@@ -117,9 +93,7 @@ def pair_score(link: GpuLink | None) -> int:
 
 def score_of(uuids: Collection[str], topology: Topology) -> SetScore:
     """The score of some GPUs, in whatever order."""
-    scores = _matrix(topology)
-    pairs = [scores.get(frozenset(pair), 0) for pair in combinations(uuids, 2)]
-    return SetScore(min(pairs, default=0), sum(pairs))
+    return _set_score(uuids, _pair_scores(topology))
 
 
 def best_set(
@@ -142,16 +116,19 @@ def best_set(
         )
     if not 0 < count <= len(candidates):
         return None
-    scores = _matrix(topology)
+    scores = _pair_scores(topology)
 
-    def score(chosen: Sequence[str]) -> tuple[SetScore, int]:
-        pairs = [scores.get(frozenset(pair), 0) for pair in combinations(chosen, 2)]
-        stay = sum(uuid in present for uuid in chosen)
-        return SetScore(min(pairs, default=0), sum(pairs)), stay
+    def preference(chosen: Sequence[str]) -> tuple[SetScore, int]:
+        return _set_score(chosen, scores), sum(uuid in present for uuid in chosen)
 
-    best = max(combinations(candidates, count), key=score)
-    return PlacementSet(best, score(best)[0])
+    best = max(combinations(candidates, count), key=preference)
+    return PlacementSet(best, _set_score(best, scores))
 
 
-def _matrix(topology: Topology) -> dict[frozenset[str], int]:
+def _set_score(uuids: Collection[str], scores: Mapping[frozenset[str], int]) -> SetScore:
+    pairs = [scores.get(frozenset(pair), 0) for pair in combinations(uuids, 2)]
+    return SetScore(min(pairs, default=0), sum(pairs))
+
+
+def _pair_scores(topology: Topology) -> dict[frozenset[str], int]:
     return {frozenset((link.uuid, link.peer_uuid)): pair_score(link) for link in topology.links}

@@ -42,7 +42,6 @@ from rightsizer.sizing.requirement import (
     Optimizer,
     Parallelism,
     Requirement,
-    Training,
 )
 from rightsizer.sizing.serving_memory import (
     dequantized_bytes,
@@ -103,9 +102,7 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
         "k": mixing * (hidden + keys),
         "v": mixing * (hidden + keys),
         "o": mixing * (hidden + queries),
-        "gate": inner,
-        "up": inner,
-        "down": inner,
+        **dict.fromkeys(("gate", "up", "down"), inner),
         "head": hidden + model.vocab,
     }
     return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
@@ -116,7 +113,7 @@ def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) 
     base = _base_format(requirement)
     weights = weight_bytes(model, count, base, layout)
     placed = placed_parameters(model, count, layout)
-    element = _gradient_bytes(requirement, base)
+    element = (requirement.precision.gradients or base).bytes_per_parameter
     gradients = placed * element
     optimizer = placed * _optimizer_bytes(training.optimizer, base)
     if isinstance(model, RecommenderModel):
@@ -152,15 +149,10 @@ def _adapted(requirement: Requirement, count: ParameterCount, layout: Parallelis
     base = weight_bytes(model, count, frozen, layout)
     return (
         (base + adapters * trained.bytes_per_parameter) / ranks,
-        adapters * _gradient_bytes(requirement, trained) / ranks,
+        adapters * (requirement.precision.gradients or trained).bytes_per_parameter / ranks,
         adapters * _optimizer_bytes(training.optimizer, trained) / ranks,
         gathered,
     )
-
-
-def _gradient_bytes(requirement: Requirement, weights: NumberFormat) -> float:
-    asked = requirement.precision.gradients
-    return (asked or weights).bytes_per_parameter
 
 
 def _optimizer_bytes(optimizer: Optimizer, weights: NumberFormat) -> float:
@@ -187,10 +179,12 @@ def training_memory(
     kept = (_full if is_whole else _adapted)(requirement, count, layout)
     weights, gradients, optimizer, gathered = kept
     activations = _activations(requirement, layout, settings)
-    if _gradients_stay(requirement.training, layout):
-        peak = max(activations.first, activations.working)
-    else:
-        peak = max(activations.first - gradients, activations.working)
+    training = requirement.training
+    at_once = training.micro_batch * layout.data
+    accumulates = training.global_batch is not None and training.global_batch > at_once
+    # Whether they are there while the next backward pass begins.
+    stays = accumulates or training.optimizer not in _FREES_GRADIENTS
+    peak = max(activations.first - (0.0 if stays else gradients), activations.working)
     if not is_whole:
         peak += dequantized_bytes(count, _base_format(requirement), layout)
     fragments = settings.fragmentation_ratio * (peak + gathered)
@@ -205,14 +199,6 @@ def training_memory(
         + fragments,
         error_factor=memory_error_factor(requirement),
     )
-
-
-def _gradients_stay(training: Training, layout: Parallelism) -> bool:
-    """Whether they are there while the next backward pass begins."""
-    if training.optimizer not in _FREES_GRADIENTS:
-        return True
-    at_once = training.micro_batch * layout.data
-    return training.global_batch is not None and training.global_batch > at_once
 
 
 def _activations(

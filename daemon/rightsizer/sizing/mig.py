@@ -69,7 +69,10 @@ def slice_capacity(
     shares = SliceCapacity(sm_share(board, profile), profile.memory_share)
     if profile.compute_share >= 1.0:
         return shares
-    alone, all_busy, clock = _ALONE, _ALL_BUSY, _clock_gain(board, matrix_ratio)
+    # A slice alone stays far below the power limit, which slows the whole board.
+    load = (matrix_ratio - _NO_LOAD) / (_FULL_LOAD - _NO_LOAD)
+    clock = float(board.efficiency.power_cap_ratio ** -min(1.0, max(0.0, load)))
+    alone, all_busy = _ALONE, _ALL_BUSY
     if is_latency_bound:
         alone, all_busy, clock = _ALONE_IN_TIME, _ALL_BUSY_IN_TIME, 1.0
     gain = alone * (all_busy / alone) ** neighbors_busy_ratio
@@ -100,12 +103,6 @@ def slice_rate(
     ratio = whole / (used + shares.residual_ratio)
     factor = _ERROR_FACTOR_IN_TIME if shares.is_latency_bound else _ERROR_FACTOR
     return EstimateInterval.around(ratio, factor)
-
-
-def _clock_gain(board: Board, matrix_ratio: float) -> float:
-    """A slice alone stays far below the power limit, which slows the whole board."""
-    load = (matrix_ratio - _NO_LOAD) / (_FULL_LOAD - _NO_LOAD)
-    return float(board.efficiency.power_cap_ratio ** -min(1.0, max(0.0, load)))
 
 
 def sm_share(board: Board, profile: MigProfile) -> float:
@@ -174,11 +171,10 @@ def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
     """
     if need.uses_nvlink:
         return ()
+    memory = max(need.memory_ratio, need.memory_bandwidth_ratio)
     fitting = (
         profile
         for profile in board.mig_profiles
-        if need.compute_ratio <= profile.compute_share
-        and max(need.memory_ratio, need.memory_bandwidth_ratio) <= profile.memory_share
-        and profile.compute_share < 1.0
+        if need.compute_ratio <= profile.compute_share < 1.0 and memory <= profile.memory_share
     )
     return tuple(sorted(fitting, key=lambda each: (each.compute_share, each.memory_share)))

@@ -64,21 +64,17 @@ def _all_reduce(board: Board, gpus: int) -> AllReduce:
     """As measured or assumed for such a group, or the next larger one."""
     count = min((each for each in board.all_reduce if each >= gpus), default=0)
     if not count:
-        return _beyond(board, gpus)
+        # Of a group larger than any that is known: as slow as the largest, each step as long.
+        largest = max(board.all_reduce, default=1)
+        if largest == 1:
+            return AllReduce(_PCIE_SHARE * board.pcie_bytes_per_second, _SMALL_SECONDS * gpus)
+        cost = board.all_reduce[largest]
+        return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
     cost = board.all_reduce[count]
     if not (board.link_bytes_per_second and count <= (board.linked_gpu_count or 0)):
         return cost
     small = min(cost.small_message_seconds, _ENGINE_LATENCY_SECONDS[count])
     return AllReduce(cost.bytes_per_second, small)
-
-
-def _beyond(board: Board, gpus: int) -> AllReduce:
-    """Of a group larger than any that is known: as slow as the largest, each step as long."""
-    largest = max(board.all_reduce, default=1)
-    if largest == 1:
-        return AllReduce(_PCIE_SHARE * board.pcie_bytes_per_second, _SMALL_SECONDS * gpus)
-    cost = board.all_reduce[largest]
-    return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
 
 
 class Bound(StrEnum):

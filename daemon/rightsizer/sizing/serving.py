@@ -1,6 +1,7 @@
 """Serving speed of a language model: TTFT, TPOT, tokens a second, best concurrency, error."""
 
 import math
+from bisect import bisect_left
 from typing import Final, Self
 
 from rightsizer.catalogue.board import Board, OriginKind
@@ -10,7 +11,7 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
 from rightsizer.sizing.settings import ServingModelSettings
@@ -35,16 +36,14 @@ _ASSUMED_SHAPE: Final = 1.1
 
 def _error_ratio(model: Transformer, board: Board) -> float:
     """What errors of a model on a board are, of those above."""
-    wider = 1.0
-    if board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED:
-        wider *= _ASSUMED_BOARD
-    if board.architecture != _FITTED_ARCHITECTURE:
-        wider *= _OTHER_ARCHITECTURE
-    if model.experts > 1:
-        wider *= _EXPERTS
-    if model.assumed:
-        wider *= _ASSUMED_SHAPE
-    return wider
+    is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
+    wider = (
+        _ASSUMED_BOARD if is_assumed else 1.0,
+        _OTHER_ARCHITECTURE if board.architecture != _FITTED_ARCHITECTURE else 1.0,
+        _EXPERTS if model.experts > 1 else 1.0,
+        _ASSUMED_SHAPE if model.assumed else 1.0,
+    )
+    return math.prod(wider)
 
 
 def _capacity(memory: ServingMemory, available_bytes: float) -> float:
@@ -227,19 +226,14 @@ def best_concurrency(server: Server) -> BestConcurrency:
 
     Throughput grows with every request, so that the same is best where no latency is asked for.
     """
-    replicas = server.memory.layout.data
+    replicas, load = server.memory.layout.data, server.memory.requirement.load
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
+    most = min(by_memory, server.settings.requests_maximum)
 
-    low, high = 0, min(by_memory, server.settings.requests_maximum)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _is_in_time(server.at(middle * replicas), server.memory.requirement.load):
-            low = middle
-        else:
-            high = middle - 1
-    return BestConcurrency(low * replicas, server.at(low * replicas) if low else None)
+    def is_late(requests: int) -> bool:
+        serving = server.at(requests * replicas)
+        is_halting = load.tpot_ms is not None and serving.tpot_ms.value > load.tpot_ms
+        return is_halting or (load.ttft_ms is not None and serving.ttft_ms.value > load.ttft_ms)
 
-
-def _is_in_time(serving: Serving, load: RequestLoad) -> bool:
-    is_fluent = load.tpot_ms is None or serving.tpot_ms.value <= load.tpot_ms
-    return is_fluent and (load.ttft_ms is None or serving.ttft_ms.value <= load.ttft_ms)
+    requests = bisect_left(range(1, most + 1), True, key=is_late) * replicas
+    return BestConcurrency(requests, server.at(requests) if requests else None)

@@ -1,12 +1,14 @@
 """Memory of a serving model on one GPU: weights, KV cache, activations, by requests in flight."""
 
 import math
+from bisect import bisect_right
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.activations import (
+    CONVOLUTION_LIVE_SHARE,
     blocks_of,
-    convolution_inference_bytes,
+    convolution_training_bytes,
     decoder_peak_bytes,
     denoiser_block,
     denoiser_tokens,
@@ -221,33 +223,24 @@ class ServingMemory:
 
         `available_bytes`: of each GPU, headroom already taken off.
         """
-        replicas = self.layout.data
-        high = self._upper_bound(available_bytes)
-        low = self._lower_bound(available_bytes, high)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.at(middle * replicas).total_bytes <= available_bytes:
-                low = middle
-            else:
-                high = middle - 1
-        return low * replicas
-
-    def _upper_bound(self, available_bytes: float) -> int:
-        """Requests of one replica, going by what each takes at least."""
-        fixed = self.at(self.layout.data).total_bytes - self.request_bytes
-        left = available_bytes - fixed
-        each = self.request_bytes or self._activation_bytes(2.0) - self._activation_bytes(1.0)
+        replicas, each = self.layout.data, self.request_bytes
+        left = available_bytes - (self.at(replicas).total_bytes - each)
         if left < 0.0:
             return 0
-        return 1 + int(left / each) if each else _UNBOUNDED
-
-    def _lower_bound(self, available_bytes: float, most: int) -> int:
-        """Requests of one replica, if all that is no cache were as large as it gets."""
-        if not self.request_bytes or most < 1:
-            return 0
-        fullest = self.at(most * self.layout.data)
-        left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
-        return max(0, min(most, int(left / self.request_bytes)))
+        # Of one replica: going by what each takes at least, and if all that is no cache were as
+        # large as it gets.
+        least = each or self._activation_bytes(2.0) - self._activation_bytes(1.0)
+        most, surely = 1 + int(left / least) if least else _UNBOUNDED, 0
+        if each:
+            fullest = self.at(most * replicas)
+            left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
+            surely = max(0, min(most, int(left / each)))
+        more = bisect_right(
+            range(surely + 1, most + 1),
+            available_bytes,
+            key=lambda requests: self.at(requests * replicas).total_bytes,
+        )
+        return (surely + more) * replicas
 
     def _activation_bytes(self, requests: float) -> float:
         model, load = self.requirement.model, self.requirement.load
@@ -262,7 +255,8 @@ class ServingMemory:
                 rows = min(requests, float(self.settings.sampled_rows))
                 return inference_activation_bytes(blocks_of(model), form, self.layout, tokens, rows)
             case ConvolutionalNetwork():
-                return convolution_inference_bytes(model, form, requests)
+                kept = convolution_training_bytes(model, form, requests)
+                return kept * CONVOLUTION_LIVE_SHARE
             case Diffusion():
                 tokens = denoiser_tokens(model) * requests
                 blocks = (denoiser_block(model),)

@@ -1,10 +1,16 @@
 """Settings of sizing: plans, memory, serving, training, cost."""
 
+from functools import partial
+
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import GIB, MIB
 
 _KIB = 2.0**10
+_count = partial(setting, within=(1, None))
+_factor = partial(setting, within=(1.0, None))
+_part = partial(setting, within=(0.01, 1.0))
+_amount = partial(setting, within=(0.0, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +48,14 @@ class MemorySettings:
         within=(0, None),
         source="vLLM's default",
     )
-    batched_tokens: int = setting(
+    batched_tokens: int = _count(
         8192,
         help="Tokens that a serving engine runs through a model at a time.",
-        within=(1, None),
         source="vLLM's max_num_batched_tokens on data center GPUs",
     )
-    sampled_rows: int = setting(
+    sampled_rows: int = _count(
         256,
         help="Requests that a serving engine chooses a token for at a time.",
-        within=(1, None),
         source="vLLM's max_num_seqs",
     )
     fragmentation_ratio: float = setting(
@@ -96,28 +100,24 @@ class ServingModelSettings:
         "tiles, cache writes.",
         source="between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best",
     )
-    attention_compute_ratio: float = setting(
+    attention_compute_ratio: float = _part(
         0.65,
         help="What attention over a prompt reaches of the speed of large matrix products.",
-        within=(0.01, 1.0),
         source="half of the dense peak, FlashAttention 2 and 3 (arXiv:2307.08691, 2407.08608)",
     )
-    bunching_ratio: float = setting(
+    bunching_ratio: float = _amount(
         0.85,
         help="How far prompts arrive together: 0 for alone, 1 for the root of those in flight.",
-        within=(0.0, None),
         source="measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05",
     )
-    chunk_tokens: int = setting(
+    chunk_tokens: int = _count(
         8192,
         help="Tokens of prompts that an engine runs through a model at a time.",
-        within=(1, None),
         source="vLLM's max_num_batched_tokens on data center GPUs",
     )
-    requests_maximum: int = setting(
+    requests_maximum: int = _count(
         256,
         help="Requests that one replica of an engine runs at a time, at most.",
-        within=(1, None),
         source="vLLM's max_num_seqs",
     )
 
@@ -129,16 +129,14 @@ _FITTED = "fitted on 81 runs of MPT, 1 to 70 billion parameters, PyTorch FSDP on
 class TrainingSettings:
     """Figures of training frameworks; a site that has measured its own sets them."""
 
-    linear_ratio: float = setting(
+    linear_ratio: float = _part(
         0.87,
         help="What a layer's products reach of the speed of large matrix products.",
-        within=(0.01, 1.0),
         source=_FITTED,
     )
-    hopper_ratio: float = setting(
+    hopper_ratio: float = _part(
         0.82,
         help="What long runs on Hopper hold of short products: its clocks fall at the power limit.",
-        within=(0.01, 1.0),
         source="published median MFU of FSDP in bf16: 0.41 on H100 SXM, 0.565 on A100 80 GB",
     )
     attention_ratio: float = setting(
@@ -147,11 +145,10 @@ class TrainingSettings:
         within=(0.01, None),
         source=_FITTED,
     )
-    element_traffic: float = setting(
+    element_traffic: float = _amount(
         280.0,
         help="Bytes moved for each element of a layer's width and each token: norms, activations, "
         "residuals, casts, forward and backward.",
-        within=(0.0, None),
         source=_FITTED,
     )
     fused_traffic_ratio: float = setting(
@@ -175,18 +172,16 @@ class TrainingSettings:
         help="The same of selective recomputation.",
         source="arXiv:2205.05198, table 4: 4 % over no recomputation",
     )
-    score_traffic: float = setting(
+    score_traffic: float = _amount(
         32.0,
         help="Bytes moved for each score of attention that is written out, forward and backward: "
         "without flash attention.",
-        within=(0.0, None),
         source="counted: products, softmax and dropout each read and write 16 bits",
     )
-    chunk_layers: float = setting(
+    chunk_layers: float = _factor(
         2.0,
         help="Layers of a chunk of a pipeline whose stages take turns (interleaved); as many as "
         "there are for one that is not.",
-        within=(1.0, None),
         source="1 to 4 in arXiv:2104.04473, 2205.05198 and 2407.21783",
     )
     exposed_ratio: float = setting(
@@ -194,19 +189,15 @@ class TrainingSettings:
         help="The part of what replicas tell each other that does not hide behind computation.",
         source=_FITTED,
     )
-    node_gpus: int = setting(
-        8, help="GPUs of a usual server, which its own links join.", within=(1, None)
-    )
-    network_ratio: float = setting(
+    node_gpus: int = _count(8, help="GPUs of a usual server, which its own links join.")
+    network_ratio: float = _part(
         0.5,
         help="Bandwidth of sums beyond a server, of those within.",
-        within=(0.01, 1.0),
         source="eight adapters of 200 Gbit/s beside NVLink 3; assumed of others",
     )
-    expert_ratio: float = setting(
+    expert_ratio: float = _part(
         0.45,
         help="What products with experts reach of plain ones: each sees few tokens.",
-        within=(0.01, 1.0),
         source="published MFU of mixtures of experts and of dense models in fp8, alike GPUs",
     )
     layer_seconds: float = setting(
@@ -214,24 +205,21 @@ class TrainingSettings:
         help="The least that one layer takes forward and backward: starting its kernels.",
         source="about a hundred kernels of 4 us; assumed",
     )
-    unpacking_traffic: float = setting(
+    unpacking_traffic: float = _amount(
         8.0,
         help="Bytes moved for each weight of 4 bits to unpack it, in each pass (QLoRA); to read it "
         "and write it once would be 2.5.",
-        within=(0.0, None),
         source="Llama 2 7B on an A100: 2.79 h with QLoRA, 1.85 h with LoRA, over 50,000 micro "
         "batches (S. Raschka, Practical Tips for Finetuning LLMs Using LoRA)",
     )
-    known_error_factor: float = setting(
+    known_error_factor: float = _factor(
         1.17,
         help="How far off runs like the fitted ones are either way, with a probability of 90 %.",
-        within=(1.0, None),
         source="rows of other models and of the other GPU left out of the fit",
     )
-    error_factor: float = setting(
+    error_factor: float = _factor(
         1.5,
         help="How far off all others are either way, with a probability of 90 %.",
-        within=(1.0, None),
         source="published MFU by GPU and format, whose medians are within a fifth",
     )
 
@@ -256,11 +244,10 @@ class CostSettings:
         help="The same of training.",
         source="large products run at the limit, steps end in communication; assumed",
     )
-    power_error_factor: float = setting(
+    power_error_factor: float = _factor(
         1.3,
         help="How far off that draw may be either way, with a probability of 90 %; never above "
         "the limit.",
-        within=(1.0, None),
         source="assumed",
     )
     hours_per_month: float = setting(
@@ -274,23 +261,20 @@ class CostSettings:
 class PlanSettings:
     """How far a plan looks."""
 
-    gpu_maximum: int = setting(
+    gpu_maximum: int = _count(
         512,
         help="The most GPUs of a candidate that a search proposes; a layout given may have more.",
-        within=(1, None),
     )
-    layouts_per_gpu: int = setting(
-        3, help="Of the layouts that fit on a kind of GPU, how many are compared.", within=(1, None)
+    layouts_per_gpu: int = _count(
+        3, help="Of the layouts that fit on a kind of GPU, how many are compared."
     )
     alternatives: int = setting(
         3,
         help="For how many of the best candidates other formats and slices are looked at.",
         within=(0, None),
     )
-    growth_candidates: int = setting(
-        5,
-        help="How many of the best candidates are looked at again for each month of growth.",
-        within=(1, None),
+    growth_candidates: int = _count(
+        5, help="How many of the best candidates are looked at again for each month of growth."
     )
     switch_saving_ratio: float = setting(
         0.1,

@@ -113,7 +113,14 @@ class TrainingStep:
         ranks = layout.tensor * layout.pipeline
         tokens = requirement.training.micro_batch * shape.sequence / ranks
         is_fused = _is_fused(requirement, layout)
-        again = 1.0 + _repeated_ratio(requirement.training.recompute, settings, is_fused=is_fused)
+        repeated = {
+            Recompute.NONE: 0.0,
+            Recompute.SELECTIVE: settings.selective_ratio,
+            Recompute.FULL: settings.fused_recompute_ratio
+            if is_fused
+            else settings.recompute_ratio,
+        }
+        again = 1.0 + repeated[requirement.training.recompute]
         batches = self._micro_batches
         board = self.board
         bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
@@ -121,7 +128,7 @@ class TrainingStep:
         traffic = settings.element_traffic * (settings.fused_traffic_ratio if is_fused else 1.0)
         scores = 0.0 if requirement.training.flash_attention else shape.scores
         plain = _achieved(board, Precision.BF16)
-        linear = self._product_seconds / self._product_ratio(is_fused=is_fused) * tokens * again
+        linear = self._product_seconds(is_fused=is_fused) * tokens * again
         attention = attended / (plain * settings.attention_ratio) * again
         elements = traffic * shape.layers * shape.hidden * tokens / bandwidth * again
         written = scores * settings.score_traffic * tokens / bandwidth * again
@@ -149,22 +156,18 @@ class TrainingStep:
             return 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
         return max(1.0, training.global_batch / (training.micro_batch * layout.data))
 
-    @property
-    def _product_seconds(self) -> float:
-        """Of one token at the speed of large products, on one GPU that holds the whole model."""
+    def _product_seconds(self, *, is_fused: bool) -> float:
+        """Of one token, on one GPU that holds the whole model."""
         slower = self.shape.expert_parameters * (1.0 / self.settings.expert_ratio - 1.0)
         each = _FLOPS if self._trains_all else _FROZEN_FLOPS
-        flops = each * (self.shape.count.linear + slower)
-        return flops / _achieved(self.board, training_precision(self.board, self.requirement))
-
-    def _product_ratio(self, *, is_fused: bool) -> float:
-        """What a layer's products reach of the speed of large ones."""
-        product = self.settings.hopper_ratio if self.board.architecture == "Hopper" else 1.0
         precision = training_precision(self.board, self.requirement)
+        # What a layer's products reach of the speed of large ones.
+        ratio = self.settings.hopper_ratio if self.board.architecture == "Hopper" else 1.0
         # Products in 8 bits were measured with the casts that fused kernels do elsewhere.
-        if is_fused and precision is not Precision.BF16:
-            return product
-        return product * self.settings.linear_ratio
+        if not is_fused or precision is Precision.BF16:
+            ratio *= self.settings.linear_ratio
+        flops = each * (self.shape.count.linear + slower)
+        return flops / _achieved(self.board, precision) / ratio
 
     @property
     def _updated(self) -> float:
@@ -274,14 +277,6 @@ def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
         each.is_quantized
         for each in (requirement.precision.activations, requirement.precision.weights)
     )
-
-
-def _repeated_ratio(recompute: Recompute, settings: TrainingSettings, *, is_fused: bool) -> float:
-    if recompute is Recompute.NONE:
-        return 0.0
-    if recompute is Recompute.SELECTIVE:
-        return settings.selective_ratio
-    return settings.fused_recompute_ratio if is_fused else settings.recompute_ratio
 
 
 _DEFAULTS: Final = TrainingSettings()

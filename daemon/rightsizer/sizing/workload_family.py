@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import product
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
+
+_Known = TypeVar("_Known")
 
 
 class WorkloadActivity(StrEnum):
@@ -84,19 +87,23 @@ normalization and embedding tables are read and hardly computed with, training k
 activations; those left out have the usual share."""
 
 
-def _all_workloads() -> Mapping[str, ComparedWorkload]:
-    named = {
-        f"{activity}-{family}": ComparedWorkload(f"{activity}-{family}", activity, family)
-        for activity in WorkloadActivity
-        for family in ModelKind
+WORKLOADS: Final[Mapping[str, ComparedWorkload]] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            *(
+                ComparedWorkload(f"{activity}-{family}", activity, family)
+                for activity, family in product(WorkloadActivity, ModelKind)
+            ),
+            *(
+                ComparedWorkload(
+                    f"inference-llm-{each}", WorkloadActivity.INFERENCE, ModelKind.LLM, each
+                )
+                for each in InferenceScenario
+            ),
+        )
     }
-    for scenario in InferenceScenario:
-        name = f"{WorkloadActivity.INFERENCE}-{ModelKind.LLM}-{scenario}"
-        named[name] = ComparedWorkload(name, WorkloadActivity.INFERENCE, ModelKind.LLM, scenario)
-    return MappingProxyType(named)
-
-
-WORKLOADS: Final[Mapping[str, ComparedWorkload]] = _all_workloads()
+)
 """By name."""
 
 _PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
@@ -116,12 +123,7 @@ def parse_workload(name: str) -> ComparedWorkload:
     Raises:
         RequirementError: there is no such workload; the message lists them.
     """
-    if name not in WORKLOADS:
-        known = ", ".join(WORKLOADS)
-        raise RequirementError(
-            f"workload: '{name}' is none that GPUs are compared by; name one of {known}"
-        )
-    return WORKLOADS[name]
+    return _found(WORKLOADS, name, "workload", "is none that GPUs are compared by")
 
 
 def parse_precision(name: str) -> Precision:
@@ -130,9 +132,10 @@ def parse_precision(name: str) -> Precision:
     Raises:
         RequirementError: no GPU is known to compute in it; the message lists those that are.
     """
-    if name not in _PRECISIONS:
-        known = ", ".join(_PRECISIONS)
-        raise RequirementError(
-            f"precision: '{name}' is no format that GPUs compute in; name one of {known}"
-        )
-    return _PRECISIONS[name]
+    return _found(_PRECISIONS, name, "precision", "is no format that GPUs compute in")
+
+
+def _found(known: Mapping[str, _Known], name: str, key: str, fault: str) -> _Known:
+    if name not in known:
+        raise RequirementError(f"{key}: '{name}' {fault}; name one of {', '.join(known)}")
+    return known[name]
