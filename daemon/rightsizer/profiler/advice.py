@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Final
 
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.profiler.taken_profile import TakenProfile
@@ -19,14 +19,6 @@ _HOLDS: Final = OpeningPolicy(minimum_known_seconds=0.0, close_after_seconds=864
 """A night's rest, in which another rule holds it back, is no end of it."""
 _OVER: Final = OpeningPolicy(minimum_known_seconds=0.0, close_after_seconds=0.0)
 """A newer profile leaves no doubt to wait for."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """The latest that a rule over profiles knew to say of a workload."""
-
-    profile: TakenProfile
-    finding: Finding
 
 
 def judgements_of(
@@ -43,20 +35,20 @@ def judgements_of(
 
     Args:
         profiles: All that were taken.
-        present: The workloads that are there now, by key; `None` for a device that nobody holds.
+        present: The workloads that are there now, by key; `None` for a device without a holder.
         advice: All that the ledger has.
         since: The wall time before which a profile counts no longer.
     """
-    found: dict[tuple[str, str], _Verdict] = {}
+    found: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
     for profile in sorted(profiles, key=lambda each: (each.moment, each.taken)):
         if profile.key is not None and profile.key in present and profile.moment >= since:
             for finding in profile.findings:
                 if finding.abstained is None:
-                    found[profile.key, finding.rule] = _Verdict(profile, finding)
+                    found[profile.key, finding.rule] = profile, finding
     return tuple(
-        _judgement(key, each, present[key])
-        for (key, _), each in found.items()
-        if not _is_settled(key, each, advice)
+        _judgement(key, finding, present[key])
+        for (key, _), (profile, finding) in found.items()
+        if not _is_settled(key, profile, finding, advice)
     )
 
 
@@ -86,8 +78,7 @@ def with_profiles(
     return without_conflicts(judgements)
 
 
-def _judgement(key: str, verdict: _Verdict, workload: Workload | None) -> Judgement:
-    finding = verdict.finding
+def _judgement(key: str, finding: Finding, workload: Workload | None) -> Judgement:
     conduct = _HOLDS if finding.is_complaint else _OVER
     is_sure = finding.confidence >= conduct.minimum_confidence_ratio
     return Judgement(
@@ -100,12 +91,14 @@ def _judgement(key: str, verdict: _Verdict, workload: Workload | None) -> Judgem
     )
 
 
-def _is_settled(key: str, verdict: _Verdict, advice: Sequence[Advice]) -> bool:
+def _is_settled(
+    key: str, profile: TakenProfile, finding: Finding, advice: Sequence[Advice]
+) -> bool:
     """Whether advice for the same reason on the same workload ended after the profile."""
-    reasons = set(verdict.finding.reasons)
+    reasons = set(finding.reasons)
     return any(
         each.closed is not None
-        and each.closed >= verdict.profile.moment
+        and each.closed >= profile.moment
         and (each.finding.workload or key) == key
         and (each.finding.workload is not None or key in each.finding.devices)
         and reasons & set(each.finding.reasons)
@@ -134,12 +127,24 @@ def _as_one(
     is_profile_open = (profile.key, profile.finding.rule) in open_now
     is_said = telemetry.finding.is_complaint and telemetry.may_open
     if is_open or (is_said and not is_profile_open):
-        combined = _beside(telemetry, "profile", _profile_evidence(profile.finding))
+        named = {"rule": profile.finding.rule, "summary": profile.finding.summary}
+        combined = _beside(telemetry, "profile", {**named, **profile.finding.evidence})
         if telemetry.finding.is_complaint:
-            finding = _instructed(combined.finding, profile.finding)
+            # With what the profile names: its kernels, spans and copies.
+            known = {each.title for each in combined.finding.instructions}
+            more = (each for each in profile.finding.instructions if each.title not in known)
+            instructions = (*combined.finding.instructions, *more)
+            finding = replace(combined.finding, instructions=instructions)
             combined = replace(combined, finding=finding)
         return combined, profile.suppressed_by_conflict(_named(telemetry.finding))
-    profile = _beside(profile, "telemetry", _telemetry_evidence(telemetry.finding))
+    # Of the rule's own span, which goes on to now.
+    of_telemetry = {
+        "rule": telemetry.finding.rule,
+        "finding": str(telemetry.finding.kind),
+        "summary": telemetry.finding.summary,
+        "confidence": telemetry.finding.confidence,
+    }
+    profile = _beside(profile, "telemetry", of_telemetry)
     if is_said:
         telemetry = telemetry.suppressed_by_conflict(_named(profile.finding))
     return telemetry, profile
@@ -152,27 +157,6 @@ def _beside(judgement: Judgement, name: str, evidence: Mapping[str, object]) -> 
     return replace(
         judgement, finding=replace(finding, evidence={**finding.evidence, name: evidence})
     )
-
-
-def _profile_evidence(finding: Finding) -> dict[str, Any]:
-    return {"rule": finding.rule, "summary": finding.summary, **finding.evidence}
-
-
-def _telemetry_evidence(finding: Finding) -> dict[str, Any]:
-    """Of the rule's own span, which goes on to now."""
-    return {
-        "rule": finding.rule,
-        "finding": str(finding.kind),
-        "summary": finding.summary,
-        "confidence": finding.confidence,
-    }
-
-
-def _instructed(finding: Finding, profiled: Finding) -> Finding:
-    """With what the profile names: its kernels, spans and copies."""
-    known = {each.title for each in finding.instructions}
-    more = tuple(each for each in profiled.instructions if each.title not in known)
-    return replace(finding, instructions=(*finding.instructions, *more))
 
 
 def _named(finding: Finding) -> str:

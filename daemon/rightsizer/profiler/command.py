@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: the report would replace a profile, or profiles cannot be compared.
         HistoryError: the history cannot be read.
     """
-    _check_report(arguments)
+    out, files = arguments.report, (*arguments.files, *arguments.against)
+    if out is not None and out.resolve() in {each.resolve() for each in files}:
+        raise UsageError(f"--report {out}: is a profile to read; name another file")
     settings = settings_of(arguments, _ProfileCommandSettings)
     limits, judges = settings.profiles.read_limits, settings.profiles.judges
     later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
@@ -87,9 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
     against = judged_workloads(earlier.profiles, judges)
     joins = _joined(arguments.history_path, found, settings)
     answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
-    if arguments.report is not None:
-        with whole_file(arguments.report, "report") as out:
-            out.write(profile_document(answer).encode())
+    if out is not None:
+        with whole_file(out, "report") as file:
+            file.write(profile_document(answer).encode())
     say(json.dumps(answer, indent=1) if arguments.json else profile_text(answer))
     return 0
 
@@ -112,14 +114,6 @@ def _joined(
         )
     finally:
         storage.close()
-
-
-def _check_report(arguments: argparse.Namespace) -> None:
-    out = arguments.report
-    if out is not None and out.resolve() in {
-        each.resolve() for each in (*arguments.files, *arguments.against)
-    }:
-        raise UsageError(f"--report {out}: is a profile to read; name another file")
 
 
 COMMAND = Command("profile", configure, run, _DESCRIPTION)

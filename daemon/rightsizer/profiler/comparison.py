@@ -1,6 +1,7 @@
 """Comparison of a profile with telemetry of the same GPU and time, figure by figure."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
 from rightsizer.model.block import Measure
@@ -20,7 +21,7 @@ class ProfileTelemetry:
 
     window: Window
     workload: str | None = None
-    """The key of who held it then; `None` where nobody is known to."""
+    """The key of the workload that held it then; `None` where none is known to."""
     memory_total_bytes: float | None = None
     unseen_seconds: float = 0.0
     """Of the time that was asked for, what is before or after all windows."""
@@ -37,7 +38,7 @@ class ProfileTelemetry:
 
     @property
     def unknown_seconds(self) -> float:
-        """That nobody saw."""
+        """Without a reading."""
         lost = self.window.end - self.window.start - self.window.accounted
         unknown = max(0, lost) + self.window.states.get(State.UNKNOWN, 0)
         return seconds(unknown) + self.unseen_seconds
@@ -95,13 +96,10 @@ PCIE_BOUND_RATIO: Final = "pcie_bound_ratio"
 TENSOR_CORE_RATIO: Final = "tensor_core_ratio"
 """Figures that others ask for by name."""
 
-_WAITING: Final = (
-    State.HOST_BOUND,
-    State.STORAGE_BOUND,
-    State.LAUNCH_BOUND,
-    State.HIDDEN_STALL,
+_WAITING: Final = frozenset(
+    (State.HOST_BOUND, State.STORAGE_BOUND, State.LAUNCH_BOUND, State.HIDDEN_STALL)
 )
-"""States in which the GPU is there for somebody and waits."""
+"""States in which the GPU is held by a workload and waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +138,8 @@ def compare(
     if idle is not None:
         return (idle,)
     if telemetry.active_seconds < _LEAST_RATIO * member.time.kernel_seconds:
-        return ()  # Most of it fell where nobody looked.
-    return tuple(found for each in _FIGURES for found in each(both))
+        return ()  # Most of it fell where nothing was read.
+    return tuple(chain(_shares(both), _tensor_cores(both), _memory(both)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,31 +196,23 @@ def _idle(both: _Both) -> ProfileComparison | None:
     )
 
 
-def _busy(both: _Both) -> Iterator[ProfileComparison]:
-    busy, time = both.telemetry.busy_ratio, both.member.time
-    if busy is not None and time.span_seconds > 0:
+def _shares(both: _Both) -> Iterator[ProfileComparison]:
+    """The parts of the time with a kernel, waiting for the host, and copying."""
+    telemetry, member = both.telemetry, both.member
+    busy, span = telemetry.busy_ratio, member.time.span_seconds
+    if busy is not None and span > 0:
         words = "runs kernels", "had one resident"
-        yield both.shares("busy_ratio", words, time.kernel_seconds / time.span_seconds, busy)
-
-
-def _waiting(both: _Both) -> Iterator[ProfileComparison]:
-    if both.member.device.launches is None:
-        return
-    state = both.telemetry.main_state
-    share = both.telemetry.share(state)
-    words = (
-        "waits for the host",
-        f"was {state.replace('_', ' ')} {share:.1%} and held up by host, storage or launches",
-    )
-    waits, held = both.member.host_wait_ratio, both.telemetry.share(*_WAITING)
-    yield both.shares("host_wait_ratio", words, waits, held)
-
-
-def _copies(both: _Both) -> Iterator[ProfileComparison]:
-    if Resource.PCIE in both.telemetry.window.demands:
+        yield both.shares("busy_ratio", words, member.time.kernel_seconds / span, busy)
+    if member.device.launches is not None:
+        state = telemetry.main_state
+        state_share = f"{state.replace('_', ' ')} {telemetry.share(state):.1%}"
+        words = "waits for the host", f"was {state_share} and held up by host, storage or launches"
+        held = telemetry.share(*_WAITING)
+        yield both.shares("host_wait_ratio", words, member.host_wait_ratio, held)
+    if Resource.PCIE in telemetry.window.demands:
         words = "copies with no kernel beside it", "was PCIe bound"
-        ours = both.member.share(both.member.time.exposed_copy_seconds)
-        yield both.shares(PCIE_BOUND_RATIO, words, ours, both.telemetry.share(State.PCIE_BOUND))
+        ours = member.share(member.time.exposed_copy_seconds)
+        yield both.shares(PCIE_BOUND_RATIO, words, ours, telemetry.share(State.PCIE_BOUND))
 
 
 def _tensor_cores(both: _Both) -> Iterator[ProfileComparison]:
@@ -273,10 +263,3 @@ _SAME_RATIO: Final = 0.8
 """Covered by the profile, beyond which telemetry's time is as good as the same."""
 _A_THOUSANDTH: Final = 0.001
 _A_MINUTE: Final = 60.0
-_FIGURES: Final[tuple[Callable[[_Both], Iterator[ProfileComparison]], ...]] = (
-    _busy,
-    _waiting,
-    _copies,
-    _tensor_cores,
-    _memory,
-)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from rightsizer.model.frozen import dataclass
 from rightsizer.report.figures import percent
 from rightsizer.report.labels import readable_name
 
@@ -80,7 +79,8 @@ def gain_text(finding: dict[str, Any]) -> str:
     for option in finding["options"]:
         low, high = option["time_ratio_low"], option["time_ratio_high"]
         if low is not None and high is not None:
-            return f"{_saved(1 - high, 1 - low)} less time{_per_step(finding['evidence'])}"
+            least = f"{1 - high:.0%} to" if 1 - high >= _HALF_PERCENT else "up to"
+            return f"{least} {1 - low:.0%} less time{_per_step(finding['evidence'])}"
     return ""
 
 
@@ -91,10 +91,6 @@ def _per_step(evidence: dict[str, Any]) -> str:
         return ""
     first = f"{time_text(low)} to " if low else "up to "
     return f", {first}{time_text(high)} of a step's {time_text(evidence['step_seconds'])}"
-
-
-def _saved(low: float, high: float) -> str:
-    return f"{low:.0%} to {high:.0%}" if low >= _HALF_PERCENT else f"up to {high:.0%}"
 
 
 _HALF_PERCENT: Final = 0.005
@@ -162,29 +158,22 @@ def short_text(name: str, longest: int) -> str:
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
-@dataclass(frozen=True, slots=True)
-class BesideView:
-    """One device of a profile."""
-
-    title: str
-    details: Sequence[str]
-    contradictions: Sequence[str]
-    agreements: Sequence[str]
-
-
-def beside(form: ProfileForm | None) -> tuple[BesideView, ...]:
+def beside(form: ProfileForm | None) -> list[ProfileForm]:
     """Every device with what telemetry says of it; none where no history was looked at."""
-    if form is None:
-        return ()
-    return tuple(
-        BesideView(
-            _title(each),
-            _details(each, form["workload"]),
-            [found["text"] for found in each["comparisons"] if found["is_contradiction"]],
-            [found["text"] for found in each["comparisons"] if not found["is_contradiction"]],
-        )
-        for each in form["devices"]
-    )
+    return [
+        {
+            "title": _title(each),
+            "details": _details(each, form["workload"]),
+            "contradictions": [
+                found["text"] for found in each["comparisons"] if found["is_contradiction"]
+            ],
+            "agreements": [
+                found["text"] for found in each["comparisons"] if not found["is_contradiction"]
+            ],
+        }
+        for each in (form["devices"] if form else ())
+        if form
+    ]
 
 
 def _title(form: ProfileForm) -> str:
@@ -205,7 +194,8 @@ def _details(form: ProfileForm, workload: str | None) -> list[str]:
     holder = telemetry["workload"] or workload
     held = f", held by {holder}" if holder and holder != form["uuid"] else ""
     ours, theirs = (
-        f"{time_text(each['end'] - each['start'])} from {_time(each['start'])}"
+        f"{time_text(each['end'] - each['start'])} from "
+        f"{datetime.fromtimestamp(each['start'], UTC):%Y-%m-%d %H:%M:%S UTC}"
         for each in (form, telemetry)
     )
     active = f"active for {time_text(telemetry['active_seconds'])}"
@@ -220,7 +210,3 @@ def _states(telemetry: ProfileForm) -> str:
         for condition, share in telemetry["conditions"].items()
     ]
     return f", of that {', '.join(parts)}" if parts else ""
-
-
-def _time(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -126,7 +126,7 @@ class ProfileJoin:
 
     devices: tuple[JoinedDevice, ...]
     key: str | None = None
-    """The workload that held them then, or the uuid of the only one, which nobody held."""
+    """The workload that held them then, or the uuid of the only one, which had no holder."""
     unmatched: str = ""
     """Why no workload can be named; empty where one is."""
 
@@ -179,13 +179,23 @@ def _joined(
     telemetry_of: ProfileTelemetryOf,
     settings: ProfileComparisonSettings,
 ) -> JoinedDevice:
-    start, end = _span(profile, found) or (None, None)
+    start, end = None, None
+    if profile.start is not None and found.start is not None and found.time is not None:
+        first = profile.start + found.start
+        last = first + nanoseconds(found.time.span_seconds)
+        if 0 <= first <= last < _LATEST:
+            start, end = first, last
     match = replace(match_device(found.device, node), key=key_of(profile, found))
     device = match.device
     if device is None:
         return replace(match, start=start, end=end)
     if found.time is None or start is None or end is None:
-        return replace(match, unmatched=_timeless(profile, found))
+        why = "its time is none that a clock has"
+        if found.time is None:
+            why = "the profile has no time line"
+        elif profile.start is None:
+            why = f"{profile.format} has no wall time in it"
+        return replace(match, unmatched=why)
     match = replace(match, start=start, end=end)
     telemetry = telemetry_of(device.uuid, start, end)
     if telemetry is None or not telemetry.window.known:
@@ -194,22 +204,6 @@ def _joined(
     member = ProfiledMember(profile, found, found.time)
     compared = compare(member, f"GPU {device.index}", telemetry, settings)
     return replace(match, telemetry=telemetry, comparisons=compared)
-
-
-def _span(profile: Profile, found: DeviceProfile) -> tuple[Nanoseconds, Nanoseconds] | None:
-    if profile.start is None or found.start is None or found.time is None:
-        return None
-    start = profile.start + found.start
-    end = start + nanoseconds(found.time.span_seconds)
-    return (start, end) if 0 <= start <= end < _LATEST else None
-
-
-def _timeless(profile: Profile, found: DeviceProfile) -> str:
-    if found.time is None:
-        return "the profile has no time line"
-    if profile.start is None:
-        return f"{profile.format} has no wall time in it"
-    return "its time is none that a clock has"
 
 
 def _holder(devices: Sequence[JoinedDevice]) -> tuple[str | None, str]:

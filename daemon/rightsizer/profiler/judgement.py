@@ -1,6 +1,7 @@
 """Judgement of profiles beside telemetry, from a history or a running agent's accounts."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
@@ -90,7 +91,7 @@ class AccountsTelemetry:
 def _holder(
     uuid: str, start: Nanoseconds, end: Nanoseconds, tenures: Sequence[HolderPeriod]
 ) -> str | None:
-    """Who held a device for the longest part of a span of time; `None` where nobody is known."""
+    """The workload that held a device for most of a span of time; `None` where none is known."""
     parts = {
         each.workload: min(end, each.seen + _UNSEEN) - max(start, each.since)
         for each in tenures
@@ -122,23 +123,21 @@ def taken_profiles(
     """What is kept of profiles in any order, one for each program, beside the accounts."""
     telemetry = AccountsTelemetry(accountant, tenures)
     workloads = judged_workloads(profiles, settings.judges)
-    joins = [
-        join(each.profiles, telemetry.devices, telemetry, settings.comparison) for each in workloads
-    ]
     return tuple(
-        taken(each, joined, settings.comparison, now)
-        for each, joined in zip(workloads, joins, strict=True)
+        taken(
+            each,
+            join(each.profiles, telemetry.devices, telemetry, settings.comparison),
+            settings.comparison,
+            now,
+        )
+        for each in workloads
     )
 
 
 def profile_from_json(texts: Iterable[str]) -> tuple[TakenProfile, ...]:
     """What was kept, the latest first; what a newer program kept is passed over."""
-    found = [each for each in map(_understood, texts) if each is not None]
+    found: list[TakenProfile] = []
+    for text in texts:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            found.append(TakenProfile.of(text))
     return tuple(sorted(found, key=lambda each: (-each.taken, each.id)))
-
-
-def _understood(text: str) -> TakenProfile | None:
-    try:
-        return TakenProfile.of(text)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None

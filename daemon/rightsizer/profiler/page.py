@@ -52,7 +52,14 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
     profiles = form["profiles"]
     devices = [(profile, each) for profile in profiles for each in profile["devices"]]
     findings = [
-        {"title": _title(each), "form": each, "gain": gain_text(each)} for each in form["findings"]
+        {
+            "title": each["reasons"][0]
+            if each["reasons"] and each["abstained"] is None
+            else rule_text(each),
+            "form": each,
+            "gain": gain_text(each),
+        }
+        for each in form["findings"]
     ]
     against = form["against"] or {"workload": "", "changes": ()}
     host_steps = host_step_rows([each for profile in profiles for each in profile["host_steps"]])
@@ -75,11 +82,6 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
         "changes": [change_row(each) for each in against["changes"]],
         "telemetry": beside(form["telemetry"]),
     }
-
-
-def _title(finding: ProfileForm) -> str:
-    is_judged = finding["reasons"] and finding["abstained"] is None
-    return finding["reasons"][0] if is_judged else rule_text(finding)
 
 
 def _tiles(devices: Sequence[ProfileForm]) -> list[tuple[str, str, str]]:
@@ -114,7 +116,7 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
     peak = form["memory_peak_bytes"]
     peak_text = "" if peak is None else f"{size_text(peak)} used at the most"
     parts = {} if form["time"] is None else _colored(form["time"])
-    span = sum(parts.values())
+    span, launches = sum(parts.values()), form["launches"]
     return {
         "name": name,
         "detail": ", ".join(filter(None, (form["name"], size, peak_text))),
@@ -126,7 +128,10 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
         ],
         "steps": _steps(name, form["steps"][:_MOST_STEPS]),
         "more_steps": max(0, len(form["steps"]) - _MOST_STEPS),
-        "launches": _launches(form["launches"]),
+        "launches": ""
+        if launches is None
+        else f"{launches['count']:,} launches took {time_text(launches['host_seconds'])} of the "
+        f"host; {launches['short_kernels']:,} kernels are shorter than their launch.",
         "copies": [_copy(each) for each in form["copies"]],
         "kernels": _kernels(form["kernels"]),
         "more_kernels": max(0, len(form["kernels"]) - _MOST_KERNELS),
@@ -150,15 +155,6 @@ def _steps(name: str, steps: Sequence[ProfileForm]) -> str:
     if not columns:
         return ""
     return stacked_columns(f"Steps of {name}", "Where the time of each step goes.", columns)
-
-
-def _launches(form: ProfileForm | None) -> str:
-    if form is None:
-        return ""
-    return (
-        f"{form['count']:,} launches took {time_text(form['host_seconds'])} of the host; "
-        f"{form['short_kernels']:,} kernels are shorter than their launch."
-    )
 
 
 def _copy(form: ProfileForm) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """What profilers' files of one program tell of its size: time, memory, and the GPU it ran on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -79,7 +79,10 @@ def _refuse_unsteady(
 
 def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
     """Of steps where they are marked, else from the first kernel to the last."""
-    times = [time for member in members for time in _windows(member)]
+    times: list[TimeUse] = []
+    for member in members:
+        steps = [each.time for each in member.device.steps if each.time.span_seconds > 0.0]
+        times += steps or [member.time]
     span = sum(each.span_seconds for each in times)
     collective = sum(each.exposed_collective_seconds for each in times)
     copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)
@@ -90,6 +93,9 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
     tensor, plain = _by_unit(members)
     kernels = [each for member in members for each in member.device.kernels]
     count = sum(each.count for each in kernels)
+    calls = [each.device.launches for each in members if each.device.launches is not None]
+    in_launches = sum(each.host_seconds for each in calls)
+    whole = sum(each.time.span_seconds for each in members)
     return ProfiledTime(
         tensor=tensor * work / span,
         plain=plain * work / span,
@@ -98,14 +104,9 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
         copy=copy / span,
         host_wait=host / span,
         gap=max(0.0, span - work - collective - copy - host) / span,
-        launch=min(1.0, _launch_ratio(members)),
+        launch=min(1.0, in_launches / whole if whole else 0.0),
         kernel_seconds=sum(each.seconds for each in kernels) / count,
     )
-
-
-def _windows(member: ProfiledMember) -> Iterator[TimeUse]:
-    steps = [each.time for each in member.device.steps if each.time.span_seconds > 0.0]
-    yield from steps or [member.time]
 
 
 def _by_unit(members: Sequence[ProfiledMember]) -> tuple[float, float]:
@@ -118,9 +119,3 @@ def _by_unit(members: Sequence[ProfiledMember]) -> tuple[float, float]:
         sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole,
         sum(each.seconds for each in kernels if each.uses_tensor_cores is False) / whole,
     )
-
-
-def _launch_ratio(members: Sequence[ProfiledMember]) -> float:
-    span = sum(each.time.span_seconds for each in members)
-    calls = [each.device.launches for each in members if each.device.launches is not None]
-    return sum(each.host_seconds for each in calls) / span if span else 0.0

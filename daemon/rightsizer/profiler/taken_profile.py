@@ -43,7 +43,7 @@ class TakenProfile:
     """Names of files, without their folders."""
     format: str
     key: str | None
-    """The workload, or the uuid of a device that nobody held; `None` where it cannot be told."""
+    """The workload, or the uuid of a device without a holder; `None` where it cannot be told."""
     unmatched: str
     """Why no workload can be told; empty where one can."""
     devices: tuple[Mapping[str, Any], ...]
@@ -94,7 +94,10 @@ def taken(
     profile = {
         "sources": list(sources[:_MOST_NAMED]),
         "format": str(first.format),
-        "start": None if span is None else _written(span[0]),
+        # A wall time for people, who read evidence.
+        "start": None
+        if span is None
+        else datetime.fromtimestamp(span[0] // NANOSECONDS_PER_SECOND, UTC).isoformat(" "),
         "seconds": None if span is None else seconds(span[1] - span[0]),
     }
     return TakenProfile(
@@ -112,11 +115,6 @@ def taken(
             _kept(_weighed(each, join, settings), join, profile) for each in workload.findings
         ),
     )
-
-
-def _written(time: Nanoseconds) -> str:
-    """A wall time for people, who read evidence."""
-    return datetime.fromtimestamp(time // NANOSECONDS_PER_SECOND, UTC).isoformat(" ")
 
 
 def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSettings) -> Finding:

@@ -1,6 +1,6 @@
 """Text of `rightsizer profile` for a terminal, from its JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rightsizer.console.text import aligned, wrapped
@@ -32,15 +32,11 @@ def profile_text(answer: ProfileForm) -> str:
     """Every workload, one after the other."""
     parts = ["\n".join(_workload(each)) for each in answer["workloads"]]
     if answer["broken"]:
-        parts.append("\n".join(_broken(answer["broken"])))
+        lines = ["Could not be read, and is in none of the above:"]
+        for each in answer["broken"]:
+            lines += wrapped(f"{each['source']}: {each['reason']}", 2)
+        parts.append("\n".join(lines))
     return "\n\n".join(parts)
-
-
-def _broken(files: Sequence[ProfileForm]) -> list[str]:
-    lines = ["Could not be read, and is in none of the above:"]
-    return lines + [
-        line for each in files for line in wrapped(f"{each['source']}: {each['reason']}", 2)
-    ]
 
 
 def _workload(form: ProfileForm) -> list[str]:
@@ -54,10 +50,12 @@ def _workload(form: ProfileForm) -> list[str]:
 def _profile(form: ProfileForm) -> list[str]:
     rank = "" if form["rank"] is None else f", rank {form['rank']}"
     of = f" of {form['world_size']}" if form["world_size"] else ""
+    unread = ", ".join(f"{count:,} {what}" for what, count in form["unread"].items())
+    unread = f"of them of no use here: {unread}" if unread else "all of use here"
     lines = [
         "",
         f"{form['source']}: {form['format']} {form['version']}".rstrip() + rank + of,
-        f"  {form['events']:,} events read; {_unread(form['unread'])}",
+        f"  {form['events']:,} events read; {unread}",
     ]
     for note in form["notes"]:
         lines += wrapped(note, 2)
@@ -71,13 +69,6 @@ def _profile(form: ProfileForm) -> list[str]:
         if rows:
             lines += ["", *_table(header, rows, most, noun)]
     return [*lines, *_benchmark(form["benchmark"])]
-
-
-def _unread(unread: Mapping[str, int]) -> str:
-    if not unread:
-        return "all of use here"
-    named = ", ".join(f"{count:,} {what}" for what, count in unread.items())
-    return f"of them of no use here: {named}"
 
 
 def _device(form: ProfileForm) -> list[str]:
@@ -96,7 +87,14 @@ def _device(form: ProfileForm) -> list[str]:
         )
     if form["memory_peak_bytes"] is not None:
         lines.append(f"    {size_text(form['memory_peak_bytes'])} of memory at the most")
-    return [*lines, *_copies(form["copies"]), *_steps(form["steps"]), *_kernels(form["kernels"])]
+    lines += [
+        f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
+        f"{size_text(each['bytes'])} in {time_text(each['seconds'])}"
+        for each in form["copies"]
+    ]
+    header = ("    kernel", "runs", "time", "share", "tensor cores", "occupancy")
+    kernels = [row[:-1] for row in kernel_rows(form["kernels"], _NAME_WIDTH)]
+    return [*lines, *_steps(form["steps"]), *_table(header, kernels, _MOST_KERNELS, "kernels")]
 
 
 def _time(time: dict[str, Any]) -> list[str]:
@@ -108,14 +106,6 @@ def _time(time: dict[str, Any]) -> list[str]:
         if value > 0
     ]
     return [*lines, *_table(("    where it goes", "time", "share"), rows)]
-
-
-def _copies(copies: Sequence[ProfileForm]) -> list[str]:
-    return [
-        f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
-        f"{size_text(each['bytes'])} in {time_text(each['seconds'])}"
-        for each in copies
-    ]
 
 
 def _steps(steps: Sequence[ProfileForm]) -> list[str]:
@@ -132,12 +122,6 @@ def _steps(steps: Sequence[ProfileForm]) -> list[str]:
     return _table(
         ("    step", "time", "kernels", "host wait", "loader"), rows, _MOST_STEPS, "steps"
     )
-
-
-def _kernels(kernels: Sequence[ProfileForm]) -> list[str]:
-    rows = [row[:-1] for row in kernel_rows(kernels, _NAME_WIDTH)]
-    header = ("    kernel", "runs", "time", "share", "tensor cores", "occupancy")
-    return _table(header, rows, _MOST_KERNELS, "kernels")
 
 
 def _table(
@@ -160,12 +144,9 @@ def _telemetry(form: ProfileForm | None) -> list[str]:
     if not form["devices"]:
         lines += wrapped(form["unmatched"] or "there is no GPU in it", 4)
     for each in beside(form):
-        lines += wrapped(each.title, 4)
-        for detail in each.details:
-            lines += wrapped(detail, 6)
-        for text in each.contradictions:
-            lines += wrapped(f"CONTRADICTION: {text}", 6)
-        for text in each.agreements:
+        lines += wrapped(each["title"], 4)
+        contradictions = (f"CONTRADICTION: {text}" for text in each["contradictions"])
+        for text in (*each["details"], *contradictions, *each["agreements"]):
             lines += wrapped(text, 6)
     return lines
 

@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.model.finding import Action, Instruction, Reason, Risk
 from rightsizer.model.profile import HostSpanUse, Profile, SpanKind
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileRemedy, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileHostBoundSettings
 
 _MOST_NAMED: Final = 3
@@ -30,14 +30,12 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         _evidence(worst, _longest(worst, SpanKind.LOADER) or waits),
         tuple(each.key for each in held),
-        ProfileRemedy(
-            Reason.HOST_BOUND,
-            Action.NONE,
-            Gain.of(worst, lambda time: time.host_wait_seconds, 0.0),
-            "Move work of the host off the path between kernels.",
-            (_LOOK, Instruction(_DO_NOT_WAIT.title, f"{_DO_NOT_WAIT.text}{named}")),
-            Risk.VERY_LOW,
-        ),
+        reason=Reason.HOST_BOUND,
+        action=Action.NONE,
+        gain=Gain.of(worst, lambda time: time.host_wait_seconds, 0.0),
+        description="Move work of the host off the path between kernels.",
+        instructions=(_LOOK, Instruction(_DO_NOT_WAIT.title, f"{_DO_NOT_WAIT.text}{named}")),
+        risk=Risk.VERY_LOW,
     )
 
 
@@ -63,14 +61,12 @@ def _of_loader(
         rule.factors_of(worst, ratio, settings.loader_on_ratio),
         _evidence(worst, spans),
         culprits,
-        ProfileRemedy(
-            Reason.HOST_BOUND,
-            Action.FIX_INPUT_PIPELINE,
-            Gain.of(worst, lambda time: time.loader_wait_seconds, settings.removed_low_ratio),
-            "Load ahead of the GPU, in processes of their own.",
-            (_WORKERS,),
-            Risk.VERY_LOW,
-        ),
+        reason=Reason.HOST_BOUND,
+        action=Action.FIX_INPUT_PIPELINE,
+        gain=Gain.of(worst, lambda time: time.loader_wait_seconds, settings.removed_low_ratio),
+        description="Load ahead of the GPU, in processes of their own.",
+        instructions=(_WORKERS,),
+        risk=Risk.VERY_LOW,
     )
 
 

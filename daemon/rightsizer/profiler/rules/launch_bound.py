@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import Profile, TimeUse
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileRemedy, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 _MOST_NAMED: Final = 5
@@ -40,17 +40,15 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
             "kernels": [each.name for each in short],
         },
         tuple(each.key for each in held),
-        ProfileRemedy(
-            Reason.LAUNCH_BOUND,
-            Action.ENABLE_CUDA_GRAPHS,
-            Gain.of(worst, _launch_wait_seconds, settings.removed_low_ratio),
-            "Launch whole steps as CUDA graphs, or fuse the short kernels.",
-            (
-                _CAPTURE,
-                Instruction(
-                    "Fuse, or give each launch more to do: a larger batch, fused optimizers",
-                    "\n".join(f"{each.count} x {each.name}" for each in short),
-                ),
+        reason=Reason.LAUNCH_BOUND,
+        action=Action.ENABLE_CUDA_GRAPHS,
+        gain=Gain.of(worst, _launch_wait_seconds, settings.removed_low_ratio),
+        description="Launch whole steps as CUDA graphs, or fuse the short kernels.",
+        instructions=(
+            _CAPTURE,
+            Instruction(
+                "Fuse, or give each launch more to do: a larger batch, fused optimizers",
+                "\n".join(f"{each.count} x {each.name}" for each in short),
             ),
         ),
     )

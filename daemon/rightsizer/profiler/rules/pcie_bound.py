@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.model.finding import Action, Instruction, Reason, Risk
 from rightsizer.model.profile import CopyKind, HostMemory, Profile, TimeUse
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileRemedy, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfilePcieBoundSettings
 
 _OVER_PCIE: Final = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)
@@ -33,14 +33,12 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
             "copies": {f"{each.kind}, {each.memory}": each.bytes for each in copies},
         },
         culprits,
-        ProfileRemedy(
-            Reason.PCIE_BOUND,
-            Action.FIX_INPUT_PIPELINE,
-            Gain.of(worst, lambda time: _exposed_seconds(worst, time), settings.removed_low_ratio),
-            "Copy from pinned memory, beside the kernels.",
-            (_PIN,),
-            Risk.VERY_LOW,
-        ),
+        reason=Reason.PCIE_BOUND,
+        action=Action.FIX_INPUT_PIPELINE,
+        gain=Gain.of(worst, lambda time: _exposed_seconds(worst, time), settings.removed_low_ratio),
+        description="Copy from pinned memory, beside the kernels.",
+        instructions=(_PIN,),
+        risk=Risk.VERY_LOW,
     )
 
 

@@ -3,27 +3,24 @@
 The measure of HolisticTraceAnalysis; a collective lasts until the last rank has joined it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.model.finding import Action, Instruction, Reason
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, StepUse
 from rightsizer.model.units import seconds
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import (
     Gain,
     ProfiledMember,
-    ProfileRemedy,
     ProfileVerdict,
     StepGain,
 )
 from rightsizer.profiler.settings import ProfileRankImbalanceSettings
 
 
-@dataclass(frozen=True, slots=True)
-class _Lag:
+class _Lag(NamedTuple):
     """Of one step."""
 
     latest: str
@@ -62,13 +59,11 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
             "behind_ratio": round(ratio, 4),
         },
         (culprit,) if is_held else (),
-        ProfileRemedy(
-            Reason.RANK_IMBALANCE,
-            Action.INVESTIGATE_STRAGGLER,
-            _gain(straggler, lags),
-            "Even out the load, or mend the slow rank.",
-            (_COMPARE,),
-        ),
+        reason=Reason.RANK_IMBALANCE,
+        action=Action.INVESTIGATE_STRAGGLER,
+        gain=_gain(straggler, lags),
+        description="Even out the load, or mend the slow rank.",
+        instructions=(_COMPARE,),
     )
 
 
@@ -93,14 +88,16 @@ def _lags(members: Sequence[ProfiledMember]) -> list[_Lag]:
                 zero = -(member.profile.start or 0) if has_wall_time else step.start
                 late = seconds(step.last_long_collective - zero)
                 by_step.setdefault(step.name, {})[member.key] = (late, step)
-    return [_lag(each) for each in by_step.values() if len(each) >= _A_PAIR]
-
-
-def _lag(found: Mapping[str, tuple[float, StepUse]]) -> _Lag:
-    latest = max(found, key=lambda key: found[key][0])
-    behind = found[latest][0] - min(late for late, _ in found.values())
-    length = seconds(max(step.end - step.start for _, step in found.values()))
-    return _Lag(latest, behind, min(1.0, behind / length) if length > 0 else 0.0)
+    lags: list[_Lag] = []
+    for found in by_step.values():
+        if len(found) >= _A_PAIR:
+            times = {key: time for key, (time, _) in found.items()}
+            latest = max(times, key=times.__getitem__)
+            behind = times[latest] - min(times.values())
+            length = seconds(max(step.end - step.start for _, step in found.values()))
+            ratio = min(1.0, behind / length) if length > 0 else 0.0
+            lags.append(_Lag(latest, behind, ratio))
+    return lags
 
 
 _A_PAIR: Final = 2

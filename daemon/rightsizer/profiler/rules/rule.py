@@ -42,10 +42,8 @@ class ProfiledMember:
     @property
     def step_seconds(self) -> float | None:
         """The mean length of its steps; `None` where the profile marks none."""
-        steps = self.device.steps
-        if not steps:
-            return None
-        return sum(each.end - each.start for each in steps) / len(steps) / NANOSECONDS_PER_SECOND
+        lengths = [each.end - each.start for each in self.device.steps]
+        return sum(lengths) / len(lengths) / NANOSECONDS_PER_SECOND if lengths else None
 
     @property
     def loader_wait_ratio(self) -> float:
@@ -173,18 +171,6 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileRemedy:
-    """What a complaint asks for."""
-
-    reason: Reason
-    action: Action
-    gain: Gain
-    description: str
-    instructions: tuple[Instruction, ...]
-    risk: Risk = Risk.LOW
-
-
-@dataclass(frozen=True, slots=True)
 class ProfileVerdict:
     """What a rule says of the profiles of one workload."""
 
@@ -194,7 +180,14 @@ class ProfileVerdict:
     evidence: Mapping[str, object]
     culprits: tuple[str, ...]
     """Keys of the devices that cause it; empty where there is nothing to complain of."""
-    remedy: ProfileRemedy
+    reason: Reason
+    """Of a complaint, as are all that follow."""
+    action: Action
+    gain: Gain
+    description: str
+    """What to do."""
+    instructions: tuple[Instruction, ...]
+    risk: Risk = Risk.LOW
 
 
 class NoVerdictError(Exception):
@@ -222,30 +215,30 @@ class ProfileRule(Generic[ProfileSettingsT]):
         try:
             verdict = self.judge_with(profiles, self.settings)
         except NoVerdictError as error:
-            return self._abstained(profiles, error)
+            abstained = self._finding(profiles, self.name, error.reason, f"No verdict: {error}.")
+            return replace(abstained, reasons=(error.reason,), abstained=str(error))
         if not verdict.culprits:
             return self._optimized(profiles, verdict)
-        gain, remedy = verdict.remedy.gain, verdict.remedy
         option = Option(
-            remedy.description,
-            remedy.risk,
-            action=remedy.action,
-            time_ratio_low=round(1.0 - gain.high_ratio, 4),
-            time_ratio_high=round(1.0 - gain.low_ratio, 4),
+            verdict.description,
+            verdict.risk,
+            action=verdict.action,
+            time_ratio_low=round(1.0 - verdict.gain.high_ratio, 4),
+            time_ratio_high=round(1.0 - verdict.gain.low_ratio, 4),
         )
         return replace(
-            self._finding(profiles, remedy.reason, remedy.action, verdict.summary),
+            self._finding(profiles, verdict.reason, verdict.action, verdict.summary),
             kind=FindingKind.INEFFICIENT,
-            reasons=(remedy.reason,),
+            reasons=(verdict.reason,),
             culprits=verdict.culprits,
-            action=remedy.action,
+            action=verdict.action,
             options=(option,),
             **_confidence(verdict.factors),
-            risk=remedy.risk,
+            risk=verdict.risk,
             savings=Savings(reason="a profile tells time, not what it costs; see the options"),
-            evidence={**verdict.evidence, **gain.evidence},
-            severity=severity_of(gain.high_ratio * len(verdict.culprits)),
-            instructions=remedy.instructions,
+            evidence={**verdict.evidence, **verdict.gain.evidence},
+            severity=severity_of(verdict.gain.high_ratio * len(verdict.culprits)),
+            instructions=verdict.instructions,
         )
 
     def with_settings(self, settings: ProfileSettingsT) -> "ProfileRule[ProfileSettingsT]":
@@ -261,11 +254,6 @@ class ProfileRule(Generic[ProfileSettingsT]):
             savings=Savings(reason="nothing to save"),
             evidence=verdict.evidence,
         )
-
-    def _abstained(self, profiles: Sequence[Profile], error: NoVerdictError) -> Finding:
-        summary = f"No verdict: {error}."
-        found = self._finding(profiles, self.name, error.reason, summary)
-        return replace(found, reasons=(error.reason,), abstained=str(error))
 
     def _finding(
         self, profiles: Sequence[Profile], named: str, action: str, summary: str

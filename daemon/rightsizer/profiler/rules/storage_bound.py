@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import Profile, SpanKind
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfileRemedy, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileStorageBoundSettings
 
 
@@ -29,13 +29,11 @@ def judge(profiles: Sequence[Profile], settings: ProfileStorageBoundSettings) ->
         rule.factors_of(worst, ratio, settings.on_ratio),
         {"device": worst.key, "checkpoint_wait_ratio_at_most": round(ratio, 4), "spans": spans},
         culprits,
-        ProfileRemedy(
-            Reason.STORAGE_BOUND,
-            Action.FIX_CHECKPOINTING,
-            Gain.of(worst, lambda time: time.checkpoint_wait_seconds, settings.removed_low_ratio),
-            "Write checkpoints beside the training.",
-            (_ASYNCHRONOUS,),
-        ),
+        reason=Reason.STORAGE_BOUND,
+        action=Action.FIX_CHECKPOINTING,
+        gain=Gain.of(worst, lambda time: time.checkpoint_wait_seconds, settings.removed_low_ratio),
+        description="Write checkpoints beside the training.",
+        instructions=(_ASYNCHRONOUS,),
     )
 
 

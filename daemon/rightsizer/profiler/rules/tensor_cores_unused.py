@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.model.finding import Action, Instruction, Reason, Risk
 from rightsizer.model.profile import KernelUse, Profile
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileRemedy, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileTensorCoresUnusedSettings
 
 _MOST_NAMED: Final = 5
@@ -45,20 +45,18 @@ def judge(
             "kernels": {each.name: round(each.seconds, 6) for each in kernels},
         },
         culprits,
-        ProfileRemedy(
-            Reason.TENSOR_CORES_UNUSED,
-            Action.ENABLE_MIXED_PRECISION,
-            Gain.of(
-                worst,
-                # Kernels are summed over the whole span; a step has its part of them.
-                lambda time: time.kernel_seconds * _part(worst, False),
-                1.0 - 1.0 / settings.speedup_low_ratio,
-                1.0 - 1.0 / settings.speedup_high_ratio,
-            ),
-            "Compute in mixed precision, or allow TF32.",
-            (_PRECISION,),
-            Risk.MEDIUM,
+        reason=Reason.TENSOR_CORES_UNUSED,
+        action=Action.ENABLE_MIXED_PRECISION,
+        gain=Gain.of(
+            worst,
+            # Kernels are summed over the whole span; a step has its part of them.
+            lambda time: time.kernel_seconds * _part(worst, False),
+            1.0 - 1.0 / settings.speedup_low_ratio,
+            1.0 - 1.0 / settings.speedup_high_ratio,
         ),
+        description="Compute in mixed precision, or allow TF32.",
+        instructions=(_PRECISION,),
+        risk=Risk.MEDIUM,
     )
 
 
