@@ -31,13 +31,8 @@ def judgements_of(
 
     A complaint is silent once advice for its reason has ended after the profile was made: what was
     settled since, an old profile does not open again. A newer one that could not judge leaves what
-    an older one said.
-
-    Args:
-        profiles: All that were taken.
-        present: The workloads that are there now, by key; `None` for a device without a holder.
-        advice: All that the ledger has.
-        since: The wall time before which a profile counts no longer.
+    an older one said. Workloads that are present are by key; profiles from before `since`, wall
+    time, count no longer.
     """
     found: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
     for profile in sorted(profiles, key=lambda each: (each.moment, each.taken)):
@@ -59,13 +54,8 @@ def with_profiles(
 ) -> tuple[Judgement, ...]:
     """The rules' judgements with those of profiles among them, without contradictions.
 
-    Of a workload's complaints with one reason, one may be advice: that which is open already, else
-    that of telemetry; the other stands in its evidence.
-
-    Args:
-        found: By telemetry.
-        profiled: By profiles.
-        open_now: Workload key and rule of the advice that is open.
+    Of a workload's complaints with one reason, one may be advice: that which is open already (by
+    workload key and rule), else that of telemetry; the other stands in its evidence.
     """
     judgements = list(found)
     for judgement in profiled:

@@ -126,12 +126,6 @@ def compare(
     A profile lasts from its first kernel to its last, while telemetry's windows hold whatever else
     was: idle time around it contradicts nothing, and shares are of telemetry's active time. Where
     telemetry saw less activity than the profile has kernels, only that is said.
-
-    Args:
-        member: The device as its profile shows it.
-        name: What to call it.
-        telemetry: What is known of the device around that time.
-        settings: From when on figures contradict each other.
     """
     both = _Both(member, name, telemetry, settings)
     idle = _idle(both)

@@ -55,12 +55,7 @@ class JoinedDevice:
 
 
 def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
-    """The device of a node that a profile's device is, as far as the profile tells.
-
-    Args:
-        found: What the profile says of it.
-        node: All devices of the node, MIG instances and their GPUs among them.
-    """
+    """The device of a node that a profile's device is, as far as the profile tells."""
     if found.uuid:
         same = [each for each in node if _uuid(each.uuid) == _uuid(found.uuid)]
         return (
@@ -153,14 +148,7 @@ def join(
     telemetry_of: ProfileTelemetryOf,
     settings: ProfileComparisonSettings,
 ) -> ProfileJoin:
-    """The profiles of one workload beside what is known of the node.
-
-    Args:
-        profiles: One file, or one for each rank.
-        node: All devices of the node.
-        telemetry_of: What is known of them, and who held them.
-        settings: From when on figures contradict each other.
-    """
+    """The profiles of one workload, one for each rank, beside what is known of the node."""
     devices = tuple(
         _joined(profile, each, node, telemetry_of, settings)
         for profile in profiles

@@ -131,13 +131,7 @@ def answer_form(
     broken: Sequence[BrokenFile] = (),
     joins: Sequence[ProfileJoin] = (),
 ) -> dict[str, Any]:
-    """Every workload, and what became of it since an earlier profile.
-
-    Args:
-        found: What was read and judged.
-        against: Earlier ones of the same workloads, in the same order.
-        broken: Files of folders that could not be read.
-        joins: Each workload beside a history; none where none was looked at.
+    """Every workload, and what became of it since an earlier profile, in the same order.
 
     Raises:
         UsageError: there are not as many earlier workloads as there are later ones.

@@ -17,12 +17,7 @@ _STEADY: Final = ProfileSteadySettings()
 def profiled_run(
     profiles: Sequence[Profile], catalogue: Catalogue, settings: ProfileSteadySettings = _STEADY
 ) -> ProfiledRun:
-    """What the files tell.
-
-    Args:
-        profiles: Of one program: a file, or one of each rank.
-        catalogue: The boards.
-        settings: What a profile must show before anything rests on it.
+    """What the files of one program tell, one or one of each rank.
 
     Raises:
         ProfileError: they have no time line of a GPU at work, or are of different GPUs.

@@ -100,11 +100,7 @@ class ProfileService:
     ) -> tuple[Judgement, ...]:
         """The rules' judgements, with those of profiles that still count among them.
 
-        Args:
-            found: What the rules over telemetry say of every workload that is there.
-            open_now: Workload key and rule of the advice that is open.
-            now: Wall time.
-            advice: All that the ledger has: what has ended since a profile is not opened by it.
+        What has ended since a profile, by all advice of the ledger, is not opened by it.
         """
         with self._lock:
             if not self._is_saved or self._storage.breaks != self._breaks:
@@ -174,11 +170,7 @@ def _taken(text: str) -> Nanoseconds:
 
 
 def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
-    """The route that tells what was taken, the latest first, and what each profile says.
-
-    Args:
-        profiles: Gives them; called from any thread.
-    """
+    """The route that tells what was taken, the latest first; answers from any thread."""
 
     def answer(site: Router, request: WebRequest) -> WebResponse:
         del site, request

@@ -94,16 +94,7 @@ class CaptureController:
         folder: Path,
         clock: Clock,
     ) -> None:
-        """A controller that has not looked yet.
-
-        Args:
-            settings: When to capture, and what that may cost.
-            context: Tells what goes on.
-            runner: Carries captures out.
-            repository: Remembers them.
-            folder: Where profiles land.
-            clock: The agent's.
-        """
+        """A controller that has not looked yet; profiles land in the folder."""
         self._settings, self._context, self._runner = settings, context, runner
         self._repository, self._clock = repository, clock
         self._room = CaptureStorage(folder, settings.room)

@@ -22,15 +22,11 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 
 
 def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
-    """The profile with uuids of the GPUs that its workload held, where it has none.
+    """The profile with uuids of the GPUs that its workload held, by order, where it has none.
 
     A program that is shown its own GPUs alone numbers them from 0 in their order, so that a number
-    of this node's would name somebody else's. One that sees all GPUs may be told another of its
+    of this node's would name another workload's. One that sees all GPUs may be told another of its
     own; the workload is right in either case.
-
-    Args:
-        profile: Of a capture.
-        devices: The GPUs that the capture was of, by uuid, in the node's order.
     """
 
     def named(found: DeviceProfile) -> DeviceProfile:
@@ -185,14 +181,8 @@ class DropFolderWatcher:
         *,
         read: _Read | None = None,
     ) -> None:
-        """Nothing is known of the folder.
-
-        Args:
-            settings: Which folder, and what a file may cost.
-            limits: What a file may ask of its reader, as it is configured now.
-            repository: Remembers what was read.
-            take: Gets what was read, the profiles of one folder together.
-            read: Reads one file; in a process of its own unless told otherwise.
+        """A watcher that knows nothing of its folder; `take` gets profiles, those of a folder
+        together.
         """
         self._settings, self._limits = settings, limits
         self._repository, self._take_profiles = repository, take

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def captures_route(state: Callable[[], CaptureState]) -> Route:
-    """The route that tells how captures stand; it names files and no folders of this machine.
-
-    Args:
-        state: Gives how things stand; called from any thread.
-    """
+    """The route that tells how captures stand, from any thread; it names no folders."""
 
     def answer(site: Router, request: WebRequest) -> WebResponse:
         from rightsizer.profiler.capture.encoder import state_form  # noqa: PLC0415 - as said above.

@@ -38,14 +38,7 @@ def read_isolated(
     settings: DropFolderSettings,
     stop: threading.Event,
 ) -> Profile:
-    """The profile in an open file.
-
-    Args:
-        descriptor: The file, open for reading; it stays the caller's.
-        name: What it is called.
-        limits: What a file may ask of its reader.
-        settings: What the process may take.
-        stop: Set where its profile is no longer wanted.
+    """The profile in an open file, which stays the caller's, until `stop` is set.
 
     Raises:
         ProfileError: it cannot be read, or not within the bounds.

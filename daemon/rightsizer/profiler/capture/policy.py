@@ -85,10 +85,7 @@ def advanced(
 ) -> WorkloadCourse:
     """The course with one more look; it begins again where no process is left of those before.
 
-    Args:
-        course: As it was; `None` at the first look.
-        seen: The look.
-        span_seconds: How far back looks are kept, and one beyond.
+    Looks are kept as far back as the span, and one beyond.
     """
     pids = seen.pids or frozenset()
     if course is None or (pids and course.first_seen and not pids & course.first_seen.keys()):
@@ -161,13 +158,7 @@ def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
 ) -> tuple[CaptureCandidate, ...]:
     """The findings that a profile would settle, most severe and most certain first.
 
-    Args:
-        judgements: What the rules said last.
-        courses: What the workloads that are there have done of late, by key.
-        taken: The captures of the past.
-        settings: Thresholds.
-        now: Wall time, by which policies are in force.
-        quiet: Ids of advice that somebody dismissed or snoozed.
+    Courses are by the key of the workload; `quiet` are ids of advice that was dismissed or snoozed.
     """
     settled = {
         (each.key, reason)

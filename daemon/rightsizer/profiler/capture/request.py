@@ -77,11 +77,7 @@ class CaptureRequest:
         }
 
     def form(self, node: str) -> Form:
-        """The same as plain values for JSON.
-
-        Args:
-            node: What the machine is called.
-        """
+        """The same as plain values for JSON, with the name of the machine."""
         return {
             "version": REQUEST_VERSION,
             "capture": self.id,

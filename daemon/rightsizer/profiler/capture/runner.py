@@ -37,13 +37,9 @@ def call_webhook(
     sleep: Callable[[float], object] = time.sleep,
     node: str = "",
 ) -> CaptureResult:
-    """Post the facts; what it asks for is sent again only where nobody can have had it.
+    """Post the facts; sent again only where they cannot have arrived.
 
-    Args:
-        settings: Where to, with which token.
-        request: The facts.
-        sleep: Waits between tries; where it returns true there are no more.
-        node: What the machine is called; its host name unless told otherwise.
+    `sleep` waits between tries, and there are no more where it returns true.
     """
     body = request.form(node or platform.node())
     answer = post_once(
@@ -72,11 +68,7 @@ def run_command(
 ) -> CaptureResult:
     """Run a program, and end it with all that it has started and that stayed in its group.
 
-    Args:
-        words: The program and its arguments; no shell sees them.
-        folder: Where it runs.
-        limits: When it is ended.
-        note: Is told the number of its process, and of its group, once it runs.
+    `note` is told the number of its process, and of its group, once it runs.
     """
     run = run_program(words, folder, limits, note=note)
     usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
@@ -142,16 +134,7 @@ class ThreadedCaptureRunner:
         still_held: StillHeld,
         clock: Clock,
     ) -> None:
-        """Nothing is under way.
-
-        Args:
-            settings: Whom to call.
-            room: What a capture may fill.
-            repository: Is told of the process that a command is.
-            controls: Where the counters are let go.
-            still_held: Why they are not yet, `None` once they are.
-            clock: The agent's, which releases go by.
-        """
+        """A runner with nothing under way; `still_held` tells why counters are not released yet."""
         self._settings, self._room, self._repository = settings, room, repository
         self._controls, self._still_held, self._clock = controls, still_held, clock
         self._stop = threading.Event()

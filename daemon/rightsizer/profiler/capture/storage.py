@@ -82,12 +82,7 @@ class CaptureStorage:
     ) -> tuple[str, ...]:
         """Delete what is too old or too much, oldest first; the ids of the captures deleted.
 
-        Those of which something is still expected stay.
-
-        Args:
-            records: All captures, oldest first.
-            now: Wall time.
-            by_age: Whether the clock can be trusted to say what is old.
+        Those of which something is still expected stay; age counts where the clock can be trusted.
         """
         records = tuple(records)
         sizes = {each.id: self.size_bytes(each.id) for each in records}

@@ -137,15 +137,10 @@ class Gain:
         removed_low_ratio: float,
         removed_high_ratio: float = 1.0,
     ) -> "Gain":
-        """Of one device.
+        """Of one device, by the seconds that a cause exposes: Amdahl's bound.
 
-        Args:
-            member: The device.
-            exposed: Seconds that the cause exposes, of the device's span or of a step: Amdahl's
-                bound. A step may hold what is before the first kernel, so that each is told by
-                its own time.
-            removed_low_ratio: How much of it goes at least, where the remedy works.
-            removed_high_ratio: And at most.
+        A step may hold what is before the first kernel, so that span and steps are told by their
+        own times. The ratios are how much of it goes at least and at most, where the remedy works.
         """
         ratio = min(1.0, member.share(exposed(member.time)))
         step, length, of_a_step = None, member.step_seconds, member.of_a_step(exposed)

@@ -35,16 +35,7 @@ class MeasuredLine:
         marks: Iterable[Nanoseconds],
         adjacent: Nanoseconds,
     ) -> None:
-        """Measure.
-
-        Args:
-            kernels: At least one.
-            copies: Any number.
-            launches: Of all devices.
-            spans: What the host did.
-            marks: Where steps start and end.
-            adjacent: Kernels no further apart than this follow each other directly.
-        """
+        """Measure at least one kernel, between marks where steps start and end."""
         self.span = kernels.span()
         every = sorted({*marks, *self.span})
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
@@ -139,12 +130,9 @@ def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
 def long_collective_starts(
     steps: Sequence[StepSpan], collectives: Iterable[Interval], minimum_ratio: float
 ) -> list[Nanoseconds | None]:
-    """For each step, the start of its last collective that took that part of it at least.
+    """For each step, the start of its last collective that took over that part of it.
 
-    Args:
-        steps: Apart from each other, in order.
-        collectives: By rising start.
-        minimum_ratio: Of the step's time.
+    Steps are apart from each other and in order, collectives by rising start.
     """
     found: list[Nanoseconds | None] = [None] * len(steps)
     starts = [step.start for step in steps]

@@ -126,10 +126,7 @@ def build_devices(
 ) -> tuple[Device, ...]:
     """The devices in the order of their indices, then of their appearance.
 
-    Args:
-        facts: What the recording says, by uuid.
-        catalogue: Where a name leads to a board, and the board to what is not recorded.
-        board: The board of devices whose name is not recorded or unknown, as the operator says.
+    The board that is named is of devices whose name is not recorded or unknown.
 
     Raises:
         UsageError: the catalogue has no such board.

@@ -138,14 +138,10 @@ def open_recording(
     columns: Path | None = None,
     settings: RecordingSettings = _DEFAULTS,
 ) -> RecordedSource:
-    """Survey the files of one recording and make them ready to be read.
+    """Survey the files or pipes of one recording and make them ready to be read.
 
-    Args:
-        paths: Files or pipes, plain or gzip, of any known format each.
-        catalogue: Where a device's name leads to what is not recorded.
-        board: The board of devices whose name the recording does not tell.
-        columns: A column map for CSV files that are in no known format.
-        settings: How long values hold, and how far the readings of a poll lie apart.
+    The board is of devices whose name the recording does not tell; `columns` is a column map for
+    CSV files that are in no known format.
 
     Raises:
         RecordingError: a file cannot be read, or lacks what a recording needs.

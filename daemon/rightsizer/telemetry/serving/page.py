@@ -44,10 +44,7 @@ class EngineMetricsPage:
 def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetricsPage:
     """What a page in Prometheus's text format says.
 
-    Args:
-        text: The page.
-        expected: Which engine it is; then a page without any line is one of an engine that has
-            not served a request yet.
+    An empty page is one of the expected engine, before its first request.
 
     Raises:
         DriverError: the page is not an engine's, or of another one than expected.
@@ -105,14 +102,7 @@ _NOT_BEFORE: Final = 0.0
 def values_of(
     page: EngineMetricsPage, before: EngineMetricsPage | None = None, elapsed_seconds: float = 0.0
 ) -> Mapping[Signal, float]:
-    """The signals that a page gives.
-
-    Args:
-        page: The engine as it is.
-        before: The engine as it was; without it, or where it was another engine, there are no
-            means.
-        elapsed_seconds: Between the two pages.
-    """
+    """The signals that a page gives; means need the page before, of the same engine."""
     former = before if before is not None and before.engine is page.engine else None
     values: dict[Signal, float] = {}
     for measure in page.engine.measures:

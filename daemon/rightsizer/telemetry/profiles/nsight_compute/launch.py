@@ -62,12 +62,9 @@ class KernelLaunch:
         factor_of: Callable[[str], float | None],
         part: str = "value",
     ) -> float | None:
-        """The first of these metrics that is there and in a unit that can be converted.
+        """The first of these metrics that is there, in the base unit that `factor_of` leads to.
 
-        Args:
-            keys: The metrics.
-            factor_of: Leads from a unit to the base unit; `None` for units of something else.
-            part: The metric's `least` or `most` in place of its value, where it has one.
+        Its `part` may be `least` or `most`: the value stands for them where they are not known.
         """
         for key in keys:
             if (figure := self.metrics.get(key)) is None:

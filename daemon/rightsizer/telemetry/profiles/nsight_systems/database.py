@@ -101,13 +101,8 @@ class ExportDatabase:
     ) -> Iterator[tuple[Any, ...]]:
         """The rows of a table as far as it has them.
 
-        Rows in which a required column is no whole number are counted as unread, and all rows
-        are where such a column is not there.
-
-        Args:
-            table: Its name; without such a table there are no rows.
-            required: Columns of whole numbers.
-            optional: Columns of anything; `None` where they are not there.
+        Required columns hold whole numbers: rows without are counted as unread, and all are where
+        such a column is not there. Optional ones are `None` where they are not there.
         """
         there = self.columns(table)
         if not there:
