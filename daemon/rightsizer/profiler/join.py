@@ -1,7 +1,4 @@
-"""Join of a profile with the accounts.
-
-Its GPU of the node, its holder, telemetry of the same time.
-"""
+"""Join of a profile with the accounts: its GPU, its holder, telemetry of the same time."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,4 @@
-"""Page of profiles as one HTML document.
-
-Where time goes, why GPUs idle, telemetry beside, what to change.
-"""
+"""Page of profiles as one HTML document, from their JSON."""
 
 from collections.abc import Sequence
 from typing import Any, Final

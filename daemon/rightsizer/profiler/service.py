@@ -20,7 +20,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.report.json_encoder import finding_form
+from rightsizer.report.json_encoder import attributes, finding_form
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 
@@ -184,12 +184,9 @@ def _form(profile: TakenProfile) -> dict[str, Any]:
         "id": profile.id,
         "taken": seconds(profile.taken),
         "moment": seconds(profile.moment),
-        "sources": list(profile.sources),
-        "format": profile.format,
-        "outcome": profile.outcome,
+        **attributes(profile, "sources format outcome"),
         "workload": profile.key,
         "unmatched": profile.unmatched or None,
-        "devices": [dict(each) for each in profile.devices],
-        "contradictions": list(profile.contradictions),
+        **attributes(profile, "devices contradictions"),
         "findings": [finding_form(each) for each in profile.findings],
     }

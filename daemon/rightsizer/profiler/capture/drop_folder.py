@@ -155,7 +155,7 @@ def _refusal(path: str, status: os.stat_result, *, is_open_to_all: bool) -> str 
         return f"is {_KINDS.get(kind, 'no file')}; put the file itself there"
     if not path.isprintable():
         return "its name has characters that are no text; rename it"
-    # A user who may write into a folder may put anybody's file there, by a second name.
+    # A user who may write into a folder may put another user's file there, by a second name.
     if is_open_to_all and (status.st_uid not in (os.geteuid(), 0) or status.st_nlink > 1):
         return (
             "belongs to somebody else, in a folder that everybody may write into; let a group "
@@ -181,9 +181,7 @@ class DropFolderWatcher:
         *,
         read: _Read | None = None,
     ) -> None:
-        """A watcher that knows nothing of its folder; `take` gets profiles, those of a folder
-        together.
-        """
+        """A watcher that knows nothing of its folder; `take` gets profiles by folder."""
         self._settings, self._limits = settings, limits
         self._repository, self._take_profiles = repository, take
         self._read_with = read
@@ -230,9 +228,16 @@ class DropFolderWatcher:
         try:
             found, left_out = scan_folder(self.folder, self._settings.files_maximum)
         except OSError as error:
-            self._say_trouble((error.strerror or str(error)).lower())
+            before, self._trouble = self._trouble, (error.strerror or str(error)).lower()
+            if self._trouble != before:
+                self._log.warning(
+                    "drop_folder_unreadable",
+                    folder=str(self.folder),
+                    error=self._trouble,
+                    remedy="create it, and let the agent's user read it",
+                )
             return None
-        self._say_trouble(None)
+        self._trouble = None
         if left_out and not self._has_too_many:
             self._log.warning(
                 "drop_folder_crowded",
@@ -241,16 +246,6 @@ class DropFolderWatcher:
             )
         self._has_too_many = bool(left_out)
         return found
-
-    def _say_trouble(self, trouble: str | None) -> None:
-        if trouble is not None and trouble != self._trouble:
-            self._log.warning(
-                "drop_folder_unreadable",
-                folder=str(self.folder),
-                error=trouble,
-                remedy="create it, and let the agent's user read it",
-            )
-        self._trouble = trouble
 
     def _take(self, group: Iterable[DroppedFile]) -> None:
         asked_for = {each.id: each.devices for each in self._repository.records()}

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ _PROGRAM: Final = (sys.executable, "-I", "-m", "rightsizer.profiler.capture.read
 _ANSWER_BYTES: Final = 16 * 2**20
 """Of a profile cut down to what the reading program gives: a tenth at most."""
 _CHUNK_BYTES: Final = 2**18
-_LOOK_SECONDS: Final = 0.05
+_LOOK_MILLISECONDS: Final = 50
 _END_SECONDS: Final = 2.0
 
 
@@ -88,33 +89,23 @@ def _asked(
     process: "subprocess.Popen[bytes]", task: bytes, timeout_seconds: float, stop: threading.Event
 ) -> bytes | None:
     """What it says; `None` where that took too long or was too much."""
-    answer = bytearray()
-    is_done = threading.Event()
-    asker = threading.Thread(
-        target=_talk, args=(process, task, answer, is_done), name="profile-reading", daemon=True
-    )
-    asker.start()
-    deadline = time.monotonic() + timeout_seconds
-    while not is_done.wait(_LOOK_SECONDS):
-        if stop.is_set():
-            raise ReadInterrupted
-        if time.monotonic() >= deadline:
-            return None
-    return bytes(answer) if len(answer) <= _ANSWER_BYTES else None
-
-
-def _talk(
-    process: "subprocess.Popen[bytes]", task: bytes, answer: bytearray, is_done: threading.Event
-) -> None:
     assert process.stdin is not None  # noqa: S101 - both are pipes.
     assert process.stdout is not None  # noqa: S101 - as above.
-    with contextlib.suppress(OSError, ValueError):
-        process.stdin.write(task)
+    with contextlib.suppress(OSError):
+        process.stdin.write(task)  # Less than a pipe holds.
         process.stdin.close()
-        descriptor = process.stdout.fileno()
-        while len(answer) <= _ANSWER_BYTES and (data := os.read(descriptor, _CHUNK_BYTES)):
+    answer, deadline = bytearray(), time.monotonic() + timeout_seconds
+    descriptor, waiting = process.stdout.fileno(), select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    while len(answer) <= _ANSWER_BYTES and time.monotonic() < deadline:
+        if stop.is_set():
+            raise ReadInterrupted
+        if waiting.poll(_LOOK_MILLISECONDS):
+            data = os.read(descriptor, _CHUNK_BYTES)
+            if not data:
+                return bytes(answer)
             answer += data
-    is_done.set()
+    return None
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from rightsizer.advice.rules.rule import Judgement
-from rightsizer.model.finding import Finding, Reason, Severity
+from rightsizer.model.finding import Finding, Severity
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
@@ -26,7 +26,7 @@ class WorkloadSample:
     """Device seconds in each state so far; they only grow."""
     devices: int = 1
     pids: frozenset[int] | None = None
-    """Its processes on its devices; `None` where nobody can tell whose they are."""
+    """Its processes on its devices; `None` where it is not known whose they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,7 @@ def _distance(one: Mapping[State, float], other: Mapping[State, float]) -> float
 _DAY_SECONDS: Final = 86400.0
 _OF_PROFILES: Final = "profile_"
 """How the names of rules over profiles begin."""
+_PROFILED: Final = "a profile that still counts says where the time goes"
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -166,30 +167,24 @@ def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
         if each.finding.is_complaint and each.finding.rule.startswith(_OF_PROFILES)
         for reason in each.finding.reasons
     }
-    found = [
+    return tuple(
         CaptureCandidate(
             each.finding,
             each.key,
             _of_the_finding(each, settings, quiet, now)
-            or _of_profiles(each, settled)
+            or (_PROFILED if settled & {(each.key, why) for why in each.finding.reasons} else None)
             or _of_the_past(each.key, taken, settings)
             or _of_the_workload(courses.get(each.key), settings),
         )
-        for each in judgements
+        for each in sorted(judgements, key=_rank)
         if each.finding.is_complaint
         and not each.finding.rule.startswith(_OF_PROFILES)
         and any(reason in settings.reasons for reason in each.finding.reasons)
-    ]
-    return tuple(
-        sorted(
-            found,
-            key=lambda each: (
-                -_RANKS[each.finding.severity],
-                -each.finding.confidence,
-                each.finding.id,
-            ),
-        )
     )
+
+
+def _rank(each: Judgement) -> tuple[int, float, str]:
+    return -_RANKS[each.finding.severity], -each.finding.confidence, each.finding.id
 
 
 def _of_the_finding(
@@ -214,12 +209,6 @@ def _of_the_finding(
         )
     if not judgement.may_open:
         return "it is not true for as long as advice takes, or not of the last minutes"
-    return None
-
-
-def _of_profiles(judgement: Judgement, settled: AbstractSet[tuple[str, Reason]]) -> str | None:
-    if any((judgement.key, reason) in settled for reason in judgement.finding.reasons):
-        return "a profile that still counts says where the time goes"
     return None
 
 

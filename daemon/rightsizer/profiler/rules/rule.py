@@ -1,7 +1,7 @@
 """Frame of the rules over profiles: member devices, settings, judgement, verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.verdict import confidence_of, finding_id, opposite, severity_of
@@ -110,14 +110,12 @@ def source_of(profiles: Sequence[Profile]) -> str:
     return profiles[0].source + (f" and {more} more" if more else "")
 
 
-@dataclass(frozen=True, slots=True)
-class StepGain:
-    """Seconds of a step on average that would no longer be spent."""
+class StepGain(NamedTuple):
+    """A step's mean length, and what of it would no longer be spent at least and at most."""
 
     step_seconds: float
-    """How long a step is."""
-    low_seconds: float
-    high_seconds: float
+    saved_seconds_per_step_low: float
+    saved_seconds_per_step_high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +154,8 @@ class Gain:
             "saved_ratio_low": round(self.low_ratio, 4),
             "saved_ratio_high": round(self.high_ratio, 4),
         }
-        if self.step is not None:
-            found |= {
-                "step_seconds": round(self.step.step_seconds, 9),
-                "saved_seconds_per_step_low": round(self.step.low_seconds, 9),
-                "saved_seconds_per_step_high": round(self.step.high_seconds, 9),
-            }
-        return found
+        step = {} if self.step is None else self.step._asdict()
+        return found | {name: round(seconds, 9) for name, seconds in step.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,8 @@
-"""Launches by the host, and why a device was idle between them.
-
-As HolisticTraceAnalysis puts it.
-"""
+"""Launches by the host, and why a device was idle between them, as HolisticTraceAnalysis says."""
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from enum import Enum, auto
 from typing import TypeAlias
 
 from rightsizer.model.profile import LaunchUse
@@ -17,24 +13,17 @@ Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
 """A kernel's start, its end, and when the host began to launch it, where that is known."""
 
 
-class IdleCause(Enum):
-    """What the next kernel waited for."""
-
-    HOST_WAIT = auto()
-    KERNEL_WAIT = auto()
-    OTHER = auto()
-
-
-Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, IdleCause]
+Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
+"""A time in which nothing ran, and what the next kernel waited for: `host_wait`, `kernel_wait`
+or nothing that is known."""
 
 
 def _gap(
     begin: Nanoseconds, end: Nanoseconds, launched: Nanoseconds | None, adjacent: Nanoseconds
 ) -> Gap:
-    """A time in which nothing ran, and why, by the launch of what ran next."""
-    cause = IdleCause.KERNEL_WAIT if end - begin <= adjacent else IdleCause.OTHER
+    cause = "kernel_wait" if end - begin <= adjacent else ""
     if launched is not None and launched > begin:
-        cause = IdleCause.HOST_WAIT
+        cause = "host_wait"
     return begin, end, cause
 
 

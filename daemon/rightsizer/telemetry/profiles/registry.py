@@ -6,6 +6,7 @@ import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -306,10 +307,8 @@ def _told_apart(
 
 
 def _read(path: Path, reader: ProfileReader, limits: ReadLimits) -> Profile:
-    try:
+    with _placed(path):
         return reader.read(path, limits)
-    except ProfileError as error:
-        raise ProfileError(_placed(str(error), path)) from error
 
 
 def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
@@ -337,23 +336,24 @@ def _reader_for(head: Head) -> ProfileReader | None:
 
 
 def _head(path: Path, limits: ReadLimits) -> Head:
+    with _placed(path), Unpacked(path, limits) as file:
+        data = b""
+        while len(data) < _HEAD_BYTES and (more := file.read(_HEAD_BYTES - len(data))):
+            data += more
+        return Head(path.name, data, is_packed=file.is_packed)
+
+
+@contextmanager
+def _placed(path: Path) -> Iterator[None]:
+    """Names the whole path: readers know a file by its name, operators by where it is."""
     try:
-        with Unpacked(path, limits) as file:
-            data = b""
-            while len(data) < _HEAD_BYTES and (more := file.read(_HEAD_BYTES - len(data))):
-                data += more
-            return Head(path.name, data, is_packed=file.is_packed)
+        yield
     except ProfileError as error:
-        raise ProfileError(_placed(str(error), path)) from error
-
-
-def _placed(text: str, path: Path) -> str:
-    """With the whole path: readers know a file by its name, operators by where it is."""
-    if str(path) in text:
-        return text
-    if text.startswith(path.name):
-        return str(path) + text.removeprefix(path.name)
-    return f"{path}: {text}"
+        text = str(error)
+        if str(path) not in text:
+            rest = text.removeprefix(path.name)
+            text = f"{path}: {text}" if rest == text else f"{path}{rest}"
+        raise ProfileError(text) from error
 
 
 def _known() -> str:

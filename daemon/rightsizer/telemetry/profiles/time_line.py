@@ -78,7 +78,7 @@ class CoveredLength:
 
     def __init__(self, marks: Iterable[Nanoseconds]) -> None:
         self._marks = sorted(set(marks))
-        # One cell below the first mark and one above the last, which nobody can ask for.
+        # One cell below the first mark and one above the last, which cannot be asked for.
         self._lengths = [0] * (len(self._marks) + 1)
         self._cell = 0
         self._sums: list[int] | None = None

@@ -9,7 +9,7 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import LaunchUse, SpanKind, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.telemetry.profiles.launches import IdleCause, LaunchCounter, Launches, gaps
+from rightsizer.telemetry.profiles.launches import LaunchCounter, Launches, gaps
 from rightsizer.telemetry.profiles.tables import HostSpans
 from rightsizer.telemetry.profiles.time_line import (
     CoveredLength,
@@ -57,19 +57,14 @@ class MeasuredLine:
     def between(self, start: Nanoseconds, end: Nanoseconds) -> TimeUse:
         """Where the time between two of the marks went."""
         at = {name: ruler.length(start, end) for name, ruler in self._rulers.items()}
-        kernel, host_wait, kernel_wait = at["kernel"], at["host_wait"], at["kernel_wait"]
+        busy = at["kernel"]
+        exposed_collectives, exposed_copies = busy - at.pop("compute"), at.pop("either") - busy
         return TimeUse(
             span_seconds=seconds(end - start),
-            kernel_seconds=seconds(kernel),
-            collective_seconds=seconds(at["collective"]),
-            exposed_collective_seconds=seconds(kernel - at["compute"]),
-            copy_seconds=seconds(at["copy"]),
-            exposed_copy_seconds=seconds(at["either"] - kernel),
-            host_wait_seconds=seconds(host_wait),
-            loader_wait_seconds=seconds(at["loader_wait"]),
-            kernel_wait_seconds=seconds(kernel_wait),
-            other_idle_seconds=seconds(end - start - kernel - host_wait - kernel_wait),
-            checkpoint_wait_seconds=seconds(at["checkpoint_wait"]),
+            exposed_collective_seconds=seconds(exposed_collectives),
+            exposed_copy_seconds=seconds(exposed_copies),
+            other_idle_seconds=seconds(end - start - busy - at["host_wait"] - at["kernel_wait"]),
+            **{f"{name}_seconds": seconds(length) for name, length in at.items()},
         )
 
     def _lay_idle(
@@ -86,15 +81,14 @@ class MeasuredLine:
         # Before the first kernel the device waited as well, where a step had begun by then.
         lead_in = ((first_mark, first_mark, None),)
         for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
-            if cause is IdleCause.KERNEL_WAIT:
-                rulers["kernel_wait"].add(begin, end)
+            if cause:
+                rulers[cause].add(begin, end)
+            if cause == "kernel_wait":
                 continue
             if checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
-            if cause is IdleCause.HOST_WAIT:
-                rulers["host_wait"].add(begin, end)
-                if loader.current is not None:
-                    rulers["loader_wait"].add_all(loader.of(begin, end))
+            if cause == "host_wait" and loader.current is not None:
+                rulers["loader_wait"].add_all(loader.of(begin, end))
         return counter.use()
 
 
@@ -102,7 +96,7 @@ _RULERS: Final = (
     *("kernel", "collective", "compute", "copy", "either"),
     *("host_wait", "loader_wait", "kernel_wait", "checkpoint_wait"),
 )
-"""`compute` is any kernel but collectives, `either` a kernel or a copy."""
+"""`compute` is any kernel but collectives, `either` a kernel or a copy; else as in `TimeUse`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -37,11 +37,7 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row an entity and poll; an entity that comes again starts the next poll.
-
-    Raises:
-        RecordingError: none of the fields says anything of a GPU.
-    """
+    """One row an entity and poll; an entity that comes again starts the next poll."""
     names: list[str] = []
     table = CellTable(())
     assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")

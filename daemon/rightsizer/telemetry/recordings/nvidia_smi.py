@@ -168,11 +168,7 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a device and poll.
-
-    Raises:
-        RecordingError: there is no heading, or no timestamp among the columns.
-    """
+    """One row a device and poll."""
     heading = _heading_of(text.head)
     if heading is None:
         raise RecordingError(

@@ -43,11 +43,7 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a GPU and poll.
-
-    Raises:
-        RecordingError: it tells of processes, or no column says anything of a GPU's load.
-    """
+    """One row a GPU and poll."""
     names: list[str] = []
     table = CellTable(())
     clock = _DmonClock(notes)

@@ -30,11 +30,7 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a sample: the metrics of a device need not share their times.
-
-    Raises:
-        RecordingError: a sample has no time.
-    """
+    """One row a sample: the metrics of a device need not share their times."""
     known: dict[str, DcgmSeries | None] = {}
     for number, written in text.lines(notes):
         line = _named(written) if written.startswith("{") else written
@@ -110,11 +106,7 @@ def _recognizes_json(head: Sequence[str]) -> bool:
 
 
 def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a sample; the file is never in memory, its longest series is.
-
-    Raises:
-        RecordingError: the file holds the error that a query was answered with.
-    """
+    """One row a sample; the file is never in memory, its longest series is."""
     if _ERROR.match("\n".join(text.head)):
         raise RecordingError(
             f"{text.name}:1: holds an error in the place of an answer: "

@@ -24,11 +24,7 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a line.
-
-    Raises:
-        RecordingError: a column that every line needs is not there.
-    """
+    """One row a line."""
     names = _names(text.head[0])
     for needed, remedy in (
         (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -107,12 +107,8 @@ _ORIGIN: Final = "serving"
 _ACCEPT: Final = "text/plain;version=0.0.4"
 
 
-@dataclass(frozen=True, slots=True)
-class _EnginePoll:
-    """One page, and when it was asked for."""
-
-    page: EngineMetricsPage
-    seconds: float
+_EnginePoll: TypeAlias = tuple[EngineMetricsPage, float]
+"""A page, and when it was asked for, in seconds."""
 
 
 class ServingEngineCollector:
@@ -158,7 +154,7 @@ class ServingEngineCollector:
         return {endpoint: said for endpoint, said in answers.items() if said is not None}
 
     def read(
-        self, devices: Sequence[Device], holdings: Mapping[str, tuple[Holding, ...]]
+        self, devices: Sequence[Device], holdings: Holdings
     ) -> Mapping[str, Mapping[Signal, float]]:
         """What the engines on each device say, by its uuid."""
         self._ties = match_engines(devices, holdings, self.latest())
@@ -224,12 +220,9 @@ class _EnginePoller:
             # What happened between two looks far apart is not the present's.
             self._last = self._values = None
         elif look is not self._last:
-            last = self._last
-            self._values = (
-                values_of(look.page)
-                if last is None
-                else values_of(look.page, last.page, look.seconds - last.seconds)
-            )
+            page, now = look
+            former, before = self._last or (None, now)
+            self._values = values_of(page, former, now - before)
             self._last = look
         return self._values
 
@@ -243,4 +236,4 @@ class _EnginePoller:
         answer = self._client.request("GET", "")
         if isinstance(answer, Failure):
             raise DriverError(answer.message)
-        return _EnginePoll(parse_page(str(answer.body), self.endpoint.engine), asked)
+        return parse_page(str(answer.body), self.endpoint.engine), asked

@@ -79,7 +79,7 @@ class KernelLaunch:
 
 _SPEED_OF_LIGHT: Final = ("GPU Speed Of Light Throughput", "GPU Speed Of Light")
 """The section's name, and the one it had until 2021."""
-_DURATION: Final[tuple[MetricKey, ...]] = (
+DURATION: Final[tuple[MetricKey, ...]] = (
     *((section, "Duration") for section in _SPEED_OF_LIGHT),
     ("", "gpu__time_duration.sum"),
     ("", "gpu__time_duration.avg"),
@@ -112,7 +112,7 @@ _DRAM_BYTES: Final[tuple[tuple[MetricKey, ...], ...]] = (
     (("", "dram__bytes_read.sum"), ("", "dram__bytes_write.sum")),
     (("", "dram__bytes_op_read.sum"), ("", "dram__bytes_op_write.sum")),
 )
-_MULTIPROCESSORS: Final[tuple[MetricKey, ...]] = (
+MULTIPROCESSORS: Final[tuple[MetricKey, ...]] = (
     ("Launch Statistics", "# SMs"),
     ("", "device__attribute_multiprocessor_count"),
 )
@@ -127,18 +127,13 @@ _TENSOR_RULE: Final = re.compile(
     r"\bTensor\b[^.]{0,40} is the highest-utilized pipeline|dominated by its Tensor"
 )
 _WANTED: Final = frozenset(
-    chain(_DURATION, *_RATIOS.values(), _DRAM_RATE, *_DRAM_BYTES, _MULTIPROCESSORS)
+    chain(DURATION, *_RATIOS.values(), _DRAM_RATE, *_DRAM_BYTES, MULTIPROCESSORS)
 )
 
 
 def is_wanted(key: MetricKey) -> bool:
     """Whether a metric is read at all; profiles can have thousands."""
     return key in _WANTED or _TENSOR.match(key[1]) is not None
-
-
-def duration_seconds(launch: KernelLaunch) -> float | None:
-    """Its time, the mean of several; `None` where it was not measured."""
-    return launch.first(_DURATION, seconds_in)
 
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
@@ -148,21 +143,15 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def duration_figure(launch: KernelLaunch) -> tuple[float, float] | None:
+def extremes(launch: KernelLaunch) -> tuple[float, float] | None:
     """The shortest and the longest time; `None` where no time was measured."""
-    shortest = launch.first(_DURATION, seconds_in, "least")
-    longest = launch.first(_DURATION, seconds_in, "most")
+    found = (launch.first(DURATION, seconds_in, part) for part in ("least", "most"))
+    shortest, longest = found
     return None if shortest is None or longest is None else (shortest, longest)
 
 
-def multiprocessors_of(launch: KernelLaunch) -> int | None:
-    """How many the device has."""
-    count = launch.first(_MULTIPROCESSORS, lambda _: 1.0)
-    return round(count) if count is not None and count >= 1 else None
-
-
 def _dram_rate(launch: KernelLaunch) -> float | None:
-    duration = duration_seconds(launch)
+    duration = launch.first(DURATION, seconds_in)
     if (rate := launch.first(_DRAM_RATE, bytes_in)) is not None or not duration:
         return rate
     for keys in _DRAM_BYTES:

@@ -17,18 +17,19 @@ from rightsizer.model.profile import (
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_compute.launch import (
     DEVICE_NAME,
+    DURATION,
+    MULTIPROCESSORS,
     ComputePages,
     KernelLaunch,
     LaunchMetric,
     ProfilerRule,
     counts_tensor_cores,
-    duration_figure,
-    duration_seconds,
+    extremes,
     is_wanted,
     measured,
-    multiprocessors_of,
     table_of,
 )
+from rightsizer.telemetry.profiles.printed_text import seconds_in
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.telemetry.profiles.tables import KernelTable, short_name
 
@@ -80,11 +81,11 @@ class MeasuredKernels:
 
     def add(self, launch: KernelLaunch) -> None:
         """One launch; longer ones weigh more."""
-        mean = duration_seconds(launch)
+        mean = launch.first(DURATION, seconds_in)
         self.untimed += launch.count if mean is None else 0
         kernels = self._kernels.setdefault(launch.device, KernelTable(self._limits, 1))
         row = kernels.row(launch.kernel)
-        row.add_sum(launch.count, (mean or 0.0) * launch.count, duration_figure(launch))
+        row.add_sum(launch.count, (mean or 0.0) * launch.count, extremes(launch))
         for name, value in measured(launch).items():
             row.measure(name, value, (mean or 1e-9) * launch.count)
         if (uses := counts_tensor_cores(launch)) is not None:
@@ -93,8 +94,9 @@ class MeasuredKernels:
             self._counted.add(counted)
         if launch.device_name:
             self._names.setdefault(launch.device, launch.device_name)
-        if (count := multiprocessors_of(launch)) is not None:
-            self._multiprocessors.setdefault(launch.device, count)
+        count = launch.first(MULTIPROCESSORS, lambda _: 1.0)
+        if count is not None and count >= 1:
+            self._multiprocessors.setdefault(launch.device, round(count))
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """Each device's kernels, longest in sum first."""

@@ -1,7 +1,4 @@
-"""Activities of devices and CUDA calls of the host.
-
-Kernels, graphs, copies, fills, allocations, launches, waits.
-"""
+"""Activities of devices and CUDA calls of the host in an export of Nsight Systems."""
 
 import re
 from array import array
