@@ -80,9 +80,7 @@ def _joined_device(found: JoinedDevice) -> Form:
     device = found.device
     return {
         "key": found.key,
-        "uuid": None if device is None else device.uuid,
-        "index": None if device is None else device.index,
-        "name": None if device is None else device.name,
+        **{name: getattr(device, name, None) for name in ("uuid", "index", "name")},
         "matched_by": found.matched_by or None,
         "note": found.note or None,
         "start": _seconds(found.start),
@@ -102,7 +100,7 @@ def _telemetry(found: ProfileTelemetry) -> Form:
         "active_seconds": found.active_seconds,
         "tier": window.tier,
         "workload": found.workload,
-        "busy_ratio": _rounded(found.busy_ratio),
+        "busy_ratio": None if found.busy_ratio is None else round(found.busy_ratio, 4),
         "memory_peak_bytes": found.memory_peak_bytes,
         "states": {
             str(state): round(found.share(state), 4)
@@ -115,10 +113,6 @@ def _telemetry(found: ProfileTelemetry) -> Form:
             if window.conditions.get(condition)
         },
     }
-
-
-def _rounded(ratio: float | None) -> float | None:
-    return None if ratio is None else round(ratio, 4)
 
 
 def _seconds(time: Nanoseconds | None) -> float | None:

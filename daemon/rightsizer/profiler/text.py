@@ -170,19 +170,13 @@ def _against(form: ProfileForm | None) -> list[str]:
 def _findings(findings: Sequence[dict[str, Any]]) -> list[str]:
     complaints = [each for each in findings if each["finding"] == "inefficient"]
     fine = [each for each in findings if each["finding"] == "optimized"]
-    if not complaints:
-        return ["", "  Nothing to change" if fine else "  No verdict", *_others(fine, findings)]
-    lines = ["", "  What to change"]
+    nothing = "  Nothing to change" if fine else "  No verdict"
+    lines = ["", "  What to change" if complaints else nothing]
     for each in complaints:
         lines += _complaint(each)
-    return [*lines, *_others(fine, findings)]
-
-
-def _others(fine: Sequence[ProfileForm], findings: Sequence[ProfileForm]) -> list[str]:
-    """What is no trouble, and what cannot be said: rules with the same reason together."""
-    lines = [
-        line for each in fine for line in wrapped(f"not {rule_text(each)}: {each['summary']}", 2)
-    ]
+    for each in fine:
+        lines += wrapped(f"not {rule_text(each)}: {each['summary']}", 2)
+    # What cannot be said: rules with the same reason together.
     silent: dict[str, list[str]] = {}
     for each in findings:
         if each["abstained"] is not None:

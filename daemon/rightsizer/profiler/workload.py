@@ -1,7 +1,7 @@
 """Profiles grouped by workload, judged, and the change between two of one workload."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass
@@ -38,11 +38,10 @@ def _grouped(profiles: Sequence[Profile]) -> list[list[Profile]]:
     """Ranks of one program together, everything else by itself."""
     groups: list[list[Profile]] = []
     for profile in profiles:
-        joined = next((each for each in groups if _is_rank_of(profile, each)), None)
-        if joined is None:
-            groups.append([profile])
-        else:
-            joined.append(profile)
+        group = next((each for each in groups if _is_rank_of(profile, each)), None)
+        if group is None:
+            groups.append(group := [])
+        group.append(profile)
     return groups
 
 
@@ -59,11 +58,8 @@ def _is_rank_of(profile: Profile, group: Sequence[Profile]) -> bool:
 def _urgency(finding: Finding) -> tuple[int, float]:
     if finding.abstained is not None:
         return (2, 0.0)
-    ends = (each.time_ratio_low for each in finding.options)
-    return (
-        0 if finding.is_complaint else 1,
-        min((low for low in ends if low is not None), default=1.0),
-    )
+    ends = (each.time_ratio_low for each in finding.options if each.time_ratio_low is not None)
+    return (0 if finding.is_complaint else 1, min(ends, default=1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,10 @@ def profile_changes(
     return tuple(each for each in found if each.before or each.after)
 
 
-def _share_of(name: str) -> Callable[[Sequence[ProfiledMember]], float | None]:
+_Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
+
+
+def _share_of(name: str) -> _Figure:
     """Of the devices' spans, together."""
 
     def share(members: Sequence[ProfiledMember]) -> float | None:
@@ -107,22 +106,17 @@ def _launches_per_second(members: Sequence[ProfiledMember]) -> float | None:
     return count / span if span > 0 else None
 
 
-def _mean_of_steps(
-    measure: Callable[[StepUse], float],
-) -> Callable[[Sequence[ProfiledMember]], float | None]:
-    def mean(members: Sequence[ProfiledMember]) -> float | None:
-        return _mean([measure(step) for each in members for step in each.device.steps])
-
-    return mean
+def _mean_of_steps(measure: Callable[[StepUse], float]) -> _Figure:
+    return lambda members: _mean(measure(step) for each in members for step in each.device.steps)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [each for each in values if each is not None]
     return sum(known) / len(known) if known else None
 
 
-_FIGURES: Final[tuple[tuple[str, Callable[[Sequence[ProfiledMember]], float | None]], ...]] = (
-    ("step_seconds", lambda members: _mean([each.step_seconds for each in members])),
+_FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (
+    ("step_seconds", lambda members: _mean(each.step_seconds for each in members)),
     ("kernel_seconds_per_step", _mean_of_steps(lambda step: step.time.kernel_seconds)),
     ("loader_seconds_per_step", _mean_of_steps(lambda step: step.loader_seconds)),
     ("kernel_ratio", _share_of("kernel_seconds")),

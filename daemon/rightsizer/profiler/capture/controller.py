@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -91,13 +90,13 @@ class CaptureController:
         runner: ThreadedCaptureRunner,
         repository: CaptureRepository,
         *,
-        folder: Path,
+        room: CaptureStorage,
         clock: Clock,
     ) -> None:
-        """A controller that has not looked yet; profiles land in the folder."""
+        """A controller that has not looked yet."""
         self._settings, self._context, self._runner = settings, context, runner
         self._repository, self._clock = repository, clock
-        self._room = CaptureStorage(folder, settings.room)
+        self._room = room
         self._courses: Mapping[str, WorkloadCourse] = {}
         self._cache = CaptureCache(repository, clock)
         self._told: Mapping[str, str | None] = {}
@@ -139,7 +138,12 @@ class CaptureController:
         Raises:
             RightsizerError: a capture cannot be begun, or what is remembered not be read.
         """
-        here = self._here()
+        report, now = self._context.report(), self._clock.time()
+        here = {} if report is None else active_workloads(report, now)
+        span = self._settings.timing.steady_seconds
+        self._courses = {
+            key: advanced(self._courses.get(key), each.sighting, span) for key, each in here.items()
+        }
         self._settle()
         records = self._tidied(self._cache.mended())
         self.candidates = self._candidates(here, records)
@@ -147,15 +151,6 @@ class CaptureController:
         chosen = next((each for each in self.candidates if each.why_not is None), None)
         if chosen is not None:
             self._begin(chosen, here[chosen.key])
-
-    def _here(self) -> Mapping[str, ActiveWorkload]:
-        report, now = self._context.report(), self._clock.time()
-        here = {} if report is None else active_workloads(report, now)
-        span = self._settings.timing.steady_seconds
-        self._courses = {
-            key: advanced(self._courses.get(key), each.sighting, span) for key, each in here.items()
-        }
-        return here
 
     def _candidates(
         self, here: Mapping[str, ActiveWorkload], records: Sequence[CaptureRecord]
@@ -298,14 +293,13 @@ class CaptureController:
 
     def _tell(self, found: Sequence[CaptureCandidate]) -> None:
         """Say of each finding why there is no capture for it, whenever that changes in kind."""
-        told = {each.finding.id: each.why_not for each in found}
         for each in found:
             before = self._told.get(each.finding.id, "")
             if each.why_not is not None and _kind(each.why_not) != _kind(before or ""):
                 self._log.info(
                     "capture_waits", workload=each.key, finding=each.finding.id, why=each.why_not
                 )
-        self._told = told
+        self._told = {each.finding.id: each.why_not for each in found}
 
 
 def _kind(why: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import astuple, dataclass
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.capture.request import CaptureOutcome
 
@@ -68,8 +68,7 @@ class CaptureRepository(RecordTable[CaptureRecord]):
         Raises:
             HistoryError: it could not be written.
         """
-        rows = [(each.path, each.size_bytes, each.modified, each.fault) for each in files]
-        if rows:
+        if rows := list(map(astuple, files)):
             with self._database.transaction() as connection:
                 connection.executemany("INSERT OR REPLACE INTO read_file VALUES (?, ?, ?, ?)", rows)
 

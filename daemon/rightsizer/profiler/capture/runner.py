@@ -72,12 +72,8 @@ def run_command(
     """
     run = run_program(words, folder, limits, note=note)
     usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
-    return CaptureResult(
-        _OUTCOMES.get(run.ending, usual),
-        run.detail,
-        run.said,
-        is_recorded=run.ending is not Ending.ABSENT,
-    )
+    outcome, has_run = _OUTCOMES.get(run.ending, usual), run.ending is not Ending.ABSENT
+    return CaptureResult(outcome, run.detail, run.said, is_recorded=has_run)
 
 
 _NO_PROCESS: Final = "No processes were matched"
@@ -100,7 +96,7 @@ def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]
 
 
 def judged(called: CaptureResult) -> CaptureResult:
-    """What its client's answer means: it ends well even where it has reached nobody."""
+    """What its client's answer means: it ends well even where it has reached no process."""
     if called.outcome is not CaptureOutcome.CALLED:
         return called
     if _NO_PROCESS in called.said:

@@ -43,16 +43,15 @@ class CaptureService:
         """A service that does nothing yet; its arguments are those of its parts."""
         self._kind, self._repository = capture.kind, repository
         self._interval = drop_folder.interval
-        folder = Path(drop_folder.path)
         self._watcher = DropFolderWatcher(drop_folder, limits, repository, take)
         self._controller: CaptureController | None = None
         if capture.kind is not CaptureKind.NONE:
-            room = CaptureStorage(folder, capture.room)
+            room = CaptureStorage(Path(drop_folder.path), capture.room)
             runner = ThreadedCaptureRunner(
                 capture, room, repository, controls=controls, still_held=still_held, clock=clock
             )
             self._controller = CaptureController(
-                capture, context, runner, repository, folder=folder, clock=clock
+                capture, context, runner, repository, room=room, clock=clock
             )
 
     @property

@@ -83,6 +83,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "workload": "the workload's key, without characters that mean something to programs",
 }
 """Each with what it stands for."""
+_NAMED: Final = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
 
 
 class CaptureKind(StrEnum):
@@ -197,9 +198,7 @@ class CaptureSettings:
     timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
     command: tuple[str, ...] = setting(
         (),
-        help="The program and its arguments, one word each, without a shell; may hold "
-        + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-        + ".",
+        help=f"The program and its arguments, one word each, without a shell; may hold {_NAMED}.",
     )
     dynolog: DynologSettings = field(default_factory=DynologSettings)
     webhook: CaptureWebhookSettings = field(default_factory=CaptureWebhookSettings)
@@ -208,10 +207,7 @@ class CaptureSettings:
     def __post_init__(self) -> None:
         """Refuse what could never be called."""
         if unknown := unknown_placeholders(self.command, PLACEHOLDERS):
-            raise ValueError(
-                f"command: there is no {{{unknown[0]}}}; choose from "
-                + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-            )
+            raise ValueError(f"command: there is no {{{unknown[0]}}}; choose from {_NAMED}")
         if self.kind is CaptureKind.COMMAND and not (self.command and self.command[0]):
             raise ValueError("command: is empty; name a program, or another kind")
         if self.kind is CaptureKind.WEBHOOK and not self.webhook.url:
@@ -221,7 +217,7 @@ class CaptureSettings:
 
     @property
     def needs_pids(self) -> bool:
-        """Whether nobody can be called without the workload's processes."""
+        """Whether no profile can be asked for without the workload's processes."""
         if self.kind is CaptureKind.COMMAND:
             return any(is_asked_for(name, self.command) for name in ("pid", "pids"))
         return self.kind is CaptureKind.DYNOLOG

@@ -158,11 +158,9 @@ class Recorder:
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """What each device did, those left out that did nothing."""
-        used = (each for each in self._devices.values() if each.is_used)
-        return tuple(
-            self._profile(each)
-            for each in sorted(used, key=lambda each: (each.facts.index or 0, each.facts.key))
-        )
+        used = [each for each in self._devices.values() if each.is_used]
+        used.sort(key=lambda each: (each.facts.index or 0, each.facts.key))
+        return tuple(map(self._profile, used))
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
         """What the host did, longest in sum first."""
@@ -180,25 +178,25 @@ class Recorder:
         )
 
     def _device(self, key: str) -> _Device:
-        device = self._devices.get(key)
-        if device is None:
+        if key not in self._devices:
             if len(self._devices) >= self._limits.devices_maximum:
                 key = _OTHER_DEVICES
-            device = self._devices.setdefault(key, _Device(key, self._limits))
-        return device
+            self._devices.setdefault(key, _Device(key, self._limits))
+        return self._devices[key]
 
     def _takes(
         self, what: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
     ) -> bool:
         """Whether an event can be; counted either way."""
+        fault = ""
         if end < start:
-            self.refused[f"{what} of a negative duration"] += 1
-            return False
-        if not -_LATEST < start <= end < _LATEST:
-            self.refused[f"{what} out of all time"] += 1
-            return False
-        if correlation is not None and not -_LATEST < correlation < _LATEST:
-            self.refused[f"{what} with a correlation out of range"] += 1
+            fault = "of a negative duration"
+        elif not -_LATEST < start <= end < _LATEST:
+            fault = "out of all time"
+        elif correlation is not None and not -_LATEST < correlation < _LATEST:
+            fault = "with a correlation out of range"
+        if fault:
+            self.refused[f"{what} {fault}"] += 1
             return False
         self.events += 1
         if self.events > self._limits.events_maximum:
@@ -219,20 +217,12 @@ class Recorder:
         if not len(device.line):
             return profile
         steps = apart(device.steps or self._steps)
-        line = MeasuredLine(
-            device.line,
-            device.copy_line,
-            self._launches,
-            self._spans,
-            _marks(steps),
-            self._limits.time.adjacent_maximum_nanoseconds,
-        )
-        loader = self._loader(steps)
-        last_long = long_collective_starts(
-            steps,
-            device.line.collective_intervals(is_collective=True),
-            self._limits.time.long_collective_minimum_ratio,
-        )
+        limits, loader = self._limits.time, self._loader(steps)
+        adjacent, marks = limits.adjacent_maximum_nanoseconds, _marks(steps)
+        lines = device.line, device.copy_line
+        line = MeasuredLine(*lines, self._launches, self._spans, marks, adjacent)
+        collectives = device.line.collective_intervals(is_collective=True)
+        last_long = long_collective_starts(steps, collectives, limits.long_collective_minimum_ratio)
         return replace(
             profile,
             time=line.between(*line.span),

@@ -56,6 +56,20 @@ class LoadGeneratorFindings:
         else:
             self.add(named_figure(key, value))
 
+    def line(self, key: str, value: str, group: str) -> None:
+        """Takes a line of a summary, which stands under a heading."""
+        requirement = _REQUIREMENT.match(key)
+        if (word := _FIELDS.get(key.strip().lower())) is not None:
+            setattr(self, word, getattr(self, word) or value)
+        elif requirement is not None and value.lower() in _BINDING:
+            self.notes.append(f"Not satisfied: {requirement[1][:80]}.")
+        elif not group.startswith(("intervals", "ttft", "tpot")):
+            figure = named_figure(key.strip(" *"), value)
+            is_of_samples = group.startswith("per-sample latency")
+            if figure and is_of_samples and figure[0].startswith("latency_"):
+                figure = f"sample_{figure[0]}", figure[1]
+            self.add(figure)
+
     def profile(self, source: str) -> Profile:
         """The profile that they make."""
         figures = dict(self.figures)
@@ -64,7 +78,7 @@ class LoadGeneratorFindings:
             if found is not None:
                 figures.setdefault(name, found)
         has_result = self.validity != "" or any(name.startswith("latency") for name in figures)
-        notes = [*self.notes]
+        notes = list(self.notes)
         if "accuracy" in self.mode.lower():
             notes.append("An accuracy run: it measures no speed.")
         elif not self.may_hold_result:
@@ -232,7 +246,7 @@ def read_summary(path: Path, limits: ReadLimits) -> Profile:
         elif _HEADING.match(line):
             group = plain.lower()
         elif colon:
-            _line(key, value, group, findings)
+            findings.line(key, value.strip(), group)
     if not is_summary:
         raise ProfileError(
             f"{path}: no summary of the load generator: neither its title nor its closing lines "
@@ -240,19 +254,6 @@ def read_summary(path: Path, limits: ReadLimits) -> Profile:
         )
     findings.unread = dict(text.unread)
     return findings.profile(path.name)
-
-
-def _line(key: str, value: str, group: str, findings: LoadGeneratorFindings) -> None:
-    requirement = _REQUIREMENT.match(key)
-    if (word := _FIELDS.get(key.strip().lower())) is not None:
-        setattr(findings, word, getattr(findings, word) or value.strip())
-    elif requirement is not None and value.strip().lower() in _BINDING:
-        findings.notes.append(f"Not satisfied: {requirement[1][:80]}.")
-    elif not group.startswith(("intervals", "ttft", "tpot")):
-        figure = named_figure(key.strip(" *"), value.strip())
-        if figure and group.startswith("per-sample latency") and figure[0].startswith("latency_"):
-            figure = f"sample_{figure[0]}", figure[1]
-        findings.add(figure)
 
 
 MLPERF_SUMMARY: Final = ProfileReader(

@@ -201,6 +201,14 @@ class LaunchTable:
         place = self.places.get(name, len(cells))
         return cells[place].strip() if place < len(cells) else ""
 
+    def takes(self, cells: list[str]) -> bool:
+        """Whether this is a row: it may end early on long pages, with no more than empty cells."""
+        columns = len(self.columns)
+        if any(cells[columns:]):
+            return False
+        del cells[columns:]
+        return len(cells) > self.places[_METRIC] if self.is_long else len(cells) == columns
+
     def metric(self, cells: Sequence[str]) -> MetricKey:
         """The metric that a row of a long page is of; without a name where it is a rule's."""
         name = self.cell(cells, _METRIC)
@@ -246,7 +254,7 @@ class ComputePages:
         self.unread.clear()
         self.error_codes.clear()
         current, key = None, None
-        for table, cells in self._rows(counts=True):
+        for table, cells in self._rows():
             if not table.is_long:
                 if launch := self._wide(table, cells):
                     yield launch
@@ -266,7 +274,7 @@ class ComputePages:
         if current is not None:
             yield current
 
-    def _rows(self, *, counts: bool) -> Iterator[tuple[LaunchTable, list[str]]]:
+    def _rows(self) -> Iterator[tuple[LaunchTable, list[str]]]:
         """Rows of tables; what stands outside of them is the program's own and is let go."""
         table: LaunchTable | None = None
         lines = self._text.lines()
@@ -277,13 +285,13 @@ class ComputePages:
                 table, self._units = found, None
             elif table is not None and line.strip() and not line.startswith("=="):
                 cells = self._text.record(line, lines)
-                if cells and _is_row(table, cells):
+                if cells and table.takes(cells):
                     yield table, cells
-                elif counts and cells:
+                elif cells:
                     self.unread["line that is no row of its table"] += 1
 
     def _sampled_values(self) -> Iterator[str]:
-        for table, cells in islice(self._rows(counts=False), _SAMPLED_LINES):
+        for table, cells in islice(self._rows(), _SAMPLED_LINES):
             if table.is_long:
                 yield table.value(cells)
             else:
@@ -336,14 +344,3 @@ class ComputePages:
                 else:
                     self.unread["metric without a value"] += 1
         return launch
-
-
-def _is_row(table: LaunchTable, cells: list[str]) -> bool:
-    """Rows may end early on long pages; nothing but emptiness may follow a whole one."""
-    columns = len(table.columns)
-    if any(cells[columns:]):
-        return False
-    del cells[columns:]
-    if table.is_long:
-        return len(cells) > table.places[_METRIC]
-    return len(cells) == columns

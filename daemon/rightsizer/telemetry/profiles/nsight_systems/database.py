@@ -201,10 +201,9 @@ class Gpus:
 
     def key(self, process: int, device: int) -> str:
         """The key of a process's device."""
-        known = self._keys.get((process, device))
-        if known is None:
-            known = self._keys[process, device] = self._made(process, device)
-        return known
+        if (process, device) not in self._keys:
+            self._keys[process, device] = self._made(process, device)
+        return self._keys[process, device]
 
     def of_process(self, process: int) -> tuple[str, ...]:
         """The devices that a process has used so far."""
@@ -227,13 +226,14 @@ class Gpus:
 def _gpu_facts(database: ExportDatabase) -> dict[int, dict[str, Any]]:
     """Fields of `ProfiledDevice` by a GPU's number."""
     facts: dict[int, dict[str, Any]] = {}
+    named = ("name", "uuid")
     rows = chain(
-        database.rows("TARGET_INFO_GPU", ("id",), ("name", "uuid", "totalMemory", "smCount")),
+        database.rows("TARGET_INFO_GPU", ("id",), (*named, "totalMemory", "smCount")),
         # Until 2021, as CUDA numbers them.
         database.rows(
             "TARGET_INFO_CUDA_GPU",
             ("deviceId",),
-            ("name", "uuid", "globalMemorySize", "numMultiprocessors"),
+            (*named, "globalMemorySize", "numMultiprocessors"),
         ),
     )
     for number, name, uuid, memory, multiprocessors in rows:
