@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 from rightsizer.model.errors import UsageError
-from rightsizer.model.profile import DeviceProfile, Profile, StepUse, TimeUse
+from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.comparison import ProfileTelemetry
@@ -42,18 +42,18 @@ def _device(found: DeviceProfile) -> Form:
         **form.pop("device"),
         **form,
         "time": None if found.time is None else _time(found.time),
-        "steps": [_step(each) for each in found.steps],
-    }
-
-
-def _step(step: StepUse) -> Form:
-    late = step.last_long_collective
-    return {
-        "name": step.name,
-        "seconds": seconds(step.end - step.start),
-        "time": _time(step.time),
-        "loader_seconds": step.loader_seconds,
-        "last_long_collective_seconds": None if late is None else seconds(late - step.start),
+        "steps": [
+            {
+                "name": each.name,
+                "seconds": seconds(each.end - each.start),
+                "time": _time(each.time),
+                "loader_seconds": each.loader_seconds,
+                "last_long_collective_seconds": None
+                if each.last_long_collective is None
+                else seconds(each.last_long_collective - each.start),
+            }
+            for each in found.steps
+        ],
     }
 
 
@@ -100,7 +100,7 @@ def _telemetry(found: ProfileTelemetry) -> Form:
         "active_seconds": found.active_seconds,
         "tier": window.tier,
         "workload": found.workload,
-        "busy_ratio": None if found.busy_ratio is None else round(found.busy_ratio, 4),
+        "busy_ratio": None if (busy := found.busy_ratio) is None else round(busy, 4),
         "memory_peak_bytes": found.memory_peak_bytes,
         "states": {
             str(state): round(found.share(state), 4)

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -174,19 +174,19 @@ def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
 
     def answer(site: Router, request: WebRequest) -> WebResponse:
         del site, request
-        return WebResponse.of_json({"profiles": [_form(each) for each in profiles()]})
+        forms = [
+            {
+                "id": each.id,
+                "taken": seconds(each.taken),
+                "moment": seconds(each.moment),
+                **attributes(each, "sources format outcome"),
+                "workload": each.key,
+                "unmatched": each.unmatched or None,
+                **attributes(each, "devices contradictions"),
+                "findings": [finding_form(finding) for finding in each.findings],
+            }
+            for each in profiles()
+        ]
+        return WebResponse.of_json({"profiles": forms})
 
     return Route("GET", "/api/v1/profiles", answer)
-
-
-def _form(profile: TakenProfile) -> dict[str, Any]:
-    return {
-        "id": profile.id,
-        "taken": seconds(profile.taken),
-        "moment": seconds(profile.moment),
-        **attributes(profile, "sources format outcome"),
-        "workload": profile.key,
-        "unmatched": profile.unmatched or None,
-        **attributes(profile, "devices contradictions"),
-        "findings": [finding_form(each) for each in profile.findings],
-    }

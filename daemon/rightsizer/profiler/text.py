@@ -30,21 +30,20 @@ _NAME_WIDTH: Final = 60
 
 def profile_text(answer: ProfileForm) -> str:
     """Every workload, one after the other."""
-    parts = ["\n".join(_workload(each)) for each in answer["workloads"]]
+    parts = []
+    for form in answer["workloads"]:
+        lines = [form["workload"]]
+        for profile in form["profiles"]:
+            lines += _profile(profile)
+        lines += _telemetry(form["telemetry"])
+        lines += [*_against(form["against"]), *_findings(form["findings"])]
+        parts.append("\n".join(lines))
     if answer["broken"]:
         lines = ["Could not be read, and is in none of the above:"]
         for each in answer["broken"]:
             lines += wrapped(f"{each['source']}: {each['reason']}", 2)
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
-
-
-def _workload(form: ProfileForm) -> list[str]:
-    lines = [form["workload"]]
-    for profile in form["profiles"]:
-        lines += _profile(profile)
-    lines += _telemetry(form["telemetry"])
-    return [*lines, *_against(form["against"]), *_findings(form["findings"])]
 
 
 def _profile(form: ProfileForm) -> list[str]:

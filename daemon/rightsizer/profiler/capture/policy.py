@@ -77,7 +77,10 @@ class WorkloadCourse:
         if len(self.points) < _LEAST_POINTS:
             return None
         whole = _shares(self.points[0], self.points[-1])
-        return max(_distance(_shares(*each), whole) for each in pairwise(self.points))
+        return max(
+            sum(abs(shares.get(state, 0.0) - whole.get(state, 0.0)) for state in State) / 2
+            for shares in (_shares(*each) for each in pairwise(self.points))
+        )
 
 
 def advanced(
@@ -112,10 +115,6 @@ def _shares(before: WorkloadSample, after: WorkloadSample) -> Mapping[State, flo
     if total <= 0:
         return _NOTHING
     return {state: value / total for state, value in grown.items()}
-
-
-def _distance(one: Mapping[State, float], other: Mapping[State, float]) -> float:
-    return sum(abs(one.get(state, 0.0) - other.get(state, 0.0)) for state in State) / 2
 
 
 _DAY_SECONDS: Final = 86400.0

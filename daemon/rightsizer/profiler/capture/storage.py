@@ -51,7 +51,15 @@ class CaptureStorage:
 
     def size_bytes(self, capture_id: str) -> int:
         """What a capture has written; 0 where there is nothing."""
-        return sum(_sizes(self._folder / capture_id))
+        total, folder = 0, self._folder / capture_id
+        if not folder.is_dir():
+            return 0
+        with suppress(OSError):  # Of what goes away meanwhile nothing is left to count.
+            for _, _, names, place in os.fwalk(str(folder), follow_symlinks=False):
+                for name in names:
+                    with suppress(OSError):
+                        total += os.stat(name, dir_fd=place, follow_symlinks=False).st_size
+        return total
 
     def why_too_much(self, capture_id: str) -> str | None:
         """What one capture alone has used up, `None` while it has not."""
@@ -108,13 +116,3 @@ class CaptureStorage:
             return False
         shutil.rmtree(path, ignore_errors=True)
         return not path.exists()
-
-
-def _sizes(folder: Path) -> Iterable[int]:
-    if not folder.is_dir():
-        return
-    with suppress(OSError):  # Of what goes away meanwhile nothing is left to count.
-        for _, _, names, place in os.fwalk(str(folder), follow_symlinks=False):
-            for name in names:
-                with suppress(OSError):
-                    yield os.stat(name, dir_fd=place, follow_symlinks=False).st_size

@@ -47,6 +47,8 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
     ratio = mean(each.ratio for each in lags)
     is_held = ratio >= settings.on_ratio and times / len(lags) >= settings.same_rank_ratio
     straggler = next(each for each in members if each.key == culprit)
+    length, least = straggler.step_seconds, min(each.behind_seconds for each in lags)
+    step = None if length is None else StepGain(length, min(length, least), min(length, behind))
     return ProfileVerdict(
         f"{culprit} is the latest in {times} of {len(lags)} steps; the latest is "
         f"{behind * 1e3:,.2f} ms behind the first, {ratio:.1%} of a step.",
@@ -61,19 +63,11 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
         (culprit,) if is_held else (),
         reason=Reason.RANK_IMBALANCE,
         action=Action.INVESTIGATE_STRAGGLER,
-        gain=_gain(straggler, lags),
+        # From what it is behind at least to the mean of it.
+        gain=Gain(min(each.ratio for each in lags), ratio, step),
         description="Even out the load, or mend the slow rank.",
         instructions=(_COMPARE,),
     )
-
-
-def _gain(straggler: ProfiledMember, lags: Sequence[_Lag]) -> Gain:
-    """From what it is behind at least to the mean of it."""
-    ratios, behind = [each.ratio for each in lags], [each.behind_seconds for each in lags]
-    step, length = None, straggler.step_seconds
-    if length is not None:
-        step = StepGain(length, min(length, *behind), min(length, mean(behind)))
-    return Gain(min(ratios), mean(ratios), step)
 
 
 def _lags(members: Sequence[ProfiledMember]) -> list[_Lag]:

@@ -31,11 +31,6 @@ _BY_SHORT_NAME: Final = {
 }
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    """The line of headings that starts with `#Entity`."""
-    return any(_HEADING.search(line) for line in head)
-
-
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row an entity and poll; an entity that comes again starts the next poll."""
     names: list[str] = []
@@ -66,7 +61,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         yield RecordingRow(time, device, values, missing, text.name)
 
 
-DCGMI_DMON: Final = RecordingFormat("dcgmi dmon output", _recognizes, _rows)
+DCGMI_DMON: Final = RecordingFormat(
+    "dcgmi dmon output", lambda head: any(map(_HEADING.search, head)), _rows
+)
 """Without times of its own; a time stamp before each line, as `ts` writes it, is used."""
 
 

@@ -1,7 +1,7 @@
 """What `gpustat --json` prints, one answer behind the other."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.model.reading import Missing
@@ -21,11 +21,6 @@ _RENAMED: Final = {
 }
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    """An object with the time of a query and a list of GPUs."""
-    return bool(_START.match("\n".join(head)))
-
-
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row a GPU and answer."""
     columns: dict[str, CellColumn | None] = {}
@@ -43,7 +38,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
                 notes.count("GPU without a uuid and an index", number)
 
 
-GPUSTAT_JSON: Final = RecordingFormat("gpustat JSON", _recognizes, _rows)
+GPUSTAT_JSON: Final = RecordingFormat(
+    "gpustat JSON", lambda head: bool(_START.match("\n".join(head))), _rows
+)
 """The names of nvidia-smi's queries, in its units, and the time of each answer."""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import completed
 from rightsizer.io.codec import convert
-from rightsizer.model.device import Device
+from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
@@ -77,7 +77,7 @@ def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
     """
     match name:
         case "devices":
-            return convert(data, tuple[Device, ...])
+            return tuple(_decode_device(**fields) for fields in data)
         case "columns":
             return [
                 (
@@ -109,6 +109,11 @@ def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
             return {name: CollectorOutcome(*outcome) for name, outcome in data.items()}
         case _:
             return data
+
+
+def _decode_device(*, mig: Any = None, assumed: Sequence[str] = (), **fields: Any) -> Device:
+    instance = None if mig is None else MigInstance(**mig)
+    return Device(mig=instance, assumed=tuple(assumed), **fields)
 
 
 def _encode_process(process: Process) -> list[Any]:
@@ -290,7 +295,15 @@ class NativeFiles:
                 )
             return
         for snapshot in merge(*streams, key=attrgetter("wall_time")):
-            yield _on_wall_clock(snapshot, self._devices)
+            yield replace(
+                snapshot,
+                time=snapshot.wall_time,
+                devices=self._devices,
+                readings={
+                    uuid: replace(reading, time=snapshot.wall_time_of(reading.time))
+                    for uuid, reading in snapshot.readings.items()
+                },
+            )
 
 
 def _counted(snapshots: Iterator[Snapshot], gaps: IntervalMedian) -> Iterator[Snapshot]:
@@ -305,15 +318,3 @@ def _counted(snapshots: Iterator[Snapshot], gaps: IntervalMedian) -> Iterator[Sn
         if not count % _SETTLE_EVERY:
             gaps.settle()
         yield snapshot
-
-
-def _on_wall_clock(snapshot: Snapshot, devices: tuple[Device, ...]) -> Snapshot:
-    return replace(
-        snapshot,
-        time=snapshot.wall_time,
-        devices=devices,
-        readings={
-            uuid: replace(reading, time=snapshot.wall_time_of(reading.time))
-            for uuid, reading in snapshot.readings.items()
-        },
-    )

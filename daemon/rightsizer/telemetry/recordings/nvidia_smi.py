@@ -162,11 +162,6 @@ _REMEDY: Final = (
 )
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    """A heading of nvidia-smi, or a row of one that was recorded without its heading."""
-    return _heading_of(head) is not None or bool(_DATA_START.match(head[0]))
-
-
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row a device and poll."""
     heading = _heading_of(text.head)
@@ -204,7 +199,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         yield layout.row(cells, time, number, notes)
 
 
-NVIDIA_SMI_LOG: Final = RecordingFormat("nvidia-smi CSV log", _recognizes, _rows)
+NVIDIA_SMI_LOG: Final = RecordingFormat(
+    "nvidia-smi CSV log", lambda head: bool(_heading_of(head) or _DATA_START.match(head[0])), _rows
+)
 """Any columns in any order, units in heading or cell, several devices to a poll."""
 
 

@@ -1,7 +1,7 @@
 """What `nvidia-smi dmon` prints: columns under a heading of two lines, one line a GPU."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
@@ -37,11 +37,6 @@ _COLUMNS: Final = {
 }
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    """The heading that starts with `# gpu`, with the date and the time before it or not."""
-    return any(_HEADING.match(line) for line in head)
-
-
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row a GPU and poll."""
     names: list[str] = []
@@ -73,7 +68,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         yield RecordingRow(time, device, values, missing, text.name)
 
 
-NVIDIA_SMI_DMON: Final = RecordingFormat("nvidia-smi dmon output", _recognizes, _rows)
+NVIDIA_SMI_DMON: Final = RecordingFormat(
+    "nvidia-smi dmon output", lambda head: any(map(_HEADING.match, head)), _rows
+)
 """With the date and time of `-o DT`, the time alone, or neither; as a table or as CSV."""
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
@@ -22,11 +22,6 @@ _SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\
 _NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
 _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
 _REMEMBERED: Final = 100_000
-
-
-def _recognizes(head: Sequence[str]) -> bool:
-    """A comment of that format, or a sample."""
-    return any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head)
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -60,7 +55,11 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             yield sample_row(series, series.signal, time, value, text.name)
 
 
-PROMETHEUS_TEXT: Final = RecordingFormat("Prometheus or OpenMetrics text", _recognizes, _rows)
+PROMETHEUS_TEXT: Final = RecordingFormat(
+    "Prometheus or OpenMetrics text",
+    lambda head: any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head),
+    _rows,
+)
 """Scrapes one after the other, or series one after the other; every sample with its time."""
 
 
@@ -99,12 +98,6 @@ _SHOWN: Final = 200
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
-def _recognizes_json(head: Sequence[str]) -> bool:
-    """A JSON document with a series, a kind of result, or an error in the place of them."""
-    start = "\n".join(head)
-    return bool(_START.match(start) or _ERROR.match(start))
-
-
 def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row a sample; the file is never in memory, its longest series is."""
     if _ERROR.match("\n".join(text.head)):
@@ -121,7 +114,11 @@ def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             yield sample_row(series, series.signal, time, value, text.name)
 
 
-PROMETHEUS_JSON: Final = RecordingFormat("Prometheus JSON", _recognizes_json, _rows_json)
+PROMETHEUS_JSON: Final = RecordingFormat(
+    "Prometheus JSON",
+    lambda head: any(each.match("\n".join(head)) for each in (_START, _ERROR)),
+    _rows_json,
+)
 """Whole answers, their lists of results alone, or a series a line; several to a file."""
 
 

@@ -16,7 +16,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.formats import format_of
-from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map
+from rightsizer.telemetry.recordings.mapped_csv import load_column_map
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.row import RecordingRow, build_devices
 from rightsizer.telemetry.recordings.survey import (
@@ -68,8 +68,11 @@ class _DeviceState:
         for row in rows:
             streams[row.stream] = row
         newest = rows[-1]
-        if len(rows) > 1 or newest.holdings is not None:
-            self._hold(device, rows)
+        recorded = [row.holdings for row in rows if row.holdings is not None]
+        if recorded:
+            held = recorded[0] if len(recorded) == 1 else _shared(recorded)
+            if self.holdings.get(device, ()) != held:
+                self.holdings = {**self.holdings, device: held}
         processes = newest.processes
         if len(streams) == 1:
             return Reading(device, newest.time, newest.values, newest.missing, processes)
@@ -84,14 +87,6 @@ class _DeviceState:
                 missing.update(dict.fromkeys((*row.values, *row.missing), Missing.STALE))
         reasons = {signal: why for signal, why in missing.items() if signal not in values}
         return Reading(device, newest.time, values, reasons, processes)
-
-    def _hold(self, device: str, rows: Sequence[RecordingRow]) -> None:
-        recorded = [row.holdings for row in rows if row.holdings is not None]
-        if not recorded:
-            return
-        held = recorded[0] if len(recorded) == 1 else _shared(recorded)
-        if self.holdings.get(device, ()) != held:
-            self.holdings = {**self.holdings, device: held}
 
 
 def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
@@ -155,8 +150,13 @@ def open_recording(
     with ExitStack() as opened:
         texts = [opened.enter_context(closing(TextFile(path))) for path in paths]
         formats = [format_of(text, column_map) for text in texts]
-        if column_map is not None:
-            _check_map(column_map, texts)
+        if column_map and all(column_map.columns_of(text.path) is None for text in texts):
+            patterns = ", ".join(pattern for pattern, _ in column_map.files)
+            names = ", ".join(text.path.name for text in texts)
+            raise RecordingError(
+                f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
+                "change the patterns under 'files'"
+            )
         if all(known is NATIVE for known in formats):
             native = NativeFiles(texts, given)
             devices, interval = native.survey()
@@ -225,14 +225,3 @@ def _snapshots(
         last = row.time
     if poll:
         yield snapshot()
-
-
-def _check_map(column_map: ColumnMap, texts: Sequence[TextFile]) -> None:
-    if any(column_map.columns_of(text.path) is not None for text in texts):
-        return
-    patterns = ", ".join(pattern for pattern, _ in column_map.files)
-    names = ", ".join(text.path.name for text in texts)
-    raise RecordingError(
-        f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
-        "change the patterns under 'files'"
-    )

@@ -150,17 +150,13 @@ def mlperf_records(text: PrintedText) -> Iterator[MlperfRecord]:
             elif is_system:
                 yield MlperfRecord("system", entry, None, is_system=True)
             else:
-                yield _logged(entry)
-
-
-def _logged(entry: dict[str, Any]) -> MlperfRecord:
-    metadata = entry.get("metadata")
-    return MlperfRecord(
-        key=str(entry.get("key", ""))[:100],
-        value=entry.get("value"),
-        milliseconds=finite(entry.get("time_ms")),
-        metadata=metadata if isinstance(metadata, dict) else {},
-    )
+                metadata = entry.get("metadata")
+                yield MlperfRecord(
+                    key=str(entry.get("key", ""))[:100],
+                    value=entry.get("value"),
+                    milliseconds=finite(entry.get("time_ms")),
+                    metadata=metadata if isinstance(metadata, dict) else {},
+                )
 
 
 def _logged_formerly(line: "re.Match[str]") -> MlperfRecord:

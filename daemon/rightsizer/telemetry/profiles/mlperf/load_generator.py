@@ -275,7 +275,19 @@ def merged(summary: Profile, detail: Profile) -> Profile:
     notes = [*summary.notes, *(each for each in detail.notes if each not in summary.notes)]
     if ours.figures:
         notes = [each for each in notes if not each.startswith(_NO_RESULT)]
-    differing = _differing(ours, theirs)
+    differing = [
+        word
+        for word, one, other in (
+            ("the scenario", ours.scenario, theirs.scenario),
+            ("whether it is valid", ours.is_valid, theirs.is_valid),
+        )
+        if one and other and one != other
+    ]
+    differing += [
+        name
+        for name, figure in ours.figures.items()
+        if abs(figure - theirs.figures.get(name, figure)) > _ROUNDING_RATIO * abs(figure)
+    ]
     if differing:
         notes.append(
             f"The summary and the detail log differ in {', '.join(differing)}: they may be of "
@@ -296,18 +308,3 @@ def merged(summary: Profile, detail: Profile) -> Profile:
         unread=dict(Counter(summary.unread) + Counter(detail.unread)),
         notes=tuple(notes),
     )
-
-
-def _differing(ours: BenchmarkResult, theirs: BenchmarkResult) -> list[str]:
-    words = (
-        ("the scenario", ours.scenario, theirs.scenario),
-        ("whether it is valid", ours.is_valid, theirs.is_valid),
-    )
-    return [
-        *(word for word, one, other in words if one and other and one != other),
-        *(
-            name
-            for name, figure in ours.figures.items()
-            if abs(figure - theirs.figures.get(name, figure)) > _ROUNDING_RATIO * abs(figure)
-        ),
-    ]

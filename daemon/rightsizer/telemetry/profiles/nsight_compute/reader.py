@@ -2,8 +2,7 @@
 
 import importlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -211,11 +210,38 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     Raises:
         ProfileError: no launch is in it, or it cannot be read.
     """
-    beginning = beginning_of(path, 512)
-    if _is_report(path.name, beginning):
-        return _profile(path, limits, launches_of_report(path), None)
     pages = ComputePages(path, limits)
-    return _profile(path, limits, pages.launches(), pages)
+    is_report = _is_report(path.name, beginning_of(path, 512))
+    launches = launches_of_report(path) if is_report else pages.launches()
+    kernels, rules, events = MeasuredKernels(limits), RuleNotes(), 0
+    for launch in launches:
+        kernels.add(launch)
+        rules.add(launch)
+        events += launch.count
+        if events > limits.events_maximum:
+            raise ProfileError(
+                f"{path.name}: more than {limits.events_maximum} launches; profile fewer kernels, "
+                "or raise events_maximum"
+            )
+    devices, codes = kernels.devices(), sorted(pages.error_codes)
+    if not devices:
+        raise ProfileError(_nothing(path, codes))
+    notes = [_NO_TIME_LINE]
+    if kernels.untimed:
+        untimed = f"Of {kernels.untimed} launches no duration was measured"
+        notes.append(f"{untimed}; they count as 0 seconds.")
+    if codes:
+        notes.append(f"The profiler reported {', '.join(codes[:5])}.")
+    return Profile(
+        format=ProfileFormat.NSIGHT_COMPUTE,
+        source=path.name,
+        devices=devices,
+        events=events
+        if is_report
+        else pages.events + pages.unread["line that is no row of its table"],
+        unread=dict(pages.unread),
+        notes=(*notes, *rules.notes()),
+    )
 
 
 def _is_report(name: str, beginning: bytes) -> bool:
@@ -234,51 +260,14 @@ def _begins_table(lines: Sequence[str], place: int) -> bool:
     return not rest or any(line.count(",") >= len(titles) // 2 for line in rest)
 
 
-def _profile(
-    path: Path, limits: ReadLimits, launches: Iterable[KernelLaunch], pages: ComputePages | None
-) -> Profile:
-    kernels, rules, events = MeasuredKernels(limits), RuleNotes(), 0
-    for launch in launches:
-        kernels.add(launch)
-        rules.add(launch)
-        events += launch.count
-        if events > limits.events_maximum:
-            raise ProfileError(
-                f"{path.name}: more than {limits.events_maximum} launches; profile fewer kernels, "
-                "or raise events_maximum"
-            )
-    devices = kernels.devices()
-    if not devices:
-        raise ProfileError(_nothing(path, pages))
-    unread = Counter() if pages is None else pages.unread
-    return Profile(
-        format=ProfileFormat.NSIGHT_COMPUTE,
-        source=path.name,
-        devices=devices,
-        events=events
-        if pages is None
-        else pages.events + unread["line that is no row of its table"],
-        unread=dict(unread),
-        notes=(*_notes(kernels, pages), *rules.notes()),
-    )
-
-
-def _notes(kernels: MeasuredKernels, pages: ComputePages | None) -> Iterator[str]:
-    yield _NO_TIME_LINE
-    if kernels.untimed:
-        yield f"Of {kernels.untimed} launches no duration was measured; they count as 0 seconds."
-    if pages is not None and pages.error_codes:
-        yield f"The profiler reported {', '.join(sorted(pages.error_codes)[:5])}."
-
-
-def _nothing(path: Path, pages: ComputePages | None) -> str:
-    if pages is not None and "ERR_NVGPUCTRPERM" in pages.error_codes:
+def _nothing(path: Path, codes: Sequence[str]) -> str:
+    if "ERR_NVGPUCTRPERM" in codes:
         return (
             f"{path.name}: no kernel is in it: the profiler was not allowed to read the GPU's "
             "counters (ERR_NVGPUCTRPERM); run it as root, or load the driver with "
             "NVreg_RestrictProfilingToAdminUsers=0"
         )
-    said = f" ({', '.join(sorted(pages.error_codes)[:5])})" if pages and pages.error_codes else ""
+    said = f" ({', '.join(codes[:5])})" if codes else ""
     return (
         f"{path.name}: no kernel is in it{said}; write one with "
         "`ncu --csv --page details` or `ncu --csv --page raw`"

@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -174,7 +174,9 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
         tie = correlation_of(process_of(thread), correlation)
         if launches and tie is not None:
             recorder.launch(tie, start, end)
-        elif waits or (copies and tie is not None and _holds(awaited, tie)):
+        elif waits or (
+            copies and tie is not None and bisect_left(awaited, tie) < bisect_right(awaited, tie)
+        ):
             recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
         else:
             database.unread["CUDA call that neither launches nor waits"] += 1
@@ -188,8 +190,3 @@ def _told_by(text: str) -> tuple[str, bool, bool, bool]:
     """The name of a call, and whether it launches, waits or copies."""
     name = call_name(text)
     return name, is_launch(name), is_wait(name), _COPY.match(name) is not None
-
-
-def _holds(ordered: Column, number: int) -> bool:
-    place = bisect_left(ordered, number)
-    return place < len(ordered) and ordered[place] == number

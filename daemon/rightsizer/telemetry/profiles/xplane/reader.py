@@ -156,20 +156,16 @@ class SpaceReader:
             passed = 0
             for data in plane.messages(line):
                 if event_key(data) in named or (marked is not None and marked(data)):
-                    self._host_event(plane, line, read_event(data), wanted)
+                    event = read_event(data)
+                    if (span := self._span(line, event)) is None:
+                        continue
+                    name = plane.event_names.get(event.metadata, "")
+                    stats = plane.values(event, wanted)
+                    if not record_host_event(self.recorder, name, span, stats):
+                        self.unread["events of the host"] += 1
                 else:
                     passed += 1
             self._count_unread(passed, "events of the host")
-
-    def _host_event(
-        self, plane: XPlane, line: XPlaneLine, event: PlaneEvent, wanted: frozenset[int]
-    ) -> None:
-        span = self._span(line, event)
-        if span is None:
-            return
-        name = plane.event_names.get(event.metadata, "")
-        if not record_host_event(self.recorder, name, span, plane.values(event, wanted)):
-            self.unread["events of the host"] += 1
 
     def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:
         """Start and end; `None` for what has no time of its own."""

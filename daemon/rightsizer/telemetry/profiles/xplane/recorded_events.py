@@ -95,15 +95,15 @@ def _whole(value: object) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 19 else None  # noqa: PLR2004 - of 64 bits.
 
 
+_NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
 STREAM_STATS: Final = frozenset(
     {
         *("kernel_details", "memcpy_details", "memset_details", "cuda_graph_exec_id"),
-        *("memalloc_details", "memfree_details", "memory_residency_details"),
         *("correlation_id", "theoretical_occupancy_pct"),
+        *_NOT_BUSY,
     }
 )
 """The stats of such an event that tell something here."""
-_NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
 _DETAIL: Final = re.compile(r"(\w+):(\S*)")
 _MEMORIES: Final = {each.value: each for each in HostMemory if each is not HostMemory.UNKNOWN}
 
