@@ -22,7 +22,6 @@ from rightsizer.report.json_encoder import advice_form, report_form
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.page import PageQuery, content_security_policy
 from rightsizer.web.router import METRICS_PATH, Route, Router
-from rightsizer.web.summary import strip_form, summary_form
 
 _DIGITS: Final = 4
 
@@ -205,6 +204,9 @@ def _page(site: Router, request: WebRequest) -> WebResponse:
 
 
 def _summary(site: Router, request: WebRequest) -> WebResponse:
+    # As the page: an agent without readers never loads its views.
+    from rightsizer.web.summary import summary_form  # noqa: PLC0415
+
     span, report = span_of_query(request.query, ("span",)), site.latest()
     if report is None:
         return WebResponse.of_json(None)
@@ -213,6 +215,8 @@ def _summary(site: Router, request: WebRequest) -> WebResponse:
 
 
 def _strip(site: Router, request: WebRequest) -> WebResponse:
+    from rightsizer.web.summary import strip_form  # noqa: PLC0415 - as said above.
+
     span, report = span_of_query(request.query, ("span", "gpu")), site.latest()
     if report is None:
         return WebResponse.of_json(None)

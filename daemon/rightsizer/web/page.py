@@ -20,9 +20,6 @@ from rightsizer.report.labels import (
     percent_label,
 )
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.summary import revision_of
-from rightsizer.web.view.advice import risk_label
-from rightsizer.web.view.node import node_view
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -43,7 +40,7 @@ class PageQuery:
 
 
 class WebPage:
-    """Renders reports; the template engine is loaded by the first reader."""
+    """Renders reports; the views and the template engine are loaded by the first reader."""
 
     def __init__(
         self,
@@ -61,6 +58,9 @@ class WebPage:
         self, report: Report | None, now: Nanoseconds, look: PageQuery | None = None
     ) -> bytes:
         """The document for a report."""
+        from rightsizer.web.summary import revision_of  # noqa: PLC0415
+        from rightsizer.web.view.node import node_view  # noqa: PLC0415
+
         look = look or PageQuery(DEFAULT_SPAN)
         past = self._past(look.span) if self._past is not None and report is not None else None
         view = node_view(report, now, self._freshness, self._fit, look.span, past, chosen=look.gpu)
@@ -100,6 +100,8 @@ def _query(look: PageQuery) -> str:
 def _template() -> Template:
     # 10 MB of template engine, which an agent without readers never needs.
     import jinja2  # noqa: PLC0415
+
+    from rightsizer.web.view.advice import risk_label  # noqa: PLC0415
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rightsizer.web"),
