@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
 from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings
@@ -21,23 +21,16 @@ def check_drop_folder(place: CheckContext) -> Check:
     if not settings.drop_folder.path:
         return Check(name, Verdict.UNUSED, "profiles.drop_folder.path is not set")
     folder = Path(settings.drop_folder.path)
-    remedy = "add rightsizer.service.d/profiles.conf, which says how to make the folder"
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
         found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"
-        return Check(name, Verdict.MISSING, found, _LANDING, remedy)
+        return unwell(name, Verdict.MISSING, "absent", found, lost=_LANDING)
     if folder.stat().st_mode & stat.S_IWOTH:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            f"everybody may write into {folder}",
-            "files of other users, which are not opened there",
-            "let a group write into it, and nobody else: 'chmod o-w'",
-        )
+        return unwell(name, Verdict.LIMITED, "open", f"everybody may write into {folder}")
     if settings.capture.kind is CaptureKind.NONE:
         return Check(name, Verdict.OK, str(folder))
     if not os.access(folder, os.W_OK):
         found = f"{folder} may not be written by user {os.geteuid()}"
-        return Check(name, Verdict.LIMITED, found, _CALLING, remedy)
+        return unwell(name, Verdict.LIMITED, "closed", found, lost=_CALLING)
     return _room(name, folder, settings.capture)
 
 
@@ -48,14 +41,7 @@ def _room(name: str, folder: Path, settings: CaptureSettings) -> Check:
     kept_free = settings.room.minimum_free_ratio * disk.f_blocks * disk.f_frsize
     found = f"{folder}, {free // 2**20} MiB free"
     if free < settings.room.quota_bytes + kept_free:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            found,
-            "captures, once the disk is that full",
-            f"make room, or set profiles.capture.room.quota below {settings.room.quota_bytes} "
-            "bytes",
-        )
+        return unwell(name, Verdict.LIMITED, "full", found, quota=settings.room.quota_bytes)
     return Check(name, Verdict.OK, found)
 
 
@@ -65,17 +51,12 @@ def check_capture(place: CheckContext) -> Check:
     try:
         found = _called(settings, place)
     except (OSError, ValueError) as error:
-        return Check(name, Verdict.MISSING, str(error), _CALLING, "mend profiles.capture")
+        return unwell(name, Verdict.MISSING, "wrong", str(error))
     if found is None:
         return Check(name, Verdict.UNUSED, "profiles.capture.kind is none")
     if settings.kind is CaptureKind.DYNOLOG and not _is_listened_at(settings.dynolog.port):
-        return Check(
-            name,
-            Verdict.MISSING,
-            f"nobody listens on port {settings.dynolog.port}",
-            _CALLING,
-            "start dynolog with --enable_ipc_monitor, and programs with KINETO_USE_DAEMON=1",
-        )
+        found = f"nobody listens on port {settings.dynolog.port}"
+        return unwell(name, Verdict.MISSING, "away", found)
     return Check(name, Verdict.OK, found)
 
 

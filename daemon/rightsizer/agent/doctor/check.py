@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rightsizer.agent.settings import Settings
+from rightsizer.io.yaml import load_yaml
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import Snapshot
 
@@ -30,6 +33,19 @@ class Check:
     lost: str = ""
     """What the telemetry or the advice lacks for it."""
     remedy: str = ""
+
+
+@cache
+def _remedies() -> Any:
+    file = Path(__file__).with_name("remedies.yaml")
+    return load_yaml(file.read_text(encoding="utf-8"), file.name).data
+
+
+def unwell(name: str, verdict: Verdict, case: str, found: str, **words: object) -> Check:
+    """A check in a case of `remedies.yaml`, which has its loss and remedy."""
+    texts = _remedies()[name][case]
+    lost, remedy = (texts.get(key, "").format_map(words) for key in ("lost", "remedy"))
+    return Check(name, verdict, found, lost, remedy)
 
 
 @dataclass(frozen=True, slots=True)

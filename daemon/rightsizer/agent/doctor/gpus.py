@@ -5,13 +5,11 @@ from collections import Counter
 from typing import Final
 
 from rightsizer.accounting.signals import tier_of
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 
-_EVERYTHING: Final = "all readings of GPUs"
-_PIPES: Final = "pipe and memory activity: advice then rests on power and utilization"
 _COUNTER_REMEDIES: Final = {
     Missing.NOT_SUPPORTED: "boards before Hopper have none in NVML: run a dcgm-exporter and set "
     "sources.dcgm.url",
@@ -28,24 +26,12 @@ def check_device_files(place: CheckContext) -> Check:
     found = [place.devices / "nvidiactl", *sorted(place.devices.glob("nvidia[0-9]*"))]
     present = [path for path in found if path.exists()]
     if not present:
-        return Check(
-            name,
-            Verdict.MISSING,
-            f"there is no {found[0]}",
-            _EVERYTHING,
-            "install and load the NVIDIA driver; in a container use the NVIDIA runtime; let "
-            "nvidia-persistenced or 'nvidia-modprobe -u -c 0' make the files before the start",
-        )
+        return unwell(name, Verdict.MISSING, "absent", f"there is no {found[0]}")
     closed = [path.name for path in present if not os.access(path, os.R_OK | os.W_OK)]
     if closed:
-        return Check(
-            name,
-            Verdict.LIMITED if len(closed) < len(present) else Verdict.MISSING,
-            f"closed to user {os.geteuid()}: {', '.join(closed)}",
-            "all readings of these GPUs",
-            "give the files to this user's group (NVreg_DeviceFileGID, NVreg_DeviceFileMode), and "
-            "let DeviceAllow= name them",
-        )
+        verdict = Verdict.LIMITED if len(closed) < len(present) else Verdict.MISSING
+        text = f"closed to user {os.geteuid()}: {', '.join(closed)}"
+        return unwell(name, verdict, "closed", text)
     return Check(name, Verdict.OK, ", ".join(path.name for path in present))
 
 
@@ -54,18 +40,13 @@ def check_driver(place: CheckContext) -> Check:
     snapshot = place.snapshot
     if snapshot.trouble is not None:
         # Its words end with what to do.
-        return Check("driver", Verdict.MISSING, snapshot.trouble, _EVERYTHING)
+        return unwell("driver", Verdict.MISSING, "absent", snapshot.trouble)
     version = snapshot.driver.get("driver_version", "of unknown version")
     found = f"driver {version}, devices: {len(snapshot.devices)}"
     if snapshot.down:
         reasons = "; ".join(sorted({down.detail for down in snapshot.down.values()}))
-        return Check(
-            "driver",
-            Verdict.LIMITED,
-            f"{found}, of which down: {len(snapshot.down)} ({reasons})",
-            "all readings of those",
-            "see 'nvidia-smi' and 'dmesg' for their reason",
-        )
+        found += f", of which down: {len(snapshot.down)} ({reasons})"
+        return unwell("driver", Verdict.LIMITED, "down", found)
     return Check("driver", Verdict.OK, found)
 
 
@@ -73,7 +54,7 @@ def check_counters(place: CheckContext) -> Check:
     """What the readings allow to be claimed: profiling counters, power, or utilization alone."""
     name, readings = "profiling counters", place.snapshot.readings.values()
     if not readings:
-        return Check(name, Verdict.MISSING, "no GPU was read", _PIPES)
+        return unwell(name, Verdict.MISSING, "absent", "no GPU was read", remedies="")
     tiers = Counter(map(_tier, readings))
     found = ", ".join(f"{tier}: {count}" for tier, count in sorted(tiers.items()))
     if set(tiers) == {Tier.PROFILING}:
@@ -83,13 +64,9 @@ def check_counters(place: CheckContext) -> Check:
         for reading in readings
         if _tier(reading) is not Tier.PROFILING
     }
-    return Check(
-        name,
-        Verdict.LIMITED,
-        f"devices by tier: {found} ({', '.join(sorted(missing))})",
-        _PIPES,
-        "; ".join(sorted(_COUNTER_REMEDIES[each] for each in missing if each in _COUNTER_REMEDIES)),
-    )
+    known = sorted(_COUNTER_REMEDIES[each] for each in missing if each in _COUNTER_REMEDIES)
+    found = f"devices by tier: {found} ({', '.join(sorted(missing))})"
+    return unwell(name, Verdict.LIMITED, "absent", found, remedies="; ".join(known))
 
 
 def _tier(reading: Reading) -> Tier:
@@ -101,23 +78,16 @@ def _tier(reading: Reading) -> Tier:
 def check_gpu_processes(place: CheckContext) -> Check:
     """Whether the driver tells which processes hold a GPU, and whether procfs shows them."""
     name = "processes on GPUs"
-    lost = "whose a GPU is, and idle_held apart from idle_empty"
     readings = place.snapshot.readings.values()
     known = [reading.processes for reading in readings if reading.processes is not None]
     if len(known) < len(readings) or not readings:
         told = f"told for {len(known)} of {len(readings)} devices"
-        return Check(name, Verdict.LIMITED if known else Verdict.MISSING, told, lost)
+        return unwell(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", told)
     pids = {process.pid for processes in known for process in processes}
     if place.is_simulated:
         return Check(name, Verdict.OK, f"processes: {len(pids)}, simulated")
     hidden = sorted(pid for pid in pids if not (place.procfs / str(pid)).exists())
     if hidden:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            f"not in {place.procfs}: {len(hidden)} of {len(pids)}",
-            lost,
-            "share the host's process namespace (hostPID: true, --pid=host), or mount its procfs "
-            "and set path.procfs",
-        )
+        told = f"not in {place.procfs}: {len(hidden)} of {len(pids)}"
+        return unwell(name, Verdict.LIMITED, "hidden", told)
     return Check(name, Verdict.OK, f"processes: {len(pids)}")

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _LEAST_MEMORY_BYTES: Final = 128 * 2**20
@@ -18,18 +18,12 @@ _EARLIEST_SECONDS: Final = 1_735_689_600
 
 def check_processes(place: CheckContext) -> Check:
     """Whether processes of other users are to be seen."""
-    name, lost = "processes of others", "whose a GPU is: Kubernetes, Slurm, containers, units"
+    name = "processes of others"
     try:
         text = (place.procfs / "1" / "cgroup").read_text(errors="replace")
     except OSError as error:
-        return Check(
-            name,
-            Verdict.MISSING,
-            f"{place.procfs}/1/cgroup: {error.strerror}",
-            lost,
-            "mount procfs without hidepid, or with gid= and SupplementaryGroups=; leave "
-            "ProtectProc=default; in a container share the host's process namespace",
-        )
+        found = f"{place.procfs}/1/cgroup: {error.strerror}"
+        return unwell(name, Verdict.MISSING, "closed", found)
     return Check(name, Verdict.OK, f"the first process is in {text.splitlines()[-1]}")
 
 
@@ -42,13 +36,8 @@ def check_memory_placement(place: CheckContext) -> Check:
         with (place.procfs / "1" / "numa_maps").open("rb") as file:
             file.read(1)
     except OSError as error:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            f"{place.procfs}/1/numa_maps: {error.strerror}",
-            "NUMA placement of jobs whose memory no control group accounts for",
-            "add rightsizer.service.d/ptrace.conf, if you have such jobs",
-        )
+        found = f"{place.procfs}/1/numa_maps: {error.strerror}"
+        return unwell(name, Verdict.LIMITED, "closed", found)
     return Check(name, Verdict.OK, "numa_maps of others can be read")
 
 
@@ -58,20 +47,8 @@ def check_control_groups(place: CheckContext) -> Check:
     if (top / "cgroup.controllers").exists():
         return Check(name, Verdict.OK, "version 2")
     if any((top / each).is_dir() for each in ("cpu", "cpu,cpuacct", "memory")):
-        return Check(
-            name,
-            Verdict.LIMITED,
-            "version 1",
-            "pressure of each job",
-            "boot with systemd.unified_cgroup_hierarchy=1",
-        )
-    return Check(
-        name,
-        Verdict.MISSING,
-        f"there are none at {top}",
-        "CPU, memory and disk use of each job",
-        "mount the host's /sys/fs/cgroup read-only, and set path.sysfs",
-    )
+        return unwell(name, Verdict.LIMITED, "old", "version 1")
+    return unwell(name, Verdict.MISSING, "absent", f"there are none at {top}")
 
 
 def check_pressure(place: CheckContext) -> Check:
@@ -79,13 +56,8 @@ def check_pressure(place: CheckContext) -> Check:
     try:
         (place.procfs / "pressure" / "cpu").read_text()
     except OSError as error:
-        return Check(
-            "pressure",
-            Verdict.MISSING,
-            f"{place.procfs}/pressure/cpu: {error.strerror}",
-            "host_bound and storage_bound where a GPU waits for CPU or disk",
-            "boot a kernel with CONFIG_PSI, and with psi=1",
-        )
+        found = f"{place.procfs}/pressure/cpu: {error.strerror}"
+        return unwell("pressure", Verdict.MISSING, "absent", found)
     return Check("pressure", Verdict.OK, "kept for CPU, memory and disk")
 
 
@@ -95,13 +67,7 @@ def check_topology(place: CheckContext) -> Check:
     try:
         count = len(os.listdir(bus))  # noqa: PTH208 - only how many there are.
     except OSError as error:
-        return Check(
-            name,
-            Verdict.MISSING,
-            f"{bus}: {error.strerror}",
-            "PCIe links, NUMA nodes, ways between GPUs and network cards",
-            "mount the host's /sys read-only, and set path.sysfs",
-        )
+        return unwell(name, Verdict.MISSING, "absent", f"{bus}: {error.strerror}")
     return Check(name, Verdict.OK, f"devices on the bus: {count}")
 
 
@@ -109,13 +75,8 @@ def check_clock(place: CheckContext) -> Check:
     """Whether the wall clock was ever set, which history and annotations go by."""
     now = place.snapshot.wall_time // NANOSECONDS_PER_SECOND
     if now < _EARLIEST_SECONDS:
-        return Check(
-            "clock",
-            Verdict.LIMITED,
-            time.strftime("%Y-%m-%d", time.gmtime(now)),
-            "history and annotations are at the wrong time",
-            "set the clock, and keep it by NTP",
-        )
+        date = time.strftime("%Y-%m-%d", time.gmtime(now))
+        return unwell("clock", Verdict.LIMITED, "unset", date)
     return Check("clock", Verdict.OK, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
 
@@ -126,13 +87,7 @@ def check_memory_limit(place: CheckContext) -> Check:
         return Check(name, Verdict.OK, "none")
     found = f"{limit // 2**20} MiB"
     if limit < _LEAST_MEMORY_BYTES:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            found,
-            "the agent may be killed once its history is a month long",
-            f"set MemoryMax= to {_LEAST_MEMORY_BYTES // 2**20}M or more",
-        )
+        return unwell(name, Verdict.LIMITED, "tight", found, least=_LEAST_MEMORY_BYTES // 2**20)
     return Check(name, Verdict.OK, found)
 
 

@@ -4,11 +4,11 @@ import grp
 import os
 import pwd
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.web.settings import parse_address
 
@@ -21,52 +21,33 @@ def check_history(place: CheckContext) -> Check:
     if not settings.path:
         return Check(name, Verdict.UNUSED, "history.path is empty: nothing outlives a restart")
     path = Path(settings.path)
-    folder = path.parent
     lost = "all that was learned, at each restart; advice that takes days"
-    if (trouble := unwritable(name, path, lost)) is not None:
-        return trouble
-    disk = os.statvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
-    if free < settings.maximum_size_bytes:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            f"{folder} has {free // 2**20} MiB free",
-            "what comes once the disk is full",
-            f"make room, or set history.maximum_size below {settings.maximum_size_bytes} bytes",
-        )
-    return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
+    return _unwritable(name, path, lost) or _room(name, path, settings.maximum_size_bytes)
 
 
-def unwritable(name: str, path: Path, lost: str) -> Check | None:
+def _unwritable(name: str, path: Path, lost: str) -> Check | None:
     """What keeps the agent from writing a file of its own; `None` where nothing does.
 
     A folder that is not there is one whose file system is not mounted, as often as not.
-
-    Args:
-        name: Of the check.
-        path: The file's.
-        lost: What there is not without it.
     """
     folder = path.parent
     if not folder.is_dir():
-        return Check(
-            name,
-            Verdict.MISSING,
-            f"there is no folder {folder}, or it is closed to user {os.geteuid()}",
-            lost,
-            "create it for the agent's user (systemd does, by StateDirectory=)",
-        )
+        found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"
+        return unwell(name, Verdict.MISSING, "absent", found, lost=lost)
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        return Check(
-            name,
-            Verdict.LIMITED,
-            f"{path} may not be written by user {os.geteuid()}",
-            lost,
-            "give the folder to the agent's user; outside of /var/lib/rightsizer add it to "
-            "ReadWritePaths= as well",
-        )
+        found = f"{path} may not be written by user {os.geteuid()}"
+        return unwell(name, Verdict.LIMITED, "closed", found, lost=lost)
     return None
+
+
+def _room(name: str, path: Path, least_bytes: int) -> Check:
+    """Whether the file system of a file has room for it."""
+    disk = os.statvfs(path.parent)
+    free = disk.f_bavail * disk.f_frsize
+    if free < least_bytes:
+        found = f"{path.parent} has {free // 2**20} MiB free"
+        return unwell(name, Verdict.LIMITED, "full", found, size=least_bytes)
+    return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
 
 
 def check_local_socket(place: CheckContext) -> Check:
@@ -82,26 +63,16 @@ def check_local_socket(place: CheckContext) -> Check:
         try:
             probe.connect(path)
         except PermissionError:
-            return Check(
-                name,
-                Verdict.LIMITED,
-                f"{path} is closed to user {os.geteuid()}",
-                lost,
-                "join the agent's group: 'usermod -aG rightsizer NAME'",
-            )
+            found = f"{path} is closed to user {os.geteuid()}"
+            return unwell(name, Verdict.LIMITED, "closed", found, lost=lost)
         except OSError:
             folder = Path(path).parent
         else:
             return Check(name, Verdict.OK, f"an agent answers at {path}")
     if os.access(folder, os.W_OK):
         return Check(name, Verdict.OK, f"no agent runs; {folder} is open to this user")
-    return Check(
-        name,
-        Verdict.LIMITED,
-        f"no agent answers, and user {os.geteuid()} may not put a socket into {folder}",
-        lost,
-        "start the agent ('systemctl start rightsizer'), or set path.api_socket",
-    )
+    found = f"no agent answers, and user {os.geteuid()} may not put a socket into {folder}"
+    return unwell(name, Verdict.LIMITED, "away", found, lost=lost)
 
 
 def check_web_port(place: CheckContext) -> Check:
@@ -122,14 +93,7 @@ def check_web_port(place: CheckContext) -> Check:
         else:
             troubles.append(f"{text}: {refusal.strerror}")
     if troubles:
-        return Check(
-            name,
-            Verdict.MISSING,
-            "; ".join(troubles),
-            "metrics, page and API over the network",
-            "choose another address with web.listen_addresses; for ports below 1024 use "
-            "rightsizer.socket with rightsizer.service.d/socket.conf",
-        )
+        return unwell(name, Verdict.MISSING, "closed", "; ".join(troubles))
     return Check(name, Verdict.OK, "; ".join(notes))
 
 
@@ -166,35 +130,26 @@ def check_broker(place: CheckContext) -> Check:
     if not settings.enabled:
         return Check(name, Verdict.UNUSED, "broker.enabled is false: no GPU is lent")
     path = Path(settings.path)
-    if (trouble := unwritable(name, path, _LENDING)) is not None:
+    if (trouble := _unwritable(name, path, _LENDING)) is not None:
         return trouble
     if not place.settings.path.api_socket:
-        found, remedy = "path.api_socket is empty: nobody can ask", "set path.api_socket"
-        return Check(name, Verdict.MISSING, found, _LENDING, remedy)
-    disk = os.statvfs(path.parent)
-    free = disk.f_bavail * disk.f_frsize
-    if free < _LEAST_ROOM_BYTES:
-        found = f"{path.parent} has {free // 2**20} MiB free"
-        lost = "grants, once the disk is full: what cannot be saved is not lent"
-        return Check(name, Verdict.LIMITED, found, lost, "make room")
-    unknown = ", ".join(_unknown(settings))
-    if unknown:
-        remedy = "mend the names, or the directory service that knows them"
-        return Check(name, Verdict.LIMITED, f"nobody knows {unknown}", "what they may do", remedy)
-    return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
+        found = "path.api_socket is empty: nobody can ask"
+        return unwell(name, Verdict.MISSING, "unasked", found, lost=_LENDING)
+    room = _room(name, path, _LEAST_ROOM_BYTES)
+    if room.verdict is Verdict.OK and (unknown := ", ".join(_unknown(settings))):
+        return unwell(name, Verdict.LIMITED, "unknown", f"nobody knows {unknown}")
+    return room
 
 
 def _unknown(settings: BrokerSettings) -> Iterator[str]:
     """The users and groups of the settings that there are not, each by its key."""
-    yield from _strangers("users", settings.users, pwd.getpwnam)
-    yield from _strangers("operators", settings.operators, pwd.getpwnam)
-    yield from _strangers("groups", settings.groups, grp.getgrnam)
-    yield from _strangers("operator_groups", settings.operator_groups, grp.getgrnam)
-
-
-def _strangers(key: str, names: Iterable[str], known: Callable[[str], object]) -> Iterator[str]:
-    for name in names:
-        try:
-            known(name)
-        except KeyError:
-            yield f"'{name}' of broker.{key}"
+    known: dict[str, Callable[[str], object]] = {
+        **dict.fromkeys(("users", "operators"), pwd.getpwnam),
+        **dict.fromkeys(("groups", "operator_groups"), grp.getgrnam),
+    }
+    for key, look_up in known.items():
+        for name in getattr(settings, key):
+            try:
+                look_up(name)
+            except KeyError:
+                yield f"'{name}' of broker.{key}"

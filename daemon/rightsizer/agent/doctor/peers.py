@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
 from rightsizer.io.grpc_client import GrpcCallError
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
@@ -21,14 +21,13 @@ _NOTHING_ASKED: Final = (
 def check_kubelet(place: CheckContext) -> Check:
     """Whether the kubelet tells which pod was given which GPU."""
     name, settings = "kubelet", place.settings.sources.owners
-    lost = "which pod a GPU was given to before a process of it runs"
     path = Path(settings.kubelet_socket)
     if not settings.kubelet_socket or "kubernetes" not in settings.sources:
         return Check(name, Verdict.UNUSED, "switched off")
     try:
         path.stat()
     except PermissionError:
-        return Check(name, Verdict.LIMITED, f"{path} is closed to this user", lost, _KUBELET_REMEDY)
+        return unwell(name, Verdict.LIMITED, "closed", f"{path} is closed to this user")
     except OSError:
         return Check(name, Verdict.UNUSED, f"there is no {path}")
     try:
@@ -38,13 +37,8 @@ def check_kubelet(place: CheckContext) -> Check:
             maximum_bytes=settings.answer_maximum_bytes,
         )
     except GrpcCallError as error:
-        return Check(name, Verdict.LIMITED, str(error), lost, _KUBELET_REMEDY)
+        return unwell(name, Verdict.LIMITED, "closed", str(error))
     return Check(name, Verdict.OK, f"containers with devices: {len(pods)}")
-
-
-_KUBELET_REMEDY: Final = (
-    "add rightsizer.service.d/kubelet.conf, or run the agent as a DaemonSet that mounts the socket"
-)
 
 
 def check_container_engine(place: CheckContext) -> Check:
@@ -53,13 +47,7 @@ def check_container_engine(place: CheckContext) -> Check:
     if not path:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
     if (reason := _why_closed(path)) is not None:
-        return Check(
-            name,
-            Verdict.LIMITED,
-            f"{path}: {reason}",
-            "names of containers; they go by their short identifiers",
-            "add rightsizer.service.d/container-engine.conf with the group of the socket",
-        )
+        return unwell(name, Verdict.LIMITED, "closed", f"{path}: {reason}")
     return Check(name, Verdict.OK, f"{path} answers")
 
 
@@ -74,13 +62,7 @@ def check_dcgm(place: CheckContext) -> Check:
     finally:
         client.close()
     if isinstance(answer, Failure):
-        return Check(
-            name,
-            Verdict.MISSING,
-            answer.message,
-            "pipe and memory activity of boards that have no counters in NVML",
-            "start dcgm-exporter, or mend or remove sources.dcgm.url",
-        )
+        return unwell(name, Verdict.MISSING, "away", answer.message)
     return Check(name, Verdict.OK, f"{settings.address} answers")
 
 
@@ -98,17 +80,9 @@ def check_grafana(place: CheckContext) -> Check:
         client.close()
     if not isinstance(answer, Failure):
         return Check(name, Verdict.OK, f"{client.base_url} answers, and takes the token")
-    is_refused = answer.status in _UNAUTHORIZED or answer.kind is FailureKind.CREDENTIAL
-    return Check(
-        name,
-        Verdict.LIMITED if is_refused else Verdict.MISSING,
-        answer.message,
-        "annotations; they wait in the history until they can be delivered",
-        "add rightsizer.service.d/grafana-token.conf with the token of a service account that may "
-        "read and write annotations"
-        if is_refused
-        else "mend grafana.url, or let the node reach it",
-    )
+    if answer.status in _UNAUTHORIZED or answer.kind is FailureKind.CREDENTIAL:
+        return unwell(name, Verdict.LIMITED, "refused", answer.message)
+    return unwell(name, Verdict.MISSING, "away", answer.message)
 
 
 def _why_closed(path: str) -> str | None:
