@@ -9,7 +9,7 @@ from grafana_server import TOKEN, grafana_server
 from recordings import BOARD, write_story
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import run_offline, saved_advice
-from rightsizer.agent.replay import HistoryFiller, replay
+from rightsizer.agent.replay import filled_history, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
@@ -26,8 +26,8 @@ def history(tmp_path: Path) -> Path:
     story = (State.IDLE_HELD, IDLE_SECONDS)
     log = write_story(tmp_path / "log.csv", story, interval_seconds=10)
     source = open_recording([log], catalogue=built_in(), board=BOARD)
-    with HistoryFiller(tmp_path / "history.db") as filling:
-        replay(source, Settings(), history=filling.history)
+    with filled_history(tmp_path / "history.db") as filling:
+        replay(source, Settings(), history=filling)
     source.close()
     return tmp_path / "history.db"
 
@@ -72,7 +72,7 @@ def test_there_must_be_a_history(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="there is no history"):
         run_offline(absent, Settings(), save=True)
     assert not absent.exists()
-    with HistoryFiller(tmp_path / "empty.db"):
+    with filled_history(tmp_path / "empty.db"):
         pass
     (tmp_path / "empty.db").touch()
     with pytest.raises(HistoryError, match="is empty"):

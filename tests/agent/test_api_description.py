@@ -14,7 +14,7 @@ from publish_reports import full_report, node_report
 from publish_stories import NOW
 from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
-from rightsizer.actions.feature import ActionsApi
+from rightsizer.actions.feature import actions_route
 from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
@@ -48,7 +48,7 @@ def site_of(report: Report | None) -> Router:
         *LifecycleRoutes(lambda: None, is_enabled=True).routes,
         profiles_route(tuple),
         captures_route(CaptureState),
-        *ActionsApi(ActionState).routes,
+        actions_route(ActionState),
         *PlaceApi(Settings).routes,
         *closed_routes(),
         *fleet_routes(),

@@ -10,7 +10,7 @@ from cases import NOW, window
 from readings import MINUTE, gpu
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.replay import HistoryFiller
+from rightsizer.agent.replay import filled_history
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.state import State
 from rightsizer.model.window import Window
@@ -44,16 +44,16 @@ def names(folder: Path) -> set[str]:
 
 def fill(path: Path, *parts: list[Window]) -> None:
     """Fill a history in a few steps."""
-    with HistoryFiller(path) as filling:
+    with filled_history(path) as filling:
         for part in parts:
-            filling.history.save(part, [DeviceRecord(gpu())])
+            filling.save(part, [DeviceRecord(gpu())])
 
 
 def test_a_new_history_appears_when_it_is_whole(tmp_path: Path) -> None:
     """Until then its name is free."""
     path = tmp_path / "history.db"
-    with HistoryFiller(path) as filling:
-        filling.history.save(windows(3), [DeviceRecord(gpu())])
+    with filled_history(path) as filling:
+        filling.save(windows(3), [DeviceRecord(gpu())])
         assert not path.exists()
 
     assert {file.name for file in tmp_path.iterdir()} == {"history.db"}
@@ -83,7 +83,7 @@ def test_what_is_replayed_again_is_counted_once(tmp_path: Path) -> None:
 
 def test_a_recording_without_devices_leaves_nothing(tmp_path: Path) -> None:
     """There is nothing to keep."""
-    with HistoryFiller(tmp_path / "history.db"):
+    with filled_history(tmp_path / "history.db"):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -96,8 +96,8 @@ def test_what_goes_wrong_changes_nothing(tmp_path: Path, is_there: bool) -> None
         fill(path, windows(2))
 
     def break_off() -> None:
-        with HistoryFiller(path) as filling:
-            filling.history.save(windows(3, first=2))
+        with filled_history(path) as filling:
+            filling.save(windows(3, first=2))
             raise ValueError("the recording is torn")
 
     with pytest.raises(ValueError, match="torn"):
@@ -112,7 +112,7 @@ def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
     agent = Storage(str(path))
     agent.save_windows(windows(1), [], [])
     with pytest.raises(HistoryError, match=r"being written by process \d+"):
-        HistoryFiller(path)
+        filled_history(path).__enter__()
     agent.close()
 
     assert names(tmp_path) == {"history.db"}
@@ -121,8 +121,8 @@ def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
 def test_no_agent_begins_a_history_that_would_be_replaced(tmp_path: Path) -> None:
     """It may once the recording is in its place."""
     path = tmp_path / "history.db"
-    with HistoryFiller(path) as filling:
-        filling.history.save(windows(3))
+    with filled_history(path) as filling:
+        filling.save(windows(3))
         with pytest.raises(HistoryError, match="is being written by process"):
             Storage(str(path))
     with contextlib.closing(Storage(str(path))) as agent:
@@ -135,7 +135,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A file where a folder should be is no place for a history."""
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match="cannot be read: Not a directory; name another"):
-        HistoryFiller(tmp_path / "file" / "history.db")
+        filled_history(tmp_path / "file" / "history.db").__enter__()
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
@@ -148,7 +148,7 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_ther
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))  # Room for a lock and no more.
     try:
         with pytest.raises(HistoryError, match=rf"history '{path}' cannot be written") as told:
-            HistoryFiller(path)
+            filled_history(path).__enter__()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -163,7 +163,7 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_ther
 def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
     """The name beside it is longer still."""
     with pytest.raises(HistoryError, match="File name too long"):
-        HistoryFiller(tmp_path / ("h" * 250))
+        filled_history(tmp_path / ("h" * 250)).__enter__()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,7 +172,7 @@ def test_a_file_that_is_something_else_stays_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a history")
     with pytest.raises(HistoryError, match="is there and is no history; name another file"):
-        HistoryFiller(path)
+        filled_history(path).__enter__()
 
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
     assert path.read_text() == "not a history"

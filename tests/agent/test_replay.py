@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_story
 from rightsizer.advice.rules import RULES
 from rightsizer.agent.offline_advice import run_offline
-from rightsizer.agent.replay import HistoryFiller, Replay, replay, replay_form
+from rightsizer.agent.replay import Replay, filled_history, replay, replay_form
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.finding import Finding, Reason
@@ -274,8 +274,8 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     """The same rules over the same windows, another day, without the recording."""
     story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
     source = open_recording([story], catalogue=built_in(), board=BOARD)
-    with HistoryFiller(tmp_path / "history.db") as filling:
-        result = replay(source, Settings(), history=filling.history)
+    with filled_history(tmp_path / "history.db") as filling:
+        result = replay(source, Settings(), history=filling)
     source.close()
     findings, advice = run_offline(tmp_path / "history.db", Settings())
 

@@ -11,7 +11,7 @@ from publish_reports import node_report
 from readings import workload
 from rightsizer.actions.controller import ActionController
 from rightsizer.actions.encoder import ActionState
-from rightsizer.actions.feature import ActionsApi
+from rightsizer.actions.feature import actions_route
 from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionMode, ActionSettings
 from rightsizer.advice.storage import Storage
@@ -31,14 +31,14 @@ def served(
 ) -> Iterator[Path]:
     """What a controller has to tell, at the socket that is returned."""
     path = folder / "api.sock"
-    state = ActionsApi(lambda: ActionState(actions=actions, proposals=controller.proposals))
+    route = actions_route(lambda: ActionState(actions=actions, proposals=controller.proposals))
     server = WebServer(
         ["127.0.0.1:0"],
         latest=node_report,
         exposition=MetricsExposition(node_report),
         settings=WebSettings(),
         local_socket=str(path),
-        local_routes=state.routes,
+        local_routes=(route,),
     )
     server.start()
     try:

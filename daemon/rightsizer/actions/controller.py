@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from rightsizer.actions.audit_log import AuditEntry, AuditLog
+from rightsizer.actions.audit_log import AuditLog
 from rightsizer.actions.order import ActionContext, ActionOrder, ActionResult, holders
 from rightsizer.actions.proposals import (
     ActionConditions,
@@ -52,13 +52,7 @@ class Approvals:
         own_uid: int | None = None,
         user_of: Callable[[int], str] = user_name,
     ) -> None:
-        """Nobody has claimed anything yet.
-
-        Args:
-            approvers: Who may approve beside root and the agent's own user, see `acting.approvers`.
-            own_uid: The agent's user; this process's unless told otherwise.
-            user_of: The name of a user.
-        """
+        """No claims yet; `approvers` are those of `acting.approvers`, `own_uid` is the agent's."""
         self._approvers = frozenset(approvers)
         self._own_uid = os.getuid() if own_uid is None else own_uid
         self._user_of = user_of
@@ -69,13 +63,10 @@ class Approvals:
     def note(
         self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
     ) -> None:
-        """Take note of a claim that was just made.
+        """Take note of a claim that was just made, and left advice as it is.
 
-        Args:
-            advice: As the claim left it.
-            actor: The name that the request gives.
-            peer: What the kernel says of him, over the local socket.
-            identity: What he has proved, over TCP.
+        `actor` is the name that the request gives, `peer` the client by the kernel over the local
+        socket, `identity` what it has proved over TCP.
         """
         known_as = identity or "unknown" if peer is None else f"uid {peer.uid}"
         who, why_not = f"{actor} ({known_as})", ""
@@ -90,9 +81,7 @@ class Approvals:
     ) -> dict[str, Approval]:
         """Of each piece of advice that is claimed now, what its claim is worth.
 
-        Args:
-            claims: Since when advice is claimed, by its id.
-            records: The audit log, which has what an earlier agent took note of.
+        `claims` gives since when advice is claimed; `records` have what an earlier agent noted.
         """
         with self._lock:
             # Asked under the lock: what is noted by now is among the claims, or over.
@@ -117,37 +106,30 @@ class Approvals:
         return peer.uid in (0, self._own_uid) or self._user_of(peer.uid) in self._approvers
 
 
-_GONE: Final = "its advice is kept no more"
-
-
 def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> ActionRecord | None:
     """An entry with what the ledger says now, `None` where that is nothing new.
 
-    Args:
-        record: An entry of any kind.
-        advice: What it was about, as it stands; `None` where the ledger has forgotten it.
-        now: Wall time.
+    `advice` is what it was about; `None` where the ledger has forgotten it. `now` is wall time.
     """
     if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
         return None
+    has_regressed = advice is not None and advice.state is AdviceState.REGRESSED
     if record.result is AdviceState.SUCCEEDED:
-        came_back = advice is not None and advice.opened > record.opened
-        if advice is None or not came_back or advice.state is not AdviceState.REGRESSED:
+        if advice is None or advice.opened <= record.opened or not has_regressed:
             return None
-        return _with(record, AdviceState.REGRESSED, "it came back", now)
-    if record.result is not None:
+        state, why = AdviceState.REGRESSED, "it came back"
+    elif record.result is not None:
         return None
-    if advice is None:
-        return _with(record, AdviceState.EXPIRED, _GONE, now)
-    if advice.opened == record.opened:
-        return None if advice.is_open else _with(record, advice.state, advice.why, now)
-    # It was closed and opened again between two looks, and how it closed is written over.
-    has_succeeded = advice.state is AdviceState.REGRESSED
-    state = AdviceState.REGRESSED if has_succeeded else AdviceState.EXPIRED
-    return _with(record, state, "it was opened again", now)
-
-
-def _with(record: ActionRecord, state: AdviceState, why: str, now: Nanoseconds) -> ActionRecord:
+    elif advice is None:
+        state, why = AdviceState.EXPIRED, "its advice is kept no more"
+    elif advice.opened == record.opened:
+        if advice.is_open:
+            return None
+        state, why = advice.state, advice.why
+    else:
+        # It was closed and opened again between two looks, and how it closed is written over.
+        state = AdviceState.REGRESSED if has_regressed else AdviceState.EXPIRED
+        why = "it was opened again"
     return replace(record, result=state, result_why=why, result_at=now)
 
 
@@ -156,7 +138,7 @@ _SILENT: Final = frozenset(
 )
 """What is written down in another way, or is nothing to write down."""
 _Key = tuple[str, str, Nanoseconds]
-"""An action, an advice's id, and when that was opened."""
+"""As `ActionProposal.key`."""
 
 
 class ActionRunner(Protocol):
@@ -188,16 +170,7 @@ class ActionController:
         *,
         clock: Clock,
     ) -> None:
-        """A controller that has not looked yet.
-
-        Args:
-            actions: What may be done on this machine, see `actions_here`.
-            acting: What they share.
-            context: Tells how things stand.
-            runner: Does it.
-            audit: Writes it down, and remembers it.
-            clock: The agent's.
-        """
+        """A controller of the actions of this machine (`actions_here`) that has not looked yet."""
         self._actions, self._acting = {each.name: each for each in actions}, acting
         self._context, self._runner = context, runner
         self._audit, self._clock = audit, clock
@@ -235,9 +208,12 @@ class ActionController:
         Raises:
             RightsizerError: it cannot be written down, and so is not done.
         """
-        records = self._audit.tidied(self._settled(self._audit.mended()))
+        ledger = {each.id: each for each in self._context.advice()}
+        records = self._audit.tidied(
+            [self._settled(each, ledger.get(each.advice)) for each in self._audit.mended()]
+        )
         standing = self._approvals.standing(self._context.claims, records)
-        records = self._approved_of(records, standing)
+        records = [self._approved_of(each, standing) for each in records]
         report, advice = self._context.report(), self._context.advice()
         here = holders(report)
         fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
@@ -261,33 +237,23 @@ class ActionController:
         if due is not None and not self._runner.is_busy:
             self._do(due, here, standing)
 
-    def _approved_of(
-        self, records: Sequence[ActionRecord], standing: Mapping[str, Approval]
-    ) -> list[ActionRecord]:
-        """The entries, each that was put up with who has approved it since."""
-        found = []
-        for each in records:
-            approval = standing.get(each.advice)
-            is_put_up = each.verdict is ActionVerdict.NOT_APPROVED
-            if is_put_up and approval is not None and not approval.why_not:
-                kept = replace(each, approved=approval.claimed, approver=approval.actor)
-                if kept != each:
-                    self._audit.approve(kept)
-                found.append(kept)
-            else:
-                found.append(each)
-        return found
+    def _approved_of(self, record: ActionRecord, standing: Mapping[str, Approval]) -> ActionRecord:
+        """An entry; one that was put up for approval with who has approved it since."""
+        approval = standing.get(record.advice)
+        is_put_up = record.verdict is ActionVerdict.NOT_APPROVED
+        if not is_put_up or approval is None or approval.why_not:
+            return record
+        kept = replace(record, approved=approval.claimed, approver=approval.actor)
+        if kept != record:
+            self._audit.keep(kept)
+        return kept
 
-    def _settled(self, records: Sequence[ActionRecord]) -> list[ActionRecord]:
-        """The entries, each with what became of its advice since."""
-        advice = {each.id: each for each in self._context.advice()}
-        found = []
-        for record in records:
-            linked = result_of(record, advice.get(record.advice), self._clock.wall_time())
-            if linked is not None:
-                self._audit.link(linked)
-            found.append(linked or record)
-        return found
+    def _settled(self, record: ActionRecord, advice: Advice | None) -> ActionRecord:
+        """An entry with what became of its advice since."""
+        linked = result_of(record, advice, self._clock.wall_time())
+        if linked is not None:
+            self._audit.link(linked)
+        return linked or record
 
     def _fitting(self, advice: Advice, here: Mapping[str, Workload]) -> tuple[ActionSettings, ...]:
         """The actions that are for a piece of advice, by its reasons and its workload."""
@@ -306,13 +272,13 @@ class ActionController:
         settings, advice = self._actions[due.action], due.advice
         is_approved = settings.mode is ActionMode.APPROVE
         actor = standing[advice.id].actor if is_approved else f"action:{settings.name}"
+        noted = [self._audit.entry(settings, advice, actor)]
         # On disk before it is done: an agent that is killed meanwhile does not do it again.
-        entry = AuditEntry(settings, advice, ActionOutcome.STARTED, ActionVerdict.DUE, actor)
-        noted = [self._audit.intend(entry)]
+        self._audit.intend(noted[0])
 
         def note(pid: int) -> None:
             noted[0] = replace(noted[0], process=pid, process_started=started_of(pid))
-            self._audit.note_process(noted[0])
+            self._audit.note(noted[0])
 
         def done(ended: ActionResult) -> None:
             self._done(noted[0], ended, settings)
@@ -341,9 +307,9 @@ class ActionController:
 
     def _tell(self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]) -> None:
         """Write down once, of each action and piece of advice, each kind of reason against it."""
-        told = {(_key(each), each.verdict) for each in records if not each.outcome.is_deed}
+        told = {(each.key, each.verdict) for each in records if not each.outcome.is_deed}
         for each in found:
-            if each.verdict in _SILENT or (_key_of(each), each.verdict) in told:
+            if each.verdict in _SILENT or (each.key, each.verdict) in told:
                 continue
             is_dry = each.verdict is ActionVerdict.DRY_RUN
             self._refuse(each, ActionOutcome.DRY_RUN if is_dry else ActionOutcome.REFUSED)
@@ -355,10 +321,10 @@ class ActionController:
         records: Sequence[ActionRecord],
     ) -> None:
         """Write down where an approval was taken back before anything was done on it."""
-        done = {_key(each) for each in records if each.outcome.is_deed}
+        done = {each.key for each in records if each.outcome.is_deed}
         approved = set()
         for each in found:
-            key, claimed = _key_of(each), scene.claimed.get(each.advice.id)
+            key, claimed = each.key, scene.claimed.get(each.advice.id)
             proposed = scene.proposed.get(key)
             if proposed is not None and claimed is not None and claimed >= proposed:
                 approved.add(key)
@@ -369,8 +335,9 @@ class ActionController:
     def _refuse(self, proposal: ActionProposal, outcome: ActionOutcome) -> None:
         settings, advice = self._actions[proposal.action], proposal.advice
         actor = advice.actor or f"action:{settings.name}"
+        entry = self._audit.entry(settings, advice, actor)
         self._audit.refuse(
-            AuditEntry(settings, advice, outcome, proposal.verdict, actor, proposal.why)
+            replace(entry, outcome=outcome, verdict=proposal.verdict, why=proposal.why)
         )
 
     def _tell_suspensions(self, suspended: AbstractSet[str]) -> None:
@@ -411,18 +378,10 @@ def _unfit(
     return found
 
 
-def _key(record: ActionRecord) -> _Key:
-    return record.action, record.advice, record.opened
-
-
-def _key_of(proposal: ActionProposal) -> _Key:
-    return proposal.action, proposal.advice.id, proposal.advice.opened
-
-
 def _proposed(records: Sequence[ActionRecord]) -> dict[_Key, Nanoseconds]:
     """When each action was first put up for approval."""
     found: dict[_Key, Nanoseconds] = {}
     for each in records:
         if each.verdict is ActionVerdict.NOT_APPROVED:
-            found.setdefault(_key(each), each.at)
+            found.setdefault(each.key, each.at)
     return found

@@ -2,45 +2,28 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from rightsizer.actions.proposals import ActionProposal
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import Form
+
+_KEPT: Final = (
+    *("id", "action", "way", "advice", "workload", "devices", "reason", "summary", "confidence"),
+    *("risk", "evidence", "actor", "at", "ended", "outcome", "verdict", "why", "status", "said"),
+    *("result", "result_why", "result_at"),
+)
+_TIMES: Final = ("at", "ended", "result_at")
 
 
 def record_form(record: ActionRecord) -> Form:
     """All that is kept of it, but for processes and clocks; times in seconds since the epoch."""
-    return {
-        "id": record.id,
-        "action": record.action,
-        "way": record.way,
-        "advice": record.advice,
-        "workload": record.workload,
-        "devices": list(record.devices),
-        "reason": record.reason,
-        "summary": record.summary,
-        "confidence": record.confidence,
-        "risk": record.risk,
-        "evidence": dict(record.evidence),
-        "actor": record.actor,
-        "at": seconds(record.at),
-        "ended": _time(record.ended),
-        "outcome": record.outcome,
-        "verdict": record.verdict,
-        "why": record.why,
-        "status": record.status,
-        "said": record.said,
-        "result": record.result,
-        "result_why": record.result_why,
-        "result_at": _time(record.result_at),
-    }
-
-
-def _time(time: Nanoseconds | None) -> float | None:
-    return None if time is None else seconds(time)
+    form: Form = {name: getattr(record, name) for name in _KEPT}
+    times = {name: form[name] for name in _TIMES if form[name] is not None}
+    return form | {name: seconds(time) for name, time in times.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +40,29 @@ class ActionState:
 def state_form(state: ActionState) -> Form:
     """The same as plain values for JSON; entries latest first."""
     return {
-        "actions": [_action(each, state.suspended) for each in state.actions],
-        "proposals": [_proposal(each) for each in state.proposals],
-        "entries": [_entry(each) for each in reversed(state.records)],
+        "actions": [
+            {
+                "name": each.name,
+                "mode": each.mode,
+                "way": each.way,
+                "reasons": list(each.reasons),
+                "is_suspended": each.name in state.suspended,
+            }
+            for each in state.actions
+        ],
+        "proposals": [
+            {
+                "action": each.action or None,
+                "advice": each.advice.id,
+                "workload": each.advice.finding.workload,
+                "verdict": each.verdict,
+                "why": each.why,
+            }
+            for each in state.proposals
+        ],
+        # What a program said may name whatever it likes, and the API may be open.
+        "entries": [
+            {key: value for key, value in record_form(each).items() if key != "said"}
+            for each in reversed(state.records)
+        ],
     }
-
-
-def _action(settings: ActionSettings, suspended: AbstractSet[str]) -> Form:
-    return {
-        "name": settings.name,
-        "mode": settings.mode,
-        "way": settings.way,
-        "reasons": list(settings.reasons),
-        "is_suspended": settings.name in suspended,
-    }
-
-
-def _proposal(proposal: ActionProposal) -> Form:
-    return {
-        "action": proposal.action or None,
-        "advice": proposal.advice.id,
-        "workload": proposal.advice.finding.workload,
-        "verdict": proposal.verdict,
-        "why": proposal.why,
-    }
-
-
-def _entry(record: ActionRecord) -> Form:
-    """Without what a program said: it may name whatever it likes, and the API may be open."""
-    form = record_form(record)
-    del form["said"]
-    return form

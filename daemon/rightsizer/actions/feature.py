@@ -28,27 +28,19 @@ if TYPE_CHECKING:
 ACTIONS_PATH: Final = "/api/v1/actions"
 
 
-class ActionsApi:
-    """Answers from what is remembered; names neither commands nor addresses."""
+def actions_route(state: Callable[[], ActionState]) -> Route:
+    """The route of what is remembered, which names neither commands nor addresses.
 
-    def __init__(self, state: Callable[[], ActionState]) -> None:
-        """A route.
+    `state` is called from any thread.
+    """
 
-        Args:
-            state: Gives how things stand; called from any thread.
-        """
-        self._state = state
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Where it is served."""
-        return (Route("GET", ACTIONS_PATH, self._answer),)
-
-    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+    def answer(site: Router, request: WebRequest) -> WebResponse:
         from rightsizer.actions.encoder import state_form  # noqa: PLC0415 - as said above.
 
         del site, request
-        return WebResponse.of_json(state_form(self._state()))
+        return WebResponse.of_json(state_form(state()))
+
+    return Route("GET", ACTIONS_PATH, answer)
 
 
 _BOOT: Final = "sys/kernel/random/boot_id"
@@ -62,15 +54,7 @@ def action_service(
     database: Database,
     clock: Clock,
 ) -> ActionService | None:
-    """The service of an agent, which does nothing yet; `None` where no action is named.
-
-    Args:
-        settings: As they are when the agent starts.
-        advice: Keeps the advice, and takes claims.
-        latest: The latest report.
-        database: Keeps what was done.
-        clock: The agent's.
-    """
+    """The service of an agent, which does nothing yet; `None` where no action is named."""
     if not settings.actions:
         return None
     # As said above.

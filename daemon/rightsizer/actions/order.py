@@ -66,11 +66,7 @@ class ActionOrder:
         }
 
     def form(self, node: str) -> Form:
-        """The same as plain values for JSON.
-
-        Args:
-            node: What the machine is called.
-        """
+        """The same as plain values for JSON, with the name of the machine."""
         return {
             "version": ORDER_VERSION,
             "delivery": self.id,

@@ -1,6 +1,6 @@
 """Proposals of actions: which are due on which advice, and why the others are not; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final
@@ -106,6 +106,14 @@ class ActionProposal:
     why: str
     """Why it is not done, in a few words; empty where it is due."""
 
+    @property
+    def key(self) -> tuple[str, str, Nanoseconds]:
+        """The action, the advice's id, and when that was opened."""
+        return self.action, self.advice.id, self.advice.opened
+
+
+_Answer = tuple[ActionVerdict, str]
+
 
 def proposals(
     advice: Sequence[Advice],
@@ -116,14 +124,8 @@ def proposals(
 ) -> tuple[ActionProposal, ...]:
     """What each action makes of each piece of open advice, in the order of advice and settings.
 
-    At most one is due: what is done changes what may be done next.
-
-    Args:
-        advice: All advice; what is closed is passed over.
-        actions: By the advice's id, the actions that are for its reasons and its workload.
-        deeds: All that was begun.
-        scene: The machine.
-        limits: What all actions keep to together.
+    At most one is due: what is done changes what may be done next. Closed advice is passed over;
+    `actions` are for the reasons and the workload of advice, by its id.
     """
     found: list[ActionProposal] = []
     has_due = False
@@ -135,7 +137,7 @@ def proposals(
             why = "no action is configured for its reasons and its workload"
             found.append(ActionProposal("", each, ActionVerdict.NOT_OPTED_IN, why))
         for one in terms:
-            verdict, why = _judged(each, one, deeds, scene, limits)
+            verdict, why = next(_Case(each, one, deeds, scene, limits).answers())
             if verdict is ActionVerdict.DUE and has_due:
                 verdict, why = ActionVerdict.RATE, "another action is due first"
             has_due = has_due or verdict is ActionVerdict.DUE
@@ -161,152 +163,122 @@ def _failures_of(name: str, deeds: Sequence[PastAction], limits: ActionLimits) -
     return sum(found), len(found)
 
 
-_Answer = tuple[ActionVerdict, str] | None
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One action on one piece of advice; each method gives what speaks against it."""
 
+    advice: Advice
+    terms: ActionTerms
+    deeds: Sequence[PastAction]
+    scene: ActionConditions
+    limits: ActionLimits
 
-def _judged(
-    advice: Advice,
-    terms: ActionTerms,
-    deeds: Sequence[PastAction],
-    scene: ActionConditions,
-    limits: ActionLimits,
-) -> tuple[ActionVerdict, str]:
-    refusal = (
-        _of_its_past(advice, terms, deeds, scene)
-        or _of_the_action(terms, deeds, limits)
-        or _of_the_advice(advice, terms, scene)
-        or _of_what_waits(advice, deeds)
-        or _of_the_workload(advice, terms, deeds)
-        or _of_the_day(advice, terms, deeds, scene, limits)
-    )
-    if refusal is not None:
-        return refusal
-    if terms.mode is ActionMode.DRY_RUN:
-        return ActionVerdict.DRY_RUN, "its mode is dry_run: it would be done"
-    if not scene.is_kept:
-        return ActionVerdict.NOT_KEPT, "nothing would remember it; set history.path"
-    return _of_approval(advice, terms, scene) or (ActionVerdict.DUE, "")
+    def answers(self) -> Iterator[_Answer]:
+        """Reasons against it, the first of which counts; at last that it is due."""
+        yield from self._of_its_past()
+        yield from self._of_the_advice()
+        yield from self._of_the_workload()
+        yield from self._of_the_day()
+        if self.terms.mode is ActionMode.DRY_RUN:
+            yield ActionVerdict.DRY_RUN, "its mode is dry_run: it would be done"
+        if not self.scene.is_kept:
+            yield ActionVerdict.NOT_KEPT, "nothing would remember it; set history.path"
+        if self.terms.mode is ActionMode.APPROVE:
+            yield from self._of_approval()
+        yield ActionVerdict.DUE, ""
 
+    def _of_its_past(self) -> Iterator[_Answer]:
+        """What was done on the same advice is not repeated, unless a person asks for it again."""
+        asked = self.scene.claimed.get(self.advice.id)
+        for each in self.deeds:
+            about = self.terms.name, self.advice.id, self.advice.opened
+            is_asked_again = asked is not None and asked > each.at
+            may_repeat = self.terms.mode is ActionMode.APPROVE and is_asked_again
+            if (each.action, each.advice, each.opened) == about and (
+                each.has_worked or not may_repeat
+            ):
+                yield ActionVerdict.DONE_BEFORE, f"it was done {_told(each.ago_seconds)} ago"
+        if is_suspended(self.terms.name, self.deeds, self.limits):
+            failed, known = _failures_of(self.terms.name, self.deeds, self.limits)
+            within = _told(self.limits.results_within_seconds)
+            why = f"{failed} of its {known} results within {within} were failures"
+            yield ActionVerdict.SUSPENDED, why
 
-def _of_the_action(
-    terms: ActionTerms, deeds: Sequence[PastAction], limits: ActionLimits
-) -> _Answer:
-    if is_suspended(terms.name, deeds, limits):
-        failed, known = _failures_of(terms.name, deeds, limits)
-        within = _told(limits.results_within_seconds)
-        why = f"{failed} of its {known} results within {within} were failures"
-        return ActionVerdict.SUSPENDED, why
-    return None
+    def _of_the_advice(self) -> Iterator[_Answer]:
+        advice, terms, finding = self.advice, self.terms, self.advice.finding
+        if advice.state is AdviceState.SNOOZED:
+            yield ActionVerdict.SNOOZED, "its advice is snoozed"
+        if advice.state is AdviceState.CLAIMED and terms.mode is ActionMode.AUTOMATIC:
+            yield ActionVerdict.CLAIMED, f"{advice.actor or 'somebody'} acts on it"
+        # What cannot be compared is not above it.
+        if not finding.confidence >= (least := terms.minimum_confidence_ratio):
+            why = f"its confidence of {finding.confidence:.2f} is below {least:g}"
+            yield ActionVerdict.CONFIDENCE, why
+        if _RISKS[finding.risk] > _RISKS[terms.maximum_risk]:
+            yield ActionVerdict.RISK, f"its risk is {finding.risk}, above {terms.maximum_risk}"
+        if finding.workload is not None and finding.workload not in self.scene.workloads:
+            yield ActionVerdict.ABSENT, "its workload holds no GPU now"
+        if (why_unfit := self.scene.unfit.get((terms.name, advice.id))) is not None:
+            yield ActionVerdict.UNFIT, why_unfit
 
+    def _of_the_workload(self) -> Iterator[_Answer]:
+        """What was done on it for another reason is verified first; then it rests."""
+        advice, terms = self.advice, self.terms
+        for each in self.deeds:
+            is_same = each.workload is not None and each.workload == advice.finding.workload
+            is_waiting = each.result is None and each.has_worked is not False
+            if is_same and is_waiting and each.advice != advice.id:
+                why = f"what '{each.action}' came to on advice '{each.advice}' is not verified yet"
+                yield ActionVerdict.UNVERIFIED, why
+        own = [each for each in self.deeds if _is_about(each, advice)]
+        for each in own:
+            if each.ago_seconds < terms.cool_down_seconds:
+                ago, rest = _told(each.ago_seconds), _told(terms.cool_down_seconds)
+                yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
+        today = sum(each.ago_seconds < DAY_SECONDS for each in own)
+        if today >= terms.at_most_per_workload_per_day:
+            yield ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
 
-def _of_the_advice(advice: Advice, terms: ActionTerms, scene: ActionConditions) -> _Answer:
-    finding = advice.finding
-    if advice.state is AdviceState.SNOOZED:
-        return ActionVerdict.SNOOZED, "its advice is snoozed"
-    if advice.state is AdviceState.CLAIMED and terms.mode is ActionMode.AUTOMATIC:
-        return ActionVerdict.CLAIMED, f"{advice.actor or 'somebody'} acts on it"
-    # What cannot be compared is not above it.
-    if not finding.confidence >= terms.minimum_confidence_ratio:
-        least = terms.minimum_confidence_ratio
-        return (
-            ActionVerdict.CONFIDENCE,
-            f"its confidence of {finding.confidence:.2f} is below {least:g}",
-        )
-    if _RISKS[finding.risk] > _RISKS[terms.maximum_risk]:
-        return ActionVerdict.RISK, f"its risk is {finding.risk}, above {terms.maximum_risk}"
-    if finding.workload is not None and finding.workload not in scene.workloads:
-        return ActionVerdict.ABSENT, "its workload holds no GPU now"
-    if (why := scene.unfit.get((terms.name, advice.id))) is not None:
-        return ActionVerdict.UNFIT, why
-    return None
+    def _of_the_day(self) -> Iterator[_Answer]:
+        terms, limits, gpus = self.terms, self.limits, self.scene.gpus
+        today = [each for each in self.deeds if each.ago_seconds < DAY_SECONDS]
+        own = sum(each.action == terms.name for each in today)
+        if own >= terms.at_most_per_day:
+            yield ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
+        if len(today) >= limits.at_most_per_day:
+            yield ActionVerdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
+        touched = set(self.advice.finding.devices).union(*(each.devices for each in today))
+        most = max(1, int(terms.at_most_share_of_gpus * gpus))
+        if len(touched) > most:
+            why = (
+                f"with it, actions would be about {len(touched)} of {gpus} GPUs within 24 hours, "
+                f"where {most} may be"
+            )
+            yield ActionVerdict.SHARE_LIMIT, why
+        last = min((each.ago_seconds for each in self.deeds), default=limits.pause_seconds)
+        if last < limits.pause_seconds:
+            yield ActionVerdict.RATE, f"the last action was {_told(last)} ago"
 
-
-def _of_its_past(
-    advice: Advice, terms: ActionTerms, deeds: Sequence[PastAction], scene: ActionConditions
-) -> _Answer:
-    """What was done on the same advice is not repeated, unless a person asks for it again."""
-    for each in deeds:
-        if (each.action, each.advice, each.opened) != (terms.name, advice.id, advice.opened):
-            continue
-        asked = scene.claimed.get(advice.id)
-        is_asked_again = asked is not None and asked > each.at
-        if each.has_worked or terms.mode is not ActionMode.APPROVE or not is_asked_again:
-            return ActionVerdict.DONE_BEFORE, f"it was done {_told(each.ago_seconds)} ago"
-    return None
-
-
-def _of_what_waits(advice: Advice, deeds: Sequence[PastAction]) -> _Answer:
-    """What was done on the same workload for another reason is verified first."""
-    for each in deeds:
-        is_same = each.workload is not None and each.workload == advice.finding.workload
-        is_waiting = each.result is None and each.has_worked is not False
-        if is_same and is_waiting and each.advice != advice.id:
-            why = f"what '{each.action}' came to on advice '{each.advice}' is not verified yet"
-            return ActionVerdict.UNVERIFIED, why
-    return None
-
-
-def _of_the_workload(advice: Advice, terms: ActionTerms, deeds: Sequence[PastAction]) -> _Answer:
-    own = [each for each in deeds if _is_about(each, advice)]
-    for each in own:
-        if each.ago_seconds < terms.cool_down_seconds:
-            ago, rest = _told(each.ago_seconds), _told(terms.cool_down_seconds)
-            return ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
-    today = sum(each.ago_seconds < DAY_SECONDS for each in own)
-    if today >= terms.at_most_per_workload_per_day:
-        return ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
-    return None
+    def _of_approval(self) -> Iterator[_Answer]:
+        advice, scene = self.advice, self.scene
+        claimed, remedy = scene.claimed.get(advice.id), f"`rightsizer claim {advice.id}`"
+        if (barred := scene.barred.get(advice.id)) is not None:
+            yield ActionVerdict.NOT_APPROVED, f"{barred}; approve with {remedy}"
+        if advice.state is not AdviceState.CLAIMED or claimed is None:
+            yield ActionVerdict.NOT_APPROVED, f"it waits for {remedy}"
+            return
+        proposed = scene.proposed.get((self.terms.name, advice.id, advice.opened))
+        if proposed is None or claimed < proposed:
+            # The one who claimed it knew nothing of an action, and meant to act by hand.
+            why = f"it was claimed before this was proposed; approve with {remedy}"
+            yield ActionVerdict.NOT_APPROVED, why
 
 
 def _is_about(deed: PastAction, advice: Advice) -> bool:
-    """Whether a deed was on the workload of advice, or on the GPU where nobody holds one."""
+    """Whether a deed was on the workload of advice, or on its GPU where neither has a workload."""
     if deed.workload is not None or advice.finding.workload is not None:
         return deed.workload == advice.finding.workload
     return not set(deed.devices).isdisjoint(advice.finding.devices)
-
-
-def _of_the_day(
-    advice: Advice,
-    terms: ActionTerms,
-    deeds: Sequence[PastAction],
-    scene: ActionConditions,
-    limits: ActionLimits,
-) -> _Answer:
-    today = [each for each in deeds if each.ago_seconds < DAY_SECONDS]
-    own = sum(each.action == terms.name for each in today)
-    if own >= terms.at_most_per_day:
-        return ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
-    if len(today) >= limits.at_most_per_day:
-        return ActionVerdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
-    touched = set(advice.finding.devices).union(*(each.devices for each in today))
-    most = max(1, int(terms.at_most_share_of_gpus * scene.gpus))
-    if len(touched) > most:
-        return ActionVerdict.SHARE_LIMIT, (
-            f"with it, actions would be about {len(touched)} of {scene.gpus} GPUs within 24 hours, "
-            f"where {most} may be"
-        )
-    last = min((each.ago_seconds for each in deeds), default=limits.pause_seconds)
-    if last < limits.pause_seconds:
-        return ActionVerdict.RATE, f"the last action was {_told(last)} ago"
-    return None
-
-
-def _of_approval(advice: Advice, terms: ActionTerms, scene: ActionConditions) -> _Answer:
-    if terms.mode is not ActionMode.APPROVE:
-        return None
-    claimed = scene.claimed.get(advice.id)
-    if (barred := scene.barred.get(advice.id)) is not None:
-        return ActionVerdict.NOT_APPROVED, f"{barred}; approve with `rightsizer claim {advice.id}`"
-    if advice.state is not AdviceState.CLAIMED or claimed is None:
-        return ActionVerdict.NOT_APPROVED, f"it waits for `rightsizer claim {advice.id}`"
-    proposed = scene.proposed.get((terms.name, advice.id, advice.opened))
-    if proposed is None or claimed < proposed:
-        # The one who claimed it knew nothing of an action, and meant to act by hand.
-        why = (
-            f"it was claimed before this was proposed; approve with `rightsizer claim {advice.id}`"
-        )
-        return ActionVerdict.NOT_APPROVED, why
-    return None
 
 
 def _told(duration_seconds: float) -> str:

@@ -97,7 +97,12 @@ class ActionRecord:
     approved: Nanoseconds | None = None
     """Of what was put up for approval: wall time of the claim that approved it."""
     approver: str = ""
-    """Who that was, with what the kernel or the server knows of him."""
+    """Who that was, with what the kernel or the server knows of them."""
+
+    @property
+    def key(self) -> tuple[str, str, Nanoseconds]:
+        """The action, the advice's id, and when that was opened."""
+        return self.action, self.advice, self.opened
 
 
 class ActionRepository(RecordTable[ActionRecord]):
@@ -116,13 +121,7 @@ class ActionCache(RecordCache[ActionRecord]):
     """
 
     def __init__(self, repository: ActionRepository, clock: Clock, boot: str) -> None:
-        """A cache that has seen nothing itself.
-
-        Args:
-            repository: Keeps entries.
-            clock: The agent's.
-            boot: Names this run of the machine, or of whatever the steady clock counts from.
-        """
+        """A cache that has seen nothing itself; `boot` names the run of the steady clock."""
         super().__init__(repository)
         self._clock, self._boot = clock, boot
         self._seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}

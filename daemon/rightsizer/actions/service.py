@@ -20,7 +20,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.jobs import Job
-from rightsizer.io.program import Ending, Limits, Run, run_program
+from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key
@@ -33,12 +33,10 @@ _LONGEST_SECONDS: Final = 60.0
 def post(
     order: ActionOrder, sleep: Callable[[float], object] = time.sleep, node: str = ""
 ) -> ActionResult:
-    """Post the facts; they are sent again only where nobody can have had them.
+    """Post the facts; they are sent again only where they cannot have arrived.
 
-    Args:
-        order: What is to be done.
-        sleep: Waits between tries; where it returns true there are no more.
-        node: What the machine is called; its host name unless told otherwise.
+    `sleep` waits between tries; where it returns true there are no more. `node` is the machine's
+    name, by default its host name.
     """
     settings = order.settings.webhook
     http = HttpSettings(
@@ -82,10 +80,7 @@ class ThreadedActionRunner:
     ) -> None:
         """Begin; the thread ends by itself, within the order's bounds.
 
-        Args:
-            order: What to do.
-            note: Is told the number of a program's process.
-            done: Is told how it ended, once, from the thread.
+        `note` is told the number of a program's process, `done` how it ended, from the thread.
         """
         self._thread = threading.Thread(
             target=self._carry_out, args=(order, note, done), name="action", daemon=True
@@ -114,12 +109,9 @@ class ThreadedActionRunner:
             return post(order, self._stop.wait)
         words = arguments(order.settings.command, order.placeholders)
         limits = Limits(order.settings.timeout, self._stop, lambda: None)
-        return _result_of(run_program(words, Path("/"), limits, note=note))
-
-
-def _result_of(run: Run) -> ActionResult:
-    usual = ActionOutcome.DONE if run.status == 0 else ActionOutcome.FAILED
-    return ActionResult(_OUTCOMES.get(run.ending, usual), run.detail, run.status, run.said)
+        run = run_program(words, Path("/"), limits, note=note)
+        usual = ActionOutcome.DONE if run.status == 0 else ActionOutcome.FAILED
+        return ActionResult(_OUTCOMES.get(run.ending, usual), run.detail, run.status, run.said)
 
 
 class ActionService:

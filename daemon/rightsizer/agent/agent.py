@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService, SpanCache
-from rightsizer.actions.feature import ActionsApi, action_service, action_state
+from rightsizer.actions.feature import action_service, action_state, actions_route
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import (
@@ -23,7 +23,7 @@ from rightsizer.advice.service import (
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
 from rightsizer.agent.history_writer import HistoryWriter
-from rightsizer.agent.local_api import FlushRoute
+from rightsizer.agent.local_api import flush_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
@@ -52,43 +52,6 @@ from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_a
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
     from rightsizer.profiler.capture.service import CaptureService
-
-
-def schedule(
-    advice: AdviceService,
-    writer: HistoryWriter,
-    labels: LabelWriter,
-    settings: Settings,
-    further: Sequence[Job] = (),
-) -> tuple[Job, ...]:
-    """The jobs of an agent, and those that its settings ask for beside."""
-    recommender, history = settings.recommender, settings.history
-    return (
-        Job("recommend", advice.recommend, recommender.interval, recommender.jitter),
-        Job("flush", writer.flush, history.flush_interval),
-        Job("prune", writer.prune, 3600.0),
-        Job("annotate", advice.deliver, 60.0),
-        # Does nothing while no file is named; a reload may name one.
-        Job("label", labels.write, settings.labels.interval),
-        *further,
-    )
-
-
-class Feature(Protocol):
-    """A capability that an agent has only where its settings ask for it."""
-
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """What runs at intervals."""
-
-    def start(self) -> None:
-        """See to what the last agent left."""
-
-    def stop(self) -> None:
-        """End what is under way, before the history closes."""
-
-    def counters(self) -> dict[str, float]:
-        """What it counts, by the names of metrics."""
 
 
 _RESTORED: Final = 30 * 86400.0
@@ -125,9 +88,17 @@ class Agent:
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
         self._stopping = threading.Event()
-        self._sinks = self._notifications(settings)
+        self._sinks = NotificationService(
+            settings,
+            storage.database,
+            lambda: self.advice_service.advice,
+            clock=clock,
+            warn=lambda event, message: self._log.warning(event, message=message),
+            sleep=self._stopping.wait,
+        )
         self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
-        self.recommender = self._recommender(settings)
+        rules, policies = configured_rules(settings), PolicySet(settings.policies_here)
+        self.recommender = Recommender(self.accountant, rules, policies, clock, self.profiles)
         self.advice_service = AdviceService(
             self.recommender,
             storage.ledger(settings.recommender.ledger),
@@ -141,7 +112,7 @@ class Agent:
         self._actions = action_service(
             settings, self.advice_service, self.accountant.latest, storage.database, clock
         )
-        self._features: tuple[Feature, ...] = tuple(filter(None, (self._captures, self._actions)))
+        self._features = tuple(each for each in (self._captures, self._actions) if each)
         self._broker = broker_service(
             settings, self.accountant.latest, self._freshness(), clock, self._sinks.notify
         )
@@ -150,33 +121,25 @@ class Agent:
         )
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
-        self.reloader = self._reloader((*self._parts(reread), *access.files))
+        parts: tuple[Reloadable, ...] = access.files
+        if reread is not None:
+            parts = SettingsPart(settings, reread, self._change, clock.wall_time), *parts
+        self.reloader = Reloader(
+            parts, started=self._started, notifier=self._notifier, wall_time=clock.wall_time
+        )
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
         note_claim = self._actions.note_claim if self._actions else None
         self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
-        self._exposition = self._new_exposition(settings)
+        self._exposition = MetricsExposition(
+            self.accountant.latest,
+            settings.web.metrics,
+            self._freshness(),
+            clock.wall_time,
+            dcgm_source=settings.sources.dcgm.url,
+        )
         self.server = self._server(access, local_routes)
         self._source_log = SourceLog(self._log)
         self._heartbeat = Heartbeat(self._notifier, clock)
-
-    def _notifications(self, settings: Settings) -> NotificationService:
-        return NotificationService(
-            settings,
-            self._storage.database,
-            lambda: self.advice_service.advice,
-            clock=self._clock,
-            warn=lambda event, message: self._log.warning(event, message=message),
-            sleep=self._stopping.wait,
-        )
-
-    def _recommender(self, settings: Settings) -> Recommender:
-        return Recommender(
-            self.accountant,
-            configured_rules(settings),
-            PolicySet(settings.policies_here),
-            self._clock,
-            self.profiles,
-        )
 
     def _capture_service(
         self, controls: ReleaseController, still_held: StillHeld
@@ -204,8 +167,18 @@ class Agent:
         )
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
-        further = tuple(job for feature in self._features for job in feature.jobs)
-        return schedule(self.advice_service, self.history_writer, self._labels, settings, further)
+        """The jobs of an agent, and those that its settings ask for beside."""
+        recommender, writer = settings.recommender, self.history_writer
+        advice = self.advice_service
+        return (
+            Job("recommend", advice.recommend, recommender.interval, recommender.jitter),
+            Job("flush", writer.flush, settings.history.flush_interval),
+            Job("prune", writer.prune, 3600.0),
+            Job("annotate", advice.deliver, 60.0),
+            # Does nothing while no file is named; a reload may name one.
+            Job("label", self._labels.write, settings.labels.interval),
+            *(job for feature in self._features for job in feature.jobs),
+        )
 
     def _seats_of(self, report: Report) -> tuple[LeaseSlot, ...]:
         # Most nodes write no labels, and load nothing for them.
@@ -214,19 +187,6 @@ class Agent:
 
         now = self._clock.wall_time()
         return slots_of(report, view_of(self.settings, now, self._freshness()))
-
-    def _reloader(self, parts: Sequence[Reloadable]) -> Reloader:
-        return Reloader(
-            parts,
-            started=self._started,
-            notifier=self._notifier,
-            wall_time=self._clock.wall_time,
-        )
-
-    def _parts(self, reread: Callable[[], Settings] | None) -> tuple[SettingsPart, ...]:
-        if reread is None:
-            return ()
-        return (SettingsPart(self.settings, reread, self._change, self._clock.wall_time),)
 
     def _change(self, settings: Settings, rules: Sequence[Rule[Any]]) -> None:
         """Put settings in force that differ in nothing but what may change."""
@@ -251,15 +211,6 @@ class Agent:
         books = self.settings.accounting.books
         return FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
 
-    def _new_exposition(self, settings: Settings) -> MetricsExposition:
-        return MetricsExposition(
-            self.accountant.latest,
-            settings.web.metrics,
-            self._freshness(),
-            self._clock.wall_time,
-            dcgm_source=settings.sources.dcgm.url,
-        )
-
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
         settings = self.settings
         return WebServer(
@@ -275,8 +226,8 @@ class Agent:
                 *self._advice_routes.routes,
                 profiles_route(self.profiles.profiles),
                 captures_route(partial(capture_state, self._captures)),
-                *ActionsApi(partial(action_state, self._actions, self._storage.database)).routes,
-                *FlushRoute(self.history_writer.flush).routes,
+                actions_route(partial(action_state, self._actions, self._storage.database)),
+                flush_route(self.history_writer.flush),
                 *PlaceApi(lambda: self.settings, self._broker).routes,
                 *(self._broker.routes if self._broker else closed_routes()),
                 *LifecycleRoutes(

@@ -30,21 +30,13 @@ _Look = tuple[str, Callable[[], object]]
 
 
 def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """What is wrong with the files and names that the settings hold, a line each.
+    """What is wrong with the files and names that valid settings hold, a line each.
 
-    Args:
-        settings: Right by themselves.
-        environ: Says where systemd has put the credentials.
+    `environ` says where systemd has put the credentials.
     """
     found: list[str] = []
-    looks = (
-        _grafana(settings, environ),
-        _webhooks(settings, environ),
-        _captures(settings, environ),
-        _actions(settings, environ),
-        _broker(settings),
-    )
-    for key, look in (*_own(settings), *chain(*looks)):
+    others = (each(settings, environ) for each in (_notifications, _captures, _actions))
+    for key, look in chain(_own(settings), *others, _broker(settings)):
         try:
             look()
         except RightsizerError as error:
@@ -73,14 +65,11 @@ def _own(settings: Settings) -> Iterator[_Look]:
     yield "sources.dcgm.ca_file", lambda: _authorities(dcgm.ca_file)
 
 
-def _grafana(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+def _notifications(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
     grafana = settings.grafana
     if grafana.url:
         yield "grafana.token_file", lambda: read_token(grafana, environ)
         yield "grafana.http.ca_file", lambda: _authorities(grafana.http.ca_file)
-
-
-def _webhooks(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
     for index, each in enumerate(settings.webhooks):
         key = f"webhooks[{index}]"
         yield f"{key}.url_file", partial(webhook.read_address, each, environ)

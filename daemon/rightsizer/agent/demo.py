@@ -57,11 +57,7 @@ class DemoClock(FastClock):
 
 
 def run_demo(demo: DemoSettings, tell: Callable[[str], None]) -> None:
-    """Run until a signal ends it.
-
-    Args:
-        demo: How it runs.
-        tell: Is told where to look, and what is going on.
+    """Run until a signal ends it; tell where to look, and what is going on.
 
     Raises:
         RightsizerError: the scenario or the address is not to be had.

@@ -27,13 +27,7 @@ class ControlRoutes:
     """Answers requests that change what the agent holds; asks no driver itself."""
 
     def __init__(self, controls: ReleaseController, clock: Clock, still_held: StillHeld) -> None:
-        """Routes over the requests that a source obeys.
-
-        Args:
-            controls: Where the source looks what is asked of it.
-            clock: The clock of the controls.
-            still_held: What the source says of how far it is; called from any thread.
-        """
+        """Routes over the requests that a source obeys; `still_held` is called from any thread."""
         self._controls, self._clock, self._still_held = controls, clock, still_held
         self._log = structlog.get_logger(component="control")
 
@@ -114,19 +108,12 @@ def _duration(value: object) -> float | None:
     return duration_seconds
 
 
-class FlushRoute:
-    """Answers once what was accounted for is on disk; for the local socket alone."""
+def flush_route(flush: Callable[[], None]) -> Route:
+    """The local route that answers once what was accounted for is on disk; from any thread."""
 
-    def __init__(self, flush: Callable[[], None]) -> None:
-        """A route over whatever writes; it may be asked by any thread, at any time."""
-        self._flush = flush
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Where it is served."""
-        return (Route("POST", FLUSH_PATH, self._answer, is_local=True),)
-
-    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+    def answer(site: Router, request: WebRequest) -> WebResponse:
         del site, request
-        self._flush()
+        flush()
         return WebResponse.of_json({"flushed": True})
+
+    return Route("POST", FLUSH_PATH, answer, is_local=True)

@@ -51,14 +51,6 @@ class LabelWriter:
         slots: Callable[[Report], tuple[LeaseSlot, ...]],
         clock: Clock,
     ) -> None:
-        """A writer that has seen nothing.
-
-        Args:
-            settings: Those in force.
-            latest: The newest report, `None` before the first.
-            slots: What a report says of each device's trouble.
-            clock: Tells how long health has lasted, and when labels expire.
-        """
         self._settings, self._latest, self._slots, self._clock = settings, latest, slots, clock
         self._health: dict[str, _Health] = {}
 

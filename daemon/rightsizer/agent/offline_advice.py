@@ -28,16 +28,11 @@ def run_offline(
 ) -> tuple[tuple[Finding, ...], tuple[Advice, ...]]:
     """Every rule's verdict at the end of the history, and the ledger as it then stands.
 
-    Args:
-        path: The history.
-        settings: By which the rules judge.
-        save: Keep the ledger, and deliver its events.
+    `save` keeps the ledger, and delivers its events.
 
     Raises:
         HistoryError: there is no history, or it holds nothing; to save, an agent holds it.
     """
-    if save:
-        _must_exist(path)
     storage = _opened(path, settings) if save else Storage(str(path), read_only=True)
     try:
         accountant = AccountingService(settings.accounting)
@@ -75,6 +70,7 @@ def _restored(accountant: AccountingService, storage: Storage, path: Path) -> Na
 
 
 def _opened(path: Path, settings: Settings) -> Storage:
+    _must_exist(path)
     return Storage(str(path), maximum_bytes=settings.history.maximum_size_bytes)
 
 
@@ -106,11 +102,15 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
         UsageError: there is no such open advice.
         HistoryError: an agent holds it, or it cannot be written.
     """
-    _must_exist(path)
     storage = _opened(path, settings)
     try:
         ledger = storage.ledger(settings.recommender.ledger)
-        _must_be_open(ledger.advice(), advice_id)
+        advice = ledger.advice()
+        if (reason := unknown_advice_message(advice, advice_id)) is not None:
+            raise UsageError(reason)
+        (found,) = (each for each in advice if each.id == advice_id)
+        if (reason := closed_advice_message(found)) is not None:
+            raise UsageError(reason)
         clock = SystemClock()
         sinks = _sinks(settings, storage, ledger)
         recommender = Recommender(AccountingService(settings.accounting), (), PolicySet(), clock)
@@ -143,13 +143,12 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
     """
     rules = settings.rule_trees
     advice = saved_advice(path, settings)
-    for each in advice:
-        if each.id == asked:
-            return explain_advice(each, rules)
-    findings, would_be = run_offline(path, settings)
-    for each in would_be:
-        if each.id == asked:
-            return explain_advice(each, rules)
+    known = next((each for each in advice if each.id == asked), None)
+    if known is None:
+        findings, would_be = run_offline(path, settings)
+        known = next((each for each in would_be if each.id == asked), None)
+    if known is not None:
+        return explain_advice(known, rules)
     for finding in findings:
         if finding.id == asked:
             return explain_finding(finding, _end_of(path), rules)
@@ -171,11 +170,3 @@ def _must_exist(path: Path) -> None:
         raise HistoryError(
             f"there is no history '{path}'; name it with --history.path, or let an agent run first"
         )
-
-
-def _must_be_open(advice: tuple[Advice, ...], asked: str) -> None:
-    if (reason := unknown_advice_message(advice, asked)) is not None:
-        raise UsageError(reason)
-    (found,) = (each for each in advice if each.id == asked)
-    if (reason := closed_advice_message(found)) is not None:
-        raise UsageError(reason)

@@ -31,13 +31,9 @@ class Reloader:
         notifier: Notifier | None = None,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
     ) -> None:
-        """A reloader of parts that were loaded when the agent started.
+        """A reloader of parts that were loaded when the agent started, at the time `started`.
 
-        Args:
-            parts: Each is read before the first is changed; only the first may still refuse then.
-            started: When that was.
-            notifier: Is told of the beginning and of the end.
-            wall_time: The clock of the loads.
+        Each is read before the first is changed; only the first may still refuse then.
         """
         self._parts, self._succeeded = tuple(parts), started
         self._notifier, self._wall_time = notifier or Notifier({}), wall_time
@@ -123,28 +119,16 @@ class SettingsPart:
         apply: Apply,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
     ) -> None:
-        """A part that was loaded when the agent started.
+        """A part that was loaded when the agent started; `read` gives what the operator says now.
 
-        Args:
-            in_force: The settings that it started with.
-            read: Gives them as their operator says now.
-            apply: Is told of settings in which nothing but what may change is changed.
-            wall_time: The clock of the loads.
+        `apply` gets settings that differ in nothing but what may change.
         """
         self._in_force, self._read, self._apply = in_force, read, apply
         self._wall_time = wall_time
-        self._trouble: str | None = None
-        self._loaded = wall_time()
-
-    @property
-    def trouble(self) -> str | None:
+        self.trouble: str | None = None
         """Why what the file says now is not in force; `None` where all of it is that may be."""
-        return self._trouble
-
-    @property
-    def loaded(self) -> Nanoseconds:
+        self.loaded = wall_time()
         """When it was last read with success."""
-        return self._loaded
 
     def prepare(self) -> Callable[[], None]:
         """Read everything, and make what follows from it.
@@ -156,7 +140,7 @@ class SettingsPart:
             settings, waiting = live_update(self._in_force, self._read())
             rules = configured_rules(settings)
         except ConfigurationError as error:
-            self._trouble = str(error)
+            self.trouble = str(error)
             raise
         return lambda: self._take(settings, rules, waiting)
 
@@ -164,10 +148,10 @@ class SettingsPart:
         try:
             self._apply(settings, rules)
         except RightsizerError as error:
-            self._trouble = str(error)
-            raise ConfigurationError(self._trouble) from None
-        self._in_force, self._trouble = settings, None
-        self._loaded = self._wall_time()
+            self.trouble = str(error)
+            raise ConfigurationError(self.trouble) from None
+        self._in_force, self.trouble = settings, None
+        self.loaded = self._wall_time()
         if waiting:
             _log.warning(
                 "restart_needed",

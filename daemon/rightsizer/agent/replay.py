@@ -2,10 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.service import NodeAccounts
@@ -75,14 +74,7 @@ def replay(
     entries: Sequence[EntrySink] = (),
     history: HistoryRepository | None = None,
 ) -> Replay:
-    """Account for a whole recording.
-
-    Args:
-        source: Gives snapshots until there are no more.
-        settings: Thresholds, policies, the recommender's interval.
-        entries: Are given every entry, in time order.
-        history: Is given every window.
-    """
+    """Account for a whole recording; give each entry in time order to `entries`."""
     run, policies = _ReplayRun(settings), settings.policies_here
     while (snapshot := source.read()) is not None:
         snapshot = apply_policies(snapshot, policies)
@@ -207,75 +199,48 @@ _MAGIC: Final = b"SQLite format 3\0"
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 
-class HistoryFiller:
+@contextlib.contextmanager
+def filled_history(path: Path) -> Iterator[HistoryRepository]:
     """A history that is written beside the file and joins it only when it is whole.
 
-    A history that exists keeps what it has, and nobody else writes it meanwhile.
+    A history that exists keeps what it has, and no other process writes it meanwhile.
+
+    Raises:
+        HistoryError: it is something else, is held by an agent, or cannot be written.
     """
-
-    def __init__(self, path: Path) -> None:
-        """Begin beside the file.
-
-        Raises:
-            HistoryError: it is something else, is held by an agent, or cannot be written.
-        """
-        self._path = path
-        self._target = _unbounded(path) if _is_history(path) else None
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    target = _unbounded(path) if _is_history(path) else None
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with contextlib.ExitStack() as stack:
+        stack.callback(_clear, partial)
+        if target is not None:
+            stack.callback(target.close)
         try:
             # What is not whole is thrown away, so that a power loss has nothing to undo.
-            self._storage = _unbounded(self._partial, is_durable=False)
+            storage = _unbounded(partial, is_durable=False)
         except HistoryError as error:
-            if self._target is not None:
-                self._target.close()
-            self._clear()
-            raise HistoryError(str(error).replace(str(self._partial), str(path))) from None
-        try:
-            # An agent that began one here meanwhile would find another file in its place.
-            self._owner = Ownership(path) if self._target is None else None
-        except (HistoryError, OSError) as error:
-            self._storage.close()
-            self._clear()
-            if isinstance(error, HistoryError):
-                raise
-            raise HistoryError(f"history '{path}' cannot be written: {error}") from None
+            raise HistoryError(str(error).replace(str(partial), str(path))) from None
+        stack.callback(storage.close)
+        if target is None:
+            try:
+                # An agent that began one here meanwhile would find another file in its place.
+                stack.callback(Ownership(path).release, remove=True)
+            except OSError as error:
+                raise HistoryError(f"history '{path}' cannot be written: {error}") from None
+        yield _history(storage)
+        if target is not None:
+            _history(target).replace(_history(storage))
+        storage.close()
+        # A recording without any device has left nothing.
+        if target is None and partial.exists():
+            _to_disk(partial)
+            partial.replace(path)
 
-    @property
-    def history(self) -> HistoryRepository:
-        """Where the recording goes."""
-        return _history(self._storage)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Put everything in its place, or leave nothing where something went wrong."""
-        try:
-            if kind is None and self._target is not None:
-                _history(self._target).replace(self.history)
-            self._storage.close()
-            # A recording without any device has left nothing.
-            if kind is None and self._target is None and self._partial.exists():
-                _to_disk(self._partial)
-                self._partial.replace(self._path)
-        finally:
-            self._storage.close()
-            if self._target is not None:
-                self._target.close()
-            if self._owner is not None:
-                self._owner.release(remove=True)
-            self._clear()
-
-    def _clear(self) -> None:
-        for companion in _COMPANIONS:
-            # A name that is too long for the system is not there either.
-            with contextlib.suppress(OSError):
-                self._partial.with_name(f"{self._partial.name}{companion}").unlink()
+def _clear(partial: Path) -> None:
+    for companion in _COMPANIONS:
+        # A name that is too long for the system is not there either.
+        with contextlib.suppress(OSError):
+            partial.with_name(f"{partial.name}{companion}").unlink()
 
 
 def _unbounded(path: Path, *, is_durable: bool = True) -> Storage:

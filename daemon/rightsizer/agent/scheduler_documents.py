@@ -1,7 +1,6 @@
 """Documents for schedulers from a few readings of the node, where no agent runs."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from rightsizer.broker.slot_builder import slots_of
 from rightsizer.host.device_files import device_files
 from rightsizer.host.numa_locality import read_cores, read_distances
 from rightsizer.io.clock import Clock
-from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.state import ACTIVE_STATES, State
@@ -38,22 +36,42 @@ _PATIENCE: Final = nanoseconds(8.0)
 
 
 def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
-    """What an agent would publish at its first ticks, a second apart.
+    """What an agent would publish at its first ticks, a second apart; the last has devices.
 
     It knows the states of this moment alone: not for how long a GPU has been idle, what was
     measured before, nor what is lent.
 
-    Args:
-        settings: Which driver, and all thresholds.
-        clock: The clock to wait by.
-
-    Returns:
-        One report at least, the last with devices.
-
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
-    reports = _look(settings, clock)
+    named = live_source(settings, clock)
+    accountant = AccountingService(
+        settings.accounting, partial(apply_policies, policies=settings.policies_here)
+    )
+    began, never = clock.time(), threading.Event()
+    reports: list[Report] = []
+    is_over = False
+    try:
+        while not is_over:
+            if (snapshot := named.source.read()) is None:
+                break
+            agent = partial(
+                AgentReport,
+                __version__,
+                named.name,
+                clock.wall_time(),
+                settings.sampling.interval,
+                trouble=snapshot.trouble,
+            )
+            report = accountant.post(snapshot, (), agent)
+            is_late = clock.time() - began >= _PATIENCE
+            if report.devices or is_late:
+                reports.append(report)
+            is_over = is_late or (len(reports) >= _LOOKS and report.node.topology is not None)
+            if not is_over:
+                clock.wait_until(clock.time() + _BETWEEN, never)
+    finally:
+        named.source.close()
     if not reports[-1].devices:
         raise RightsizerError(
             reports[-1].agent.trouble or "the driver offers no GPU; look with 'nvidia-smi -L'"
@@ -70,40 +88,6 @@ def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSl
     )
 
 
-def _look(settings: Settings, clock: Clock) -> list[Report]:
-    """Those without a GPU are left out, but for one that stays the last."""
-    named = live_source(settings, clock)
-    accountant = AccountingService(
-        settings.accounting, partial(apply_policies, policies=settings.policies_here)
-    )
-    began, never = clock.time(), threading.Event()
-    reports: list[Report] = []
-    try:
-        while True:
-            snapshot = named.source.read()
-            assert snapshot is not None  # noqa: S101 - a live source never ends.
-            agent = AgentReport(
-                __version__,
-                named.name,
-                clock.wall_time(),
-                settings.sampling.interval,
-                trouble=snapshot.trouble,
-            )
-            report = accountant.post(snapshot, (), _always(agent))
-            is_late = clock.time() - began >= _PATIENCE
-            if report.devices or is_late:
-                reports.append(report)
-            if is_late or (len(reports) >= _LOOKS and report.node.topology is not None):
-                return reports
-            clock.wait_until(clock.time() + _BETWEEN, never)
-    finally:
-        named.source.close()
-
-
-def _always(agent: AgentReport) -> Callable[[], AgentReport]:
-    return lambda: agent
-
-
 def _state_over(uuid: str, reports: tuple[Report, ...]) -> State:
     """The last state, or the last one at work: what pauses for a second has not ended."""
     states = [
@@ -113,34 +97,20 @@ def _state_over(uuid: str, reports: tuple[Report, ...]) -> State:
 
 
 def gres_by_look(settings: Settings, clock: Clock, host: str) -> str:
-    """The lines of gres.conf.
-
-    Args:
-        settings: Which driver, and where procfs and sysfs are.
-        clock: The clock to wait by.
-        host: The node's name in Slurm.
+    """The lines of gres.conf, for the node's name in Slurm.
 
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
     last = look_at_node(settings, clock)[-1]
     devices = tuple(each.device for each in last.devices)
-    return gres_conf(
-        devices,
-        last.node.topology or Topology(),
-        _files(settings, devices),
-        read_cores(_sysfs(settings)),
-        host,
-    )
+    files = device_files(Path(settings.path.procfs), devices)
+    cores = read_cores(Path(settings.path.sysfs))
+    return gres_conf(devices, last.node.topology or Topology(), files, cores, host)
 
 
 def resource_topology_by_look(settings: Settings, clock: Clock, host: str) -> dict[str, Any]:
-    """The NodeResourceTopology object.
-
-    Args:
-        settings: Which driver, and where sysfs is.
-        clock: The clock to wait by.
-        host: The node's name in Kubernetes.
+    """The NodeResourceTopology object, for the node's name in Kubernetes.
 
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
@@ -148,21 +118,13 @@ def resource_topology_by_look(settings: Settings, clock: Clock, host: str) -> di
     reports = look_at_node(settings, clock)
     last = reports[-1]
     held = {slot.uuid for slot in seats_over(reports, settings) if slot.holders}
-    return resource_topology(
-        (each.device for each in last.devices),
-        last.node.topology or Topology(),
-        read_distances(_sysfs(settings)),
-        held,
-        host,
-    )
+    devices = (each.device for each in last.devices)
+    distances = read_distances(Path(settings.path.sysfs))
+    return resource_topology(devices, last.node.topology or Topology(), distances, held, host)
 
 
 def labels_by_look(settings: Settings, clock: Clock) -> dict[str, str]:
     """The node's labels by name; a GPU counts as healthy by this moment alone.
-
-    Args:
-        settings: Which driver, and what counts as trouble.
-        clock: The clock to wait by.
 
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
@@ -176,11 +138,3 @@ def labels_by_look(settings: Settings, clock: Clock) -> dict[str, str]:
 def timed_feature_file(named: dict[str, str], settings: Settings, clock: Clock) -> str:
     """The feature file of some labels, which hold for as long as the agent's would."""
     return feature_file(named, clock.wall_time() + nanoseconds(settings.labels.expiry))
-
-
-def _files(settings: Settings, devices: tuple[Device, ...]) -> dict[str, tuple[str, ...]]:
-    return device_files(Path(settings.path.procfs), devices)
-
-
-def _sysfs(settings: Settings) -> Path:
-    return Path(settings.path.sysfs)

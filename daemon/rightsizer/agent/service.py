@@ -13,8 +13,7 @@ from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import Clock, SystemClock
-from rightsizer.io.log import LogCounter, configure
-from rightsizer.io.log_settings import LogSettings
+from rightsizer.io.log import configure
 from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.web.server import configured_access
 
@@ -33,11 +32,7 @@ def keep_compact(library: Any = None) -> bool:
     threads a lock, but those of an interpreter allocate one at a time anyway. Blocks
     above a size that is set, and so no longer grows with what is freed, are mapped apart.
 
-    Args:
-        library: The C library, the process's own unless told otherwise.
-
-    Returns:
-        Whether the C library has such settings; musl has none, and needs none.
+    Whether the C library has such settings; musl has none, and needs none.
     """
     library = library or ctypes.CDLL(None)
     try:
@@ -59,25 +54,22 @@ def serve(
 ) -> None:
     """Run the agent that the settings describe until SIGTERM or SIGINT; SIGHUP reloads it.
 
-    Args:
-        settings: Everything that an operator may set.
-        clock: The clock to live by; the system's unless told otherwise.
-        prepare: Is called with the agent before it starts.
-        announce: Is called with the agent once it listens.
-        reread: Gives the settings as they are now, for a reload.
+    `prepare` is called with the agent before it starts, `announce` once it listens; `reread` gives
+    the settings as they are now, for a reload.
 
     Raises:
         RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
     """
     keep_compact()
     clock = clock or SystemClock()
-    counter = _configured(settings.log)
+    log, history = settings.log, settings.history
+    counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     # A scenario that is wrong must not leave an empty history behind.
     access = configured_access(settings.web, clock.wall_time)
     named = live_source(settings, clock)
     storage: Storage | None = None
     try:
-        storage = _storage_of(settings)
+        storage = Storage(history.path, maximum_bytes=history.maximum_size_bytes)
         agent = Agent(
             settings,
             named.source,
@@ -109,12 +101,3 @@ def serve(
     if announce is not None:
         announce(agent)
     agent.run(stop)
-
-
-def _configured(log: LogSettings) -> LogCounter:
-    return configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
-
-
-def _storage_of(settings: Settings) -> Storage:
-    history = settings.history
-    return Storage(history.path, maximum_bytes=history.maximum_size_bytes)

@@ -36,11 +36,6 @@ def live_source(
 ) -> NamedSource:
     """The live source, over the real driver or over a simulated one.
 
-    Args:
-        settings: Everything that an operator may set.
-        clock: The clock to live by.
-        controls: What is asked of the source while it runs; nothing yet unless given.
-
     Raises:
         ScenarioError: the scenario does not exist or contradicts itself.
         ConfigurationError: the operator's file of boards has faults.

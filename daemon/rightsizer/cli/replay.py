@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.replay import DeviceSummary, HistoryFiller, Replay, replay, replay_form
+from rightsizer.agent.replay import DeviceSummary, Replay, filled_history, replay, replay_form
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.command import Command, add_flags, answer
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
             sinks.append(stack.enter_context(Timeline.open(arguments.timeline)))
         history = None
         if arguments.into is not None:
-            history = stack.enter_context(HistoryFiller(arguments.into)).history
+            history = stack.enter_context(filled_history(arguments.into))
         result = replay(source, settings, entries=sinks, history=history)
         warnings = source.warnings
     for warning in warnings:
