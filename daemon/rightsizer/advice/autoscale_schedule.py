@@ -209,24 +209,22 @@ def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
 
 def schedule_instructions(workload: Workload, schedule: ReplicaSchedule) -> tuple[Instruction, ...]:
     """How to scale by the hour; in words where the owner has no autoscaler."""
-    found = owner_of(workload.kind).scale_by_hour(workload, _keda_spec(schedule), _notes(schedule))
-    lines = hours_of(schedule)
-    text = "\n".join(["Replicas on this node:", *lines])
+    note = "Nothing answers outside these hours: add a trigger on requests to wake it."
+    notes = [note] if min(schedule.replicas) == 0 else []
+    notes += ["Counts are of the replicas on this node; hours are UTC."]
+    found = owner_of(workload.kind).scale_by_hour(workload, _keda_spec(schedule), notes)
+    text = "\n".join(["Replicas on this node:", *hours_of(schedule)])
     return found or (Instruction("Scale by the hour", text, "text"),)
 
 
 def hours_of(schedule: ReplicaSchedule) -> list[str]:
     """Each span of equal replicas as a line."""
-    return [
-        f"{_clock(start, schedule)}-{_clock(end, schedule)} UTC: {replicas}"
-        for start, end, replicas in spans_of(schedule)
-    ]
 
+    def clock(at: int) -> str:
+        day, hour = divmod(at, _DAY_HOURS)
+        return f"{_DAYS[day]} {hour:02}:00" if schedule.is_weekly else f"{hour:02}:00"
 
-def _notes(schedule: ReplicaSchedule) -> list[str]:
-    note = "Nothing answers outside these hours: add a trigger on requests to wake it."
-    least = [note] if min(schedule.replicas) == 0 else []
-    return [*least, "Counts are of the replicas on this node; hours are UTC."]
+    return [f"{clock(start)}-{clock(end)} UTC: {count}" for start, end, count in spans_of(schedule)]
 
 
 def _keda_spec(schedule: ReplicaSchedule) -> list[str]:
@@ -251,8 +249,3 @@ def _cron(hour: int, schedule: ReplicaSchedule, lead_minutes: int = 0) -> str:
     hours, minute = divmod(minutes, _HOUR_MINUTES)
     day, hour = divmod(hours, _DAY_HOURS)
     return f"{minute} {hour} * * {_CRON_DAYS[day] if schedule.is_weekly else '*'}"
-
-
-def _clock(hour: int, schedule: ReplicaSchedule) -> str:
-    day, hour = divmod(hour, _DAY_HOURS)
-    return f"{_DAYS[day]} {hour:02}:00" if schedule.is_weekly else f"{hour:02}:00"

@@ -22,6 +22,9 @@ _ROOM: Final = 1.2
 @dataclass(frozen=True, slots=True)
 class _BoardCandidate:
     place: GpuPlace
+    price: float
+    is_cheaper: bool
+    """Than the present board."""
     capacities: dict[Resource, float]
     """Over the present board's."""
     profiles: tuple[WorkloadProfile, ...]
@@ -32,6 +35,14 @@ class _BoardCandidate:
         projections = [project(each, self.place) for each in self.profiles]
         return max(projections, key=lambda each: each.time_ratio.value)
 
+    def is_as_good(self, slowest_ratio: float) -> bool:
+        """Whether all fits, and no device takes longer than that for the same work."""
+        # Most boards are too slow for the first device already.
+        if project(self.profiles[0], self.place).time_ratio.value > slowest_ratio:
+            return False
+        projection = self.projection()
+        return projection.fits is not False and projection.time_ratio.value <= slowest_ratio
+
 
 def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
     """Boards that hold the need of every device for less money, or less power, best first.
@@ -39,12 +50,12 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
     None without profiling telemetry: what is not measured cannot be projected.
     """
     slowest = market.settings.tolerated_slowdown_ratio
-
-    def is_smaller(each: _BoardCandidate, present: GpuPlace) -> bool:
-        is_cheaper = _is_cheaper(each, present, market)
-        return is_cheaper and _holds(case, each) and _is_as_good(each, slowest)
-
-    return ranked(_cheapest(case, market, is_smaller))
+    found = _cheapest(
+        case,
+        market,
+        lambda each: each.is_cheaper and _holds(case, each) and each.is_as_good(slowest),
+    )
+    return ranked(found)
 
 
 def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Option, ...]:
@@ -52,17 +63,18 @@ def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Op
 
     At most `slowest_ratio` is the time of the same work, over that on the present board.
     """
-
-    def is_lighter(each: _BoardCandidate, present: GpuPlace) -> bool:
+    found = _cheapest(
+        case,
+        market,
         # How fast it is says more than the need of the rest, which a busy GPU fills with margin.
-        return (
+        lambda each: (
             each.capacities[Resource.MEMORY] < 1.0
             and _holds(case, each, (Resource.MEMORY,))
-            and _is_cheaper(each, present, market)
-            and _is_as_good(each, slowest_ratio)
-        )
-
-    return ranked(_cheapest(case, market, is_lighter))
+            and each.is_cheaper
+            and each.is_as_good(slowest_ratio)
+        ),
+    )
+    return ranked(found)
 
 
 def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
@@ -70,7 +82,7 @@ def larger_boards(case: Case, market: Market) -> tuple[Option, ...]:
     return _cheapest(
         case,
         market,
-        lambda each, _: (
+        lambda each: (
             each.capacities[Resource.MEMORY] >= _ROOM and each.projection().time_ratio.value <= 1.0
         ),
     )
@@ -81,55 +93,37 @@ def faster_boards(case: Case, market: Market) -> tuple[Option, ...]:
     return _cheapest(
         case,
         market,
-        lambda each, _: each.capacities[Resource.MEMORY] >= 1.0 and _is_clearly_faster(each),
+        lambda each: (
+            each.capacities[Resource.MEMORY] >= 1.0
+            and (there := each.projection()).fits is not False
+            and there.time_ratio.value * _ROOM <= 1.0
+        ),
     )
 
 
 def _cheapest(
-    case: Case, market: Market, is_wanted: Callable[[_BoardCandidate, GpuPlace], bool]
+    case: Case, market: Market, is_wanted: Callable[[_BoardCandidate], bool]
 ) -> tuple[Option, ...]:
-    present = _place(case, market)
-    if present is None:
-        return ()
-    fitting = [each for each in _candidates(case, market, present) if is_wanted(each, present)]
-    fitting.sort(key=lambda each: (_price(each.place, market), each.place.name))
+    fitting = [each for each in _candidates(case, market) if is_wanted(each)]
+    fitting.sort(key=lambda each: (each.price, each.place.name))
     return tuple(_option(case, market, each) for each in fitting[: market.settings.most_options])
 
 
-def _is_as_good(candidate: _BoardCandidate, slowest_ratio: float) -> bool:
-    # Most boards are too slow for the first device already.
-    first = project(candidate.profiles[0], candidate.place)
-    if first.time_ratio.value > slowest_ratio:
-        return False
-    projection = candidate.projection()
-    return projection.fits is not False and projection.time_ratio.value <= slowest_ratio
-
-
-def _is_clearly_faster(candidate: _BoardCandidate) -> bool:
-    projection = candidate.projection()
-    return projection.fits is not False and projection.time_ratio.value * _ROOM <= 1.0
-
-
-def _is_cheaper(candidate: _BoardCandidate, present: GpuPlace, market: Market) -> bool:
-    return _price(candidate.place, market) < _price(present, market)
-
-
-def _place(case: Case, market: Market) -> GpuPlace | None:
-    """The board of all devices; `None` where they differ or are slices."""
+def _candidates(case: Case, market: Market) -> Iterator[_BoardCandidate]:
+    """Other boards, where all devices are of one board, none is a slice, and all are measured."""
     places = [place_of(device, market) for device in case.devices]
-    first = places[0]
-    is_whole = first is not None and first.slice is None
-    return first if is_whole and all(each == first for each in places) else None
-
-
-def _candidates(case: Case, market: Market, present: GpuPlace) -> Iterator[_BoardCandidate]:
+    present = places[0]
+    if present is None or present.slice is not None or any(each != present for each in places):
+        return
     profiles = [measured_profile(case, at, market) for at in range(len(case.devices))]
     known = tuple(each for each in profiles if each is not None)
     if len(known) < len(profiles):
         return
+    now = _price(present, market)
     for board in market.others(present.board):
         place = market.place(board)
-        yield _BoardCandidate(place, _capacities(present, place), known)
+        price = _price(place, market)
+        yield _BoardCandidate(place, price, price < now, _capacities(present, place), known)
 
 
 def _capacities(present: GpuPlace, place: GpuPlace) -> dict[Resource, float]:

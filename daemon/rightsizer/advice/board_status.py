@@ -114,13 +114,10 @@ def abstain_unobserved(found: Finding, case: Case, signals: Collection[Signal]) 
     """What was found, or an abstention where none of the signals that it takes is read."""
     own = readings_of(case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)
-    if found.abstained is not None or not is_blind or _was_seen(found):
+    shares = found.evidence.get("active_share_ratio")
+    was_seen = isinstance(shares, dict) and any(shares.values())
+    if found.abstained is not None or not is_blind or was_seen:
         return found
     names = " and ".join(str(signal) for signal in signals)
     why = f"the host is not observed: no {names} of the workload"
     return abstain(found.rule, case, Reason.UNSUPPORTED_TELEMETRY, why)
-
-
-def _was_seen(found: Finding) -> bool:
-    shares = found.evidence.get("active_share_ratio")
-    return isinstance(shares, dict) and any(shares.values())

@@ -100,20 +100,19 @@ def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPa
         for pairing in [_workload_pair(case, other, mine, settings)]
         if pairing is not None
     ]
-    found.sort(
-        key=lambda each: (
-            not each.is_same_owner,
-            rank_of(each.risk),
-            each.memory_peak_ratio,
-            each.partner.key,
-        )
-    )
-    return tuple(found)
+    return tuple(sorted(found, key=_safety))
+
+
+def _safety(pair: WorkloadPair) -> tuple[bool, int, float, str]:
+    return not pair.is_same_owner, rank_of(pair.risk), pair.memory_peak_ratio, pair.partner.key
 
 
 def _workload_pair(
     case: Case, other: Case, mine: _SeriesOf, settings: ColocationSettings
 ) -> WorkloadPair | None:
+    own, beside = case.workload, other.workload
+    if own is None or beside is None:
+        return None
     total = case.devices[0].memory_total_bytes
     theirs = other.windows[0].blocks.series
     memory = _aligned(mine, theirs, Measure.MEMORY_BYTES)
@@ -150,12 +149,8 @@ def _workload_pair(
         overlap_ratio=both,
         aligned_blocks=aligned,
         is_alternating=both <= settings.alternating_ratio,
-        is_same_owner=_namespace(case) == _namespace(other),
+        is_same_owner=own.namespace == beside.namespace,
     )
-
-
-def _namespace(case: Case) -> str:
-    return case.workload.namespace if case.workload else ""
 
 
 def _aligned(mine: _SeriesOf, theirs: _SeriesOf, measure: Measure) -> tuple[Series, Series]:
@@ -169,9 +164,6 @@ def _aligned(mine: _SeriesOf, theirs: _SeriesOf, measure: Measure) -> tuple[Seri
 
 def _among(series: Series, numbers: Container[int]) -> Series:
     chosen = [number in numbers for number in series.numbers]
-    return Series(
-        list(compress(series.numbers, chosen)),
-        list(compress(series.known_seconds, chosen)),
-        list(compress(series.means, chosen)),
-        list(compress(series.peaks, chosen)),
-    )
+    columns = series.known_seconds, series.means, series.peaks
+    numbers = list(compress(series.numbers, chosen))
+    return Series(numbers, *(list(compress(column, chosen)) for column in columns))

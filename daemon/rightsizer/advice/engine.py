@@ -1,6 +1,6 @@
 """Engine: every rule judges every workload; of verdicts that contradict each other one stands."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache
@@ -10,19 +10,15 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, finding_id, known_seconds
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _FAILED: Final = "the rule failed, which is a fault of this program; its log says how"
 
 Cases = Callable[[Nanoseconds | None], Sequence[Case]]
 """The cases of all workloads over the last span of time; `None` for all there is."""
-
-
 Tuned = Callable[[Rule[Any], Case], Rule[Any]]
 """A rule as an operator wants it for one workload."""
-
-
 Failed = Callable[[str, str, Exception], None]
 """Called for a rule that raised: with its name, the workload's key, and what it raised."""
 
@@ -78,7 +74,7 @@ def judge_all(
                 found = _judged(rule, present, by_key, is_open=(key, rule.name) in open_now)
             except _RuleError as fault:
                 failed(general.name, key, fault.error)
-                found = _undecided(general, present)
+                found = _undecided(_failure(general, present), present, OpeningPolicy())
             if found is not None:
                 judgements.append(found)
     return without_conflicts(judgements)
@@ -99,10 +95,17 @@ def _judged(
         return None
     with _answerable():
         finding = rule.judge(long_case)
+    judgement = _undecided(finding, long_case, conduct)
     matters = finding.is_complaint or is_open
     short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
+    if short_case is None:
+        return judgement
     with _answerable():
-        return _judge(rule, finding, long_case, short_case)
+        return judgement.settled(
+            rule.judge(short_case) if finding.is_complaint else None,
+            lambda: rule.relaxed(conduct.close_ratio).judge(short_case),
+            known_seconds(long_case),
+        )
 
 
 @contextmanager
@@ -116,42 +119,19 @@ def _answerable() -> Iterator[None]:
 
 def _verdict(rule: Rule[Any], case: Case, failed: Failed) -> Finding:
     try:
-        with _answerable():
-            return rule.judge(case)
-    except _RuleError as fault:
-        failed(rule.name, case.key, fault.error)
-        return abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED)
+        return rule.judge(case)
+    except Exception as error:  # noqa: BLE001 - the rule's fault, whatever it is.
+        failed(rule.name, case.key, error)
+        return _failure(rule, case)
 
 
-def _undecided(rule: Rule[Any], case: Case) -> Judgement:
+def _failure(rule: Rule[Any], case: Case) -> Finding:
+    return abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED)
+
+
+def _undecided(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgement:
     return Judgement(
-        abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED),
-        case.key,
-        OpeningPolicy(),
-        may_open=False,
-        still_holds=None,
-        workload=case.workload,
-    )
-
-
-def _judge(
-    rule: Rule[Any], finding: Finding, long_case: Case, short_case: Case | None
-) -> Judgement:
-    conduct = rule.conduct(long_case.workload)
-    judgement = Judgement(
-        finding,
-        long_case.key,
-        conduct,
-        may_open=False,
-        still_holds=None,
-        workload=long_case.workload,
-    )
-    if short_case is None:
-        return judgement
-    return judgement.settled(
-        rule.judge(short_case) if finding.is_complaint else None,
-        lambda: rule.relaxed(conduct.close_ratio).judge(short_case),
-        known_seconds(long_case),
+        finding, case.key, conduct, may_open=False, still_holds=None, workload=case.workload
     )
 
 
@@ -171,39 +151,32 @@ _SIZE_ACTIONS: Final = frozenset(
 """After one of them the workload has other GPUs, to which the others no longer apply."""
 _COUNT_ACTIONS: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
 _STALLS: Final = frozenset({Reason.HIDDEN_STALL, Reason.RANK_IMBALANCE})
+_SHORT_OF_COMPUTE: Final = (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
 
-
-@dataclass(frozen=True, slots=True)
-class _Precedence:
-    """What is held back while something else is true of the same workload."""
-
-    wins: Callable[[Finding], bool]
-    yields: Callable[[Finding], bool]
-
-
-_PRECEDENCES: Final = (
+_Test = Callable[[Finding], bool]
+_PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
     # A rank that waits for the others looks idle, and is not.
-    _Precedence(
+    (
         lambda finding: bool(_STALLS.intersection(finding.reasons)),
         lambda finding: finding.kind is FindingKind.IDLE,
     ),
     # What does nothing has neither a bottleneck nor a size.
-    _Precedence(
+    (
         lambda finding: finding.kind is FindingKind.IDLE,
         lambda finding: finding.kind in (FindingKind.INEFFICIENT, FindingKind.OVERPROVISIONED),
     ),
     # docs/definitions.md, conduct: never 'over' while any dimension is 'under'.
-    _Precedence(
+    (
         lambda finding: finding.kind is FindingKind.UNDERPROVISIONED,
         lambda finding: finding.kind is FindingKind.OVERPROVISIONED,
     ),
     # Short of compute and of nothing else: what is said of the SMs says it all.
-    _Precedence(
+    (
         lambda finding: finding.reasons[0] is Reason.COMPUTE_SATURATED,
-        lambda finding: finding.reasons == (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED),
+        lambda finding: finding.reasons == _SHORT_OF_COMPUTE,
     ),
     # A load that comes and goes by the hour gets autoscaling, not fewer GPUs.
-    _Precedence(
+    (
         lambda finding: Reason.DIURNAL_AUTOSCALE in finding.reasons,
         lambda finding: (
             Reason.DIURNAL_AUTOSCALE not in finding.reasons
@@ -214,7 +187,10 @@ _PRECEDENCES: Final = (
         ),
     ),
 )
-"""In this order: what was held back holds nothing back."""
+"""While the first is true of a complaint, complaints of which the second is true are held back.
+
+In this order: what was held back holds nothing back.
+"""
 
 
 def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
@@ -234,31 +210,25 @@ def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
 
 def _settled(judgements: list[Judgement]) -> list[Judgement]:
     held: set[int] = set()
-    for precedence in _PRECEDENCES:
-        winners = _names(
-            judgement.finding
+    for wins, yields in _PRECEDENCES:
+        # A complaint that was over before the end of the span holds nothing back.
+        winners = {
+            f"{judgement.finding.rule} ({', '.join(judgement.finding.reasons)})"
             for place, judgement in enumerate(judgements)
-            if place not in held and _is_true(judgement) and precedence.wins(judgement.finding)
-        )
+            if judgement.finding.is_complaint
+            and judgement.still_holds is not False
+            and place not in held
+            and wins(judgement.finding)
+        }
         if not winners:
             continue
         for place, judgement in enumerate(judgements):
-            if judgement.finding.is_complaint and precedence.yields(judgement.finding):
+            if judgement.finding.is_complaint and yields(judgement.finding):
                 if place not in held:
-                    judgements[place] = judgement.suppressed_by_conflict(winners)
+                    why = ", ".join(sorted(winners))
+                    judgements[place] = judgement.suppressed_by_conflict(why)
                 held.add(place)
     return judgements
-
-
-def _is_true(judgement: Judgement) -> bool:
-    """Whether it is a complaint that was not over before the end of the span."""
-    return judgement.finding.is_complaint and judgement.still_holds is not False
-
-
-def _names(findings: Iterable[Finding]) -> str:
-    return ", ".join(
-        sorted({f"{finding.rule} ({', '.join(finding.reasons)})" for finding in findings})
-    )
 
 
 def _grouped(judgement: Judgement) -> Judgement:

@@ -1,7 +1,6 @@
 """Hardware faults of a GPU: memory, links, driver; what each means, and what repairs it."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus
@@ -158,11 +157,7 @@ def memory_faults(
             RESET,
             evidence={"ecc_uncorrected_errors": errors},
         )
-    yield from _waiting(board)
-
-
-def _waiting(board: InspectedBoard) -> Iterator[HardwareFault]:
-    if board.status.get(Signal.REMAPPED_ROWS_PENDING):
+    if get(Signal.REMAPPED_ROWS_PENDING):
         yield HardwareFault(
             "memory rows wait to be remapped",
             "a reset replaces them by spare ones; until then the bad places are kept out of use, "
@@ -171,7 +166,7 @@ def _waiting(board: InspectedBoard) -> Iterator[HardwareFault]:
             RESET,
             evidence={"remapped_rows_pending": 1},
         )
-    if board.status.get(Signal.RETIRED_PAGES_PENDING):
+    if get(Signal.RETIRED_PAGES_PENDING):
         yield HardwareFault(
             "memory pages wait to be retired",
             "they stay in use until the driver is loaded anew",
@@ -212,8 +207,15 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
 
 def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """By comparison with GPUs of its kind: boards without bridges have links that lead nowhere."""
-    links, up = _links(board)
-    most = _most_of_its_kind(board)
+    own, get = board.status.device, board.status.get
+    links, up = get(Signal.NVLINK_LINKS), get(Signal.NVLINK_LINKS_UP)
+    readings = (
+        board.node.readings.get(each.uuid)
+        for each in board.node.devices
+        if each.uuid != own.uuid and each.mig is None and each.name == own.name
+    )
+    known = (reading.get(Signal.NVLINK_LINKS_UP) for reading in readings if reading is not None)
+    most = max((value for value in known if value is not None), default=None)
     if links is None or up is None or most is None or up >= most:
         return
     numbers = [link.number for link in board.status.reading.nvlinks if not link.is_up]
@@ -226,22 +228,6 @@ def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
         settings.momentary_ratio,
         {"nvlink_links": links, "nvlink_links_up": up, "nvlink_links_up_elsewhere": most},
     )
-
-
-def _links(board: InspectedBoard) -> tuple[float | None, float | None]:
-    status = board.status
-    return status.get(Signal.NVLINK_LINKS), status.get(Signal.NVLINK_LINKS_UP)
-
-
-def _most_of_its_kind(board: InspectedBoard) -> float | None:
-    own = board.status.device
-    readings = (
-        board.node.readings.get(each.uuid)
-        for each in board.node.devices
-        if each.uuid != own.uuid and each.mig is None and each.name == own.name
-    )
-    known = (reading.get(Signal.NVLINK_LINKS_UP) for reading in readings if reading is not None)
-    return max((value for value in known if value is not None), default=None)
 
 
 def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
@@ -269,22 +255,14 @@ def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterato
 _OFF_THE_BUS: Final = 79
 _NVLINK: Final = 74
 _REMAPPING_FAILED: Final = 64
-_REMEDIES: Final[Mapping[int, Instruction]] = MappingProxyType(
-    {_OFF_THE_BUS: RESEAT, _NVLINK: DIAGNOSE_LINKS, _REMAPPING_FAILED: REPLACE}
-)
-_RECOVERIES: Final[Mapping[int, tuple[str, Severity, Instruction]]] = MappingProxyType(
-    {
-        1: ("a reset", Severity.HIGH, RESET),
-        2: ("a reboot", Severity.HIGH, REBOOT),
-        3: ("to be drained", Severity.MEDIUM, RESET),
-        4: ("to be drained and reset", Severity.HIGH, RESET),
-    }
-)
-_OTHER_RECOVERY: Final = (
-    "a recovery that only a newer driver's manual names",
-    Severity.HIGH,
-    RESET,
-)
+_REMEDIES: Final = {_OFF_THE_BUS: RESEAT, _NVLINK: DIAGNOSE_LINKS, _REMAPPING_FAILED: REPLACE}
+_RECOVERIES: Final = {
+    1: ("a reset", Severity.HIGH, RESET),
+    2: ("a reboot", Severity.HIGH, REBOOT),
+    3: ("to be drained", Severity.MEDIUM, RESET),
+    4: ("to be drained and reset", Severity.HIGH, RESET),
+}
+_UNKNOWN_RECOVERY: Final = "a recovery that only a newer driver's manual names"
 
 
 def driver_faults(
@@ -293,7 +271,7 @@ def driver_faults(
     """Recent critical Xids, and what the driver asks for."""
     action = int(board.status.get(Signal.RECOVERY_ACTION) or 0)
     if action:
-        what, severity, remedy = _RECOVERIES.get(action, _OTHER_RECOVERY)
+        what, severity, remedy = _RECOVERIES.get(action, (_UNKNOWN_RECOVERY, Severity.HIGH, RESET))
         yield HardwareFault(
             f"the driver asks for {what}",
             "until then it may refuse new work on the GPU",
@@ -312,22 +290,17 @@ def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
     age = board.now - log.last_wall_time
     if age > nanoseconds(settings.xid_recent_seconds):
         return
+    ago = f"{format_duration(max(0.0, seconds(age)))} ago"
     for code in sorted(CRITICAL_XIDS & log.counts.keys()):
-        is_last = code == log.last
-        ago = f"{format_duration(max(0.0, seconds(age)))} ago"
+        is_last, is_fatal = code == log.last, code in (_OFF_THE_BUS, _REMAPPING_FAILED)
+        severity = Severity.CRITICAL if is_fatal else Severity.HIGH
         when = ago if is_last else f"before Xid {log.last}, which came {ago}"
         times = log.counts[code]
         yield HardwareFault(
             f"Xid {code} {'once' if times == 1 else f'{times} times'}, {'last ' * is_last}{when}",
             XID_MEANINGS.get(code, "hardware error"),
-            _severity(code, is_last=is_last),
+            severity if is_last else Severity.MEDIUM,
             _REMEDIES.get(code, RESET),
             SURE if is_last else settings.unclear_time_ratio,
             {f"xid_{code}": times},
         )
-
-
-def _severity(code: int, *, is_last: bool) -> Severity:
-    if not is_last:
-        return Severity.MEDIUM
-    return Severity.CRITICAL if code in (_OFF_THE_BUS, _REMAPPING_FAILED) else Severity.HIGH

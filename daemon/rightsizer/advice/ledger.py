@@ -231,7 +231,8 @@ class Ledger:
         before = self._records.get(finding.id)
         if not judgement.may_open or (before is not None and _is_settled(before.advice, now)):
             return []
-        if self._open_of(judgement) or not self._has_room():
+        open_now = sum(record.advice.is_open for record in self._records.values())
+        if self._open_of(judgement) or open_now >= self._settings.most_records:
             return []  # A rule says one thing of a workload at a time.
         if finding.confidence < self.track_record.floor(finding.rule, finding.reasons[0]):
             return []
@@ -267,10 +268,6 @@ class Ledger:
             return [opened, AdviceEvent(AdviceEventKind.REGRESSED, advice, now)]
         return [opened]
 
-    def _has_room(self) -> bool:
-        open_now = sum(record.advice.is_open for record in self._records.values())
-        return open_now < self._settings.most_records
-
     def _has_regressed(self, advice: Advice, now: Nanoseconds) -> bool:
         within = nanoseconds(self._settings.regressed_within_seconds)
         closed = now if advice.closed is None else advice.closed
@@ -290,14 +287,13 @@ class Ledger:
         for record in sorted(gone, key=lambda each: each.advice.id):
             # Idle until it left: no work came back to what was to be released.
             has_left = record.advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
-            if not has_left or record.advice.state is not AdviceState.CLAIMED:
-                closed = record.closed(AdviceState.EXPIRED, now)
-                events.extend(self._put_closed(closed, now, was_right=has_left or None))
-            elif record.baseline is None:
-                closed = record.closed(AdviceState.SUCCEEDED, now)
-                events.extend(self._put_closed(closed, now, was_right=True))
+            has_succeeded = has_left and record.advice.state is AdviceState.CLAIMED
+            state = AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED
+            closed = record.closed(state, now)
+            if has_succeeded and record.baseline is not None:
+                events += self._put_tried(closed, now)
             else:
-                events.extend(self._put_tried(record.closed(AdviceState.SUCCEEDED, now), now))
+                events += self._put_closed(closed, now, was_right=has_left or None)
         return events
 
     def _verify(self, now: Nanoseconds, measured: Measured) -> list[AdviceEvent]:

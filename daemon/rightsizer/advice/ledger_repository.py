@@ -1,7 +1,7 @@
 """SQLite repository of the ledger, as JSON rows."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,7 @@ from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.finding import Finding, Severity
 
 _Form = Mapping[str, Any]
-_Read = TypeVar("_Read")
+_Value = TypeVar("_Value")
 
 
 def stored_finding(form: _Form) -> dict[str, Any]:
@@ -38,11 +38,6 @@ def _with_finding(form: _Form) -> _Form:
     """The stored form of what holds advice, with today's names."""
     advice = form["advice"]
     return {**form, "advice": {**advice, "finding": _loaded_finding(advice["finding"])}}
-
-
-def _record(form: _Form) -> AdviceRecord:
-    severity = form["advice"]["finding"].get("severity", Severity.LOW)
-    return convert({"severity": severity, **_with_finding(form)}, AdviceRecord)
 
 
 LEDGER_SCHEMA: Final = (
@@ -99,29 +94,26 @@ class LedgerRepository:
     def load(self) -> list[AdviceRecord]:
         """The records that were saved; a row that cannot be understood is passed over."""
         rows = self._database.rows("SELECT id, record FROM advice ORDER BY id")
-        found = {advice_id: _read_row(text, _record) for advice_id, text in rows}
+        found = {advice_id: _read_row(text, AdviceRecord) for advice_id, text in rows}
         self._foreign = frozenset(each for each, record in found.items() if record is None)
         return [record for record in found.values() if record is not None]
 
     def load_tallies(self) -> list[OutcomeCounts]:
         """How advice fared so far."""
-        rows = self._database.rows("SELECT name, tally FROM advice_tally ORDER BY name")
-        found = (_read_row(text, lambda form: convert(form, OutcomeCounts)) for _, text in rows)
-        return [tally for tally in found if tally is not None]
+        return self._read("SELECT tally FROM advice_tally ORDER BY name", OutcomeCounts)
 
     def load_pending(self) -> list[AdviceEvent]:
         """Events that were saved and may not have been delivered, oldest first."""
-        rows = self._database.rows("SELECT number, event FROM advice_event ORDER BY number")
-        found = (
-            _read_row(text, lambda form: convert(_with_finding(form), AdviceEvent))
-            for _, text in rows
-        )
-        return [event for event in found if event is not None]
+        return self._read("SELECT event FROM advice_event ORDER BY number", AdviceEvent)
 
     def clear_pending(self) -> None:
         """Delete the events, which every sink has."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM advice_event")
+
+    def _read(self, query: str, kind: type[_Value]) -> list[_Value]:
+        found = (_read_row(text, kind) for (text,) in self._database.rows(query))
+        return [value for value in found if value is not None]
 
 
 def _text(value: Any) -> str:
@@ -131,8 +123,12 @@ def _text(value: Any) -> str:
     return json.dumps(form)
 
 
-def _read_row(text: str, read: Callable[[_Form], _Read]) -> _Read | None:
+def _read_row(text: str, kind: type[_Value]) -> _Value | None:
+    """The value of a row; `None` for one that cannot be understood."""
     try:
-        return read(json.loads(text))
+        form = json.loads(text)
+        if kind is AdviceRecord:
+            form = {"severity": form["advice"]["finding"].get("severity", Severity.LOW), **form}
+        return convert(form if kind is OutcomeCounts else _with_finding(form), kind)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -109,15 +109,9 @@ def show_throttling(devices: tuple[Device, ...], title: str) -> Instruction:
 
 def trace_kernels(title: str, name: str, reports: str) -> Instruction:
     """A minute of the program under Nsight Systems, as a file and reports of `nsys stats`."""
-    return Instruction(
-        title=title,
-        text=(
-            f"nsys profile --trace=cuda,nvtx,osrt --delay=120 --duration=60 --output={name}"
-            " COMMAND\n"
-            f"nsys stats --report={reports} {name}.nsys-rep"
-        ),
-        language=_SHELL,
-    )
+    profile = "nsys profile --trace=cuda,nvtx,osrt --delay=120 --duration=60"
+    text = f"{profile} --output={name} COMMAND\nnsys stats --report={reports} {name}.nsys-rep"
+    return Instruction(title, text, _SHELL)
 
 
 def _for_each_process(devices: tuple[Device, ...], title: str, then: str) -> Instruction:

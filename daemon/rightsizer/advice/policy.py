@@ -1,6 +1,6 @@
 """Policies of an operator: classes and allocators of workloads, thresholds, exclusions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, get_type_hints
@@ -21,18 +21,13 @@ def overridden(settings: Any, changes: Any) -> Any:
     Raises:
         ValueError: the settings refuse it.
     """
+    given = {each.name: getattr(changes, each.name) for each in fields(changes)}
     found = {
         name: overridden(getattr(settings, name), change) if is_dataclass(change) else change
-        for name, change in _given(changes)
+        for name, change in given.items()
+        if change is not None
     }
     return replace(settings, **found) if found else settings
-
-
-def _given(changes: Any) -> Iterator[tuple[str, Any]]:
-    for each in fields(changes):
-        value = getattr(changes, each.name)
-        if value is not None:
-            yield each.name, value
 
 
 @cache
@@ -134,16 +129,13 @@ def apply_policies(snapshot: Snapshot, policies: Sequence[Policy]) -> Snapshot:
     """The snapshot with what the first matching policy says of each holder."""
     if not policies or not snapshot.holdings:
         return snapshot
-    return replace(
-        snapshot,
-        holdings={
-            uuid: tuple(
-                replace(held, workload=with_policy(held.workload, uuid, policies))
-                for held in holdings
-            )
-            for uuid, holdings in snapshot.holdings.items()
-        },
-    )
+    holdings = {
+        uuid: tuple(
+            replace(held, workload=with_policy(held.workload, uuid, policies)) for held in some
+        )
+        for uuid, some in snapshot.holdings.items()
+    }
+    return replace(snapshot, holdings=holdings)
 
 
 class PolicySet:
@@ -178,27 +170,15 @@ class PolicySet:
         return judgement.under(ignored, now) if ignored else judgement
 
     def _place(self, workload: Workload | None, uuids: Sequence[str]) -> int | None:
-        return next(
-            (
-                place
-                for place, policy in enumerate(self._policies)
-                if policy.match.fits(workload, uuids)
-            ),
-            None,
-        )
+        matches = (policy.match.fits(workload, uuids) for policy in self._policies)
+        return next((place for place, fits in enumerate(matches) if fits), None)
 
 
 def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Workload:
     """The workload with what the first matching policy says of it, on a device that it holds."""
-    for policy in policies:
-        if policy.match.fits(workload, (uuid,)):
-            return replace(
-                workload,
-                workload_class=workload.workload_class
-                if policy.class_ is WorkloadClass.UNKNOWN
-                else policy.class_,
-                allocator=workload.allocator
-                if policy.allocator is Allocator.UNKNOWN
-                else policy.allocator,
-            )
+    policy = next((each for each in policies if each.match.fits(workload, (uuid,))), None)
+    if policy is not None and policy.class_ is not WorkloadClass.UNKNOWN:
+        workload = replace(workload, workload_class=policy.class_)
+    if policy is not None and policy.allocator is not Allocator.UNKNOWN:
+        workload = replace(workload, allocator=policy.allocator)
     return workload

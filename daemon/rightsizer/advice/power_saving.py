@@ -34,16 +34,12 @@ def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
     if window.active <= 0:
         return None
     waiting = sum(window.states.get(state, 0) for state in _WAITING)
-    if _is_low(window, low_pipe_ratio):
-        waiting += window.states.get(State.PRODUCTIVE, 0)
-    return waiting / window.active
-
-
-def _is_low(window: Window, low_pipe_ratio: float) -> bool:
-    """By the upper bound of compute, which is the SMs' own activity; unknown is not low."""
+    # By the upper bound of compute, which is the SMs' own activity; unknown is not low.
     used = window.demands.get(Resource.COMPUTE)
     highest = None if used is None else used.quantile(_QUANTILE)
-    return highest is not None and highest <= low_pipe_ratio
+    if highest is not None and highest <= low_pipe_ratio:
+        waiting += window.states.get(State.PRODUCTIVE, 0)
+    return waiting / window.active
 
 
 _STEP_WATTS: Final = 5.0
@@ -97,9 +93,11 @@ def power_saving(
     """
     limit, default = status.limit_watts, status.default_limit_watts
     least = status.stated("power_limit_minimum_watts")
-    active = _active_watts(window)
-    if limit is None or default is None or least is None or active is None:
+    is_measured = window.energy_joules > 0.0 and window.active > 0
+    if limit is None or default is None or least is None or not is_measured:
         return None
+    joules = window.energy_joules - window.waste_joules.get(Cause.IDLE, 0.0)
+    active = max(0.0, joules) / seconds(window.active)
     cap = max(least, math.ceil(default * settings.cap_ratio / _STEP_WATTS) * _STEP_WATTS)
     if cap >= limit:
         return None
@@ -116,10 +114,3 @@ def power_saving(
         time_ratio_high=longer,
         source="assumed, between no loss and the setting saving.time_ratio_high",
     )
-
-
-def _active_watts(window: Window) -> float | None:
-    if window.energy_joules <= 0.0 or window.active <= 0:
-        return None
-    joules = window.energy_joules - window.waste_joules.get(Cause.IDLE, 0.0)
-    return max(0.0, joules) / seconds(window.active)

@@ -10,6 +10,7 @@ from rightsizer.advice.market import Market
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.finding import Case, Option
+from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.window import Window
 from rightsizer.sizing.estimate import EstimateInterval
@@ -28,8 +29,8 @@ def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | N
     place = place_of(device, market)
     if place is None or window.tier is not Tier.PROFILING:
         return None
-    means = {resource: _mean(window, resource) for resource in Resource}
-    pipes = _part(window, window.compute_at_least.mean(), window.compute_at_least.total)
+    means = {resource: _mean(window, window.demands.get(resource)) for resource in Resource}
+    pipes = _mean(window, window.compute_at_least)
     memory = window.demands.get(Resource.MEMORY)
     peak = None if memory is None or fit.memory_is_preallocated else memory.maximum()
     total = device.memory_total_bytes or place.memory_bytes
@@ -65,16 +66,12 @@ def place_of(device: Device, market: Market) -> GpuPlace | None:
         return None
 
 
-def _mean(window: Window, resource: Resource) -> float | None:
-    histogram = window.demands.get(resource)
-    return None if histogram is None else _part(window, histogram.mean(), histogram.total)
-
-
-def _part(window: Window, mean: float | None, total: float) -> float | None:
+def _mean(window: Window, histogram: Histogram | None) -> float | None:
     """A mean over active time as one over all of the known time."""
-    if mean is None or window.known <= 0:
+    mean = None if histogram is None else histogram.mean()
+    if histogram is None or mean is None or window.known <= 0:
         return None
-    return min(1.0, mean * total / window.known)
+    return min(1.0, mean * histogram.total / window.known)
 
 
 _DIGITS: Final = 4
@@ -92,17 +89,23 @@ def projected(option: Option, projection: Projection | None) -> Option:
     """The option with slowdown, shares and fit; as it is where there is no projection."""
     if projection is None:
         return option
-    ratio = projection.time_ratio
     shares = {name: getattr(projection.shares, name) for name in _UTILIZATION}
+    return replace(
+        timed(option, projection.time_ratio),
+        utilization={
+            name: round(share, _DIGITS) for name, share in shares.items() if share is not None
+        },
+        fits=projection.fits,
+    )
+
+
+def timed(option: Option, ratio: EstimateInterval) -> Option:
+    """The option with the time of the same work, of that which it takes now."""
     return replace(
         option,
         time_ratio=round(ratio.value, _DIGITS),
         time_ratio_low=round(ratio.low, _DIGITS),
         time_ratio_high=round(ratio.high, _DIGITS),
-        utilization={
-            name: round(share, _DIGITS) for name, share in shares.items() if share is not None
-        },
-        fits=projection.fits,
     )
 
 

@@ -75,22 +75,21 @@ def restored(
     """
     seen = {each.id: each for each in scraped if each.opened <= now}
     latest: dict[str, Region] = {}
-    for region in sorted(regions, key=_age):
-        if region.opened <= now:
-            latest[region.id] = region
+    # What came later sorts later, in an order of its own where all is the same.
+    for region in sorted(
+        (each for each in regions if each.opened <= now),
+        key=lambda each: (each.opened, each.end, each.decided or 0, repr(each)),
+    ):
+        latest[region.id] = region
     open_advice, quiet = {}, []
     for advice_id in sorted(seen.keys() | latest.keys()):
         metric, mark = _of_one_time(seen.get(advice_id), latest.get(advice_id))
         if mark is None or mark.is_open:
             open_advice[advice_id] = _restored(metric, mark, settings).at(now)
         elif not devices.isdisjoint(mark.finding.devices):
-            quiet += [each for each in _closed(mark, settings) if (each.advice.expires or 0) > now]
+            closed = _closed(mark, settings)
+            quiet += [closed] if (closed.advice.expires or 0) > now else []
     return Restoration(open_advice, tuple(quiet))
-
-
-def _age(region: Region) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds, str]:
-    """What came later sorts later, in an order of its own where all is the same."""
-    return region.opened, region.end, region.decided or 0, repr(region)
 
 
 def _of_one_time(
@@ -125,14 +124,12 @@ def _restored(
     return RestoredAdvice(opened, metric.state, why=why)
 
 
-def _closed(mark: Region, settings: LedgerSettings) -> list[AdviceRecord]:
-    """A region that was closed as the ledger had it, where its end says when it may be repeated."""
+def _closed(mark: Region, settings: LedgerSettings) -> AdviceRecord:
+    """A region that was closed as the ledger had it; it expires when it may be repeated."""
     if mark.decided is None and mark.state is AdviceState.DISMISSED:
         # Written before annotations had decisions.
         expires = mark.end + nanoseconds(settings.dismissed_seconds)
         mark = replace(mark, expires=expires, why=_FROM_ANNOTATION + _UNTIL)
-    if mark.expires is None:
-        return []
     finding, closed = mark.finding, mark.end
     advice = Advice(
         finding,
@@ -144,6 +141,6 @@ def _closed(mark: Region, settings: LedgerSettings) -> list[AdviceRecord]:
         actor=mark.actor,
         why=mark.why,
     )
-    return [
-        AdviceRecord(advice, key="", seen=closed, severity=finding.severity, severity_since=closed)
-    ]
+    return AdviceRecord(
+        advice, key="", seen=closed, severity=finding.severity, severity_since=closed
+    )

@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.advice.confidence import is_below, upper_bound
 from rightsizer.model.block import Measure
-from rightsizer.model.finding import Case, Option, Risk
+from rightsizer.model.finding import Case, Option, Risk, Savings
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.pattern import Exceedance
 from rightsizer.model.state import Resource
@@ -39,7 +39,17 @@ def risk_of(harmed_share: float, effective_blocks: float) -> RiskLevel:
 
     The bound is the upper 90 % one of the share; fewer than 20 independent blocks say nothing.
     """
-    return RiskLevel(_class_of(harmed_share, effective_blocks), harmed_share, effective_blocks)
+    risk = Risk.UNKNOWN
+    if effective_blocks >= _MINIMUM_BLOCKS:
+        risk = next(
+            (
+                risk
+                for limit, risk in _LIMITS
+                if is_below(harmed_share, effective_blocks, limit, _LEVEL)
+            ),
+            Risk.HIGH,
+        )
+    return RiskLevel(risk, harmed_share, effective_blocks)
 
 
 def rank_of(risk: Risk) -> int:
@@ -50,13 +60,6 @@ def rank_of(risk: Risk) -> int:
 def worst(risks: Iterable[Risk]) -> Risk:
     """The greatest of some risks; unknown where there are none."""
     return max(risks, key=lambda risk: (rank_of(risk), risk is Risk.UNKNOWN), default=Risk.UNKNOWN)
-
-
-def _class_of(share: float, blocks: float) -> Risk:
-    if blocks < _MINIMUM_BLOCKS:
-        return Risk.UNKNOWN
-    below = (risk for limit, risk in _LIMITS if is_below(share, blocks, limit, _LEVEL))
-    return next(below, Risk.HIGH)
 
 
 _MEASURES: Final = {
@@ -104,18 +107,13 @@ def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
 
     Money decides where every option has a price, GPUs otherwise.
     """
-    given = tuple(options)
-    has_prices = all(
-        each.savings is not None and each.savings.dollars_per_hour_high is not None
-        for each in given
-    )
-    return tuple(sorted(given, key=lambda each: (rank_of(each.risk), -_saved(each, has_prices))))
+    given = [(each, each.savings or Savings()) for each in options]
+    has_prices = all(savings.dollars_per_hour_high is not None for _, savings in given)
 
+    def saved(savings: Savings) -> float:
+        if has_prices:
+            return (savings.dollars_per_hour_low or 0.0) + (savings.dollars_per_hour_high or 0.0)
+        return (savings.gpus_low or 0.0) + (savings.gpus_high or 0.0)
 
-def _saved(option: Option, has_prices: bool) -> float:  # noqa: FBT001 - private.
-    savings = option.savings
-    if savings is None:
-        return 0.0
-    if has_prices:
-        return (savings.dollars_per_hour_low or 0.0) + (savings.dollars_per_hour_high or 0.0)
-    return (savings.gpus_low or 0.0) + (savings.gpus_high or 0.0)
+    given.sort(key=lambda each: (rank_of(each[0].risk), -saved(each[1])))
+    return tuple(option for option, _ in given)

@@ -159,35 +159,23 @@ class Recommender:
         now, began = self._clock.wall_time() if now is None else now, self._clock.time()
         cases: Cases = cache(self._accounts.look(now).cases)
         found = judge_all(cases, rules, open_now, policies.with_thresholds, self.failures.note)
-        found = policies.suppressed(self._with_profiles(found, open_now, now, advice), now)
+        if self._profiles is not None:
+            try:
+                found = self._profiles.combined_with(found, open_now, now, advice)
+            except Exception as error:  # noqa: BLE001 - a profile keeps no rule from being heard.
+                self.failures.note("profiles", "", error)
+        found = policies.suppressed(found, now)
         self.judgements = found
+        findings = [judgement.finding for judgement in found]
         self.last_run = RecommenderRun(
             time=now,
             duration_seconds=seconds(self._clock.time() - began),
-            judgements=Counter(judgement.finding.rule for judgement in found),
+            judgements=Counter(finding.rule for finding in findings),
             abstentions=Counter(
-                str(judgement.finding.reasons[0])
-                for judgement in found
-                if judgement.finding.abstained is not None
+                str(finding.reasons[0]) for finding in findings if finding.abstained is not None
             ),
         )
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
-
-    def _with_profiles(
-        self,
-        found: tuple[Judgement, ...],
-        open_now: AbstractSet[tuple[str, str]],
-        now: Nanoseconds,
-        advice: Sequence[Advice],
-    ) -> tuple[Judgement, ...]:
-        """What profiles say beside it; a fault there keeps no rule from being heard."""
-        if self._profiles is None:
-            return found
-        try:
-            return self._profiles.combined_with(found, open_now, now, advice)
-        except Exception as error:  # noqa: BLE001 - whatever a profile has led to.
-            self.failures.note("profiles", "", error)
-            return found
 
 
 def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:
@@ -277,7 +265,13 @@ class AdviceService:
                 self._ledger.remember(restoration)
             events = self._ledger.update(found.judgements, found.time, found.measured)
             self._note(events)
-            self._log_run(found.judgements, events)
+            self._log.info(
+                "recommender_ran",
+                judgements=len(found.judgements),
+                complaints=sum(each.finding.is_complaint for each in found.judgements),
+                opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
+                closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
+            )
             self._save_and_tell()
 
     def act(
@@ -346,15 +340,6 @@ class AdviceService:
         """GPU-hours that were seen to be saved, by rule."""
         self.brier: Mapping[str, float] = record.brier
         """The mean squared error of the confidence by rule, where there were answers."""
-
-    def _log_run(self, judgements: Sequence[Judgement], events: Sequence[AdviceEvent]) -> None:
-        self._log.info(
-            "recommender_ran",
-            judgements=len(judgements),
-            complaints=sum(each.finding.is_complaint for each in judgements),
-            opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
-            closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
-        )
 
     def _log_event(self, event: AdviceEvent) -> None:
         finding = event.advice.finding

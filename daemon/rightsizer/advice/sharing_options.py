@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.advice.colocation import WorkloadPair
 from rightsizer.advice.market import Market
-from rightsizer.advice.projection import costing, measured_profile, projected
+from rightsizer.advice.projection import costing, measured_profile, projected, timed
 from rightsizer.advice.risk import ranked, risks_beyond, worst
 from rightsizer.advice.verdict import shared
 from rightsizer.catalogue.board import Board, MigProfile
@@ -16,7 +16,7 @@ from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
 from rightsizer.sizing.place import GpuPlace
-from rightsizer.sizing.projection import SharedPlacement, Sharing, project, shared_placement
+from rightsizer.sizing.projection import Sharing, project, shared_placement
 
 _NOISE_RATIO: Final = 0.01
 """A bin of a histogram."""
@@ -29,19 +29,16 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
     board = market.board(case.devices[0].board)
     if board is None:
         return ()
-    slices = (each for each in fitting_slices(board, _need(case)) if each.maximum_count > 1)
-    return ranked(_option(case, market, board, each) for each in slices)
-
-
-def _need(case: Case) -> SliceNeed:
     (fit,) = case.provisioning
     needs = {resource: each.need or 0.0 for resource, each in fit.resources.items()}
-    return SliceNeed(
+    need = SliceNeed(
         compute_ratio=needs.get(Resource.COMPUTE, 1.0),
         memory_ratio=needs.get(Resource.MEMORY, 1.0),
         memory_bandwidth_ratio=needs.get(Resource.MEMORY_BANDWIDTH, 0.0),
         uses_nvlink=needs.get(Resource.NVLINK, 0.0) > _NOISE_RATIO,
     )
+    slices = (each for each in fitting_slices(board, need) if each.maximum_count > 1)
+    return ranked(_option(case, market, board, each) for each in slices)
 
 
 def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Option:
@@ -74,7 +71,6 @@ def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Op
 
 _HALF: Final = 0.5
 """Of the two GPUs one is free; each workload speaks for its half of it."""
-_DIGITS: Final = 4
 
 
 def shared_gpu(case: Case, market: Market, pairings: Iterable[WorkloadPair]) -> tuple[Option, ...]:
@@ -92,31 +88,22 @@ def _shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
     how = "taking turns" if pairing.is_alternating else "side by side (MPS)"
     cost = market.cost(market.board(case.devices[0].board))
     dollars = None if cost is None else cost.dollars_per_hour.scaled(_HALF)
-    action = Action.SHARE_TIMESLICE if pairing.is_alternating else Action.SHARE_MPS
-    together = _together(case, market, pairing)
     option = Option(
         description=f"one GPU for both this and {name} (now on GPU {index}), {how}",
         risk=pairing.risk,
         target=pairing.partner.key,
-        action=action,
-        time_ratio=None if together is None else round(together.time_ratio.value, _DIGITS),
-        time_ratio_low=None if together is None else round(together.time_ratio.low, _DIGITS),
-        time_ratio_high=None if together is None else round(together.time_ratio.high, _DIGITS),
+        action=Action.SHARE_TIMESLICE if pairing.is_alternating else Action.SHARE_MPS,
         utilization=pairing.mean_ratios,
         fits=True,
         savings=shared(case, market, _HALF),
         risks=pairing.risks,
     )
-    return costing(option, dollars)
-
-
-def _together(case: Case, market: Market, pairing: WorkloadPair) -> SharedPlacement | None:
     own = measured_profile(case, 0, market)
     beside = measured_profile(pairing.partner, 0, market)
-    if own is None or beside is None or own.place != beside.place:
-        return None
-    way = Sharing.TIME_SLICE if pairing.is_alternating else Sharing.MPS
-    return shared_placement(own, beside, way)
+    if own is not None and beside is not None and own.place == beside.place:
+        way = Sharing.TIME_SLICE if pairing.is_alternating else Sharing.MPS
+        option = timed(option, shared_placement(own, beside, way).time_ratio)
+    return costing(option, dollars)
 
 
 _GIBIBYTE: Final = 2.0**30
@@ -127,19 +114,16 @@ def sharing_commands(case: Case, option: Option) -> tuple[Instruction, ...]:
     workload, (device,) = case.workload, case.devices
     owner = owner_of(workload.kind if workload else None)
     if option.action is Action.SHARE_MIG:
-        return (*_cut(device, option.target), *owner.request_slice(option.target))
+        cut = (
+            f"# The GPU must be empty; its workload moves into the slice.\n"
+            f"nvidia-smi -i {device.uuid} -mig 1\n"
+            f"nvidia-smi mig -i {device.uuid} -cgi {option.target} -C\n"
+        )
+        title = f"Cut a {option.target} slice off GPU {device.index}"
+        return (*shell(title, cut), *owner.request_slice(option.target))
     if option.action not in (Action.SHARE_MPS, Action.SHARE_TIMESLICE):
         return ()
     return owner.share_device(option.action) or _by_hand(device, option)
-
-
-def _cut(device: Device, profile: str) -> tuple[Instruction, ...]:
-    text = (
-        f"# The GPU must be empty; its workload moves into the slice.\n"
-        f"nvidia-smi -i {device.uuid} -mig 1\n"
-        f"nvidia-smi mig -i {device.uuid} -cgi {profile} -C\n"
-    )
-    return shell(f"Cut a {profile} slice off GPU {device.index}", text)
 
 
 def _by_hand(device: Device, option: Option) -> tuple[Instruction, ...]:

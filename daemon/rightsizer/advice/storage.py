@@ -20,35 +20,10 @@ from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.window import Window
 
+# Scripts of migrations.
 PROFILE_SCHEMA: Final = (
     "CREATE TABLE profile (id TEXT PRIMARY KEY, form TEXT NOT NULL) WITHOUT ROWID"
 )
-"""A migration's script."""
-
-
-class ProfileRepository:
-    """What was taken as JSON rows."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def save(self, forms: Mapping[str, str]) -> None:
-        """Write everything in place of what was there.
-
-        Raises:
-            HistoryError: it could not be written; what was there stays.
-        """
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM profile")
-            connection.executemany("INSERT INTO profile VALUES (?, ?)", list(forms.items()))
-
-    def load(self) -> dict[str, str]:
-        """What was saved, by its id.
-
-        Raises:
-            HistoryError: it could not be read.
-        """
-        return dict(self._database.rows("SELECT id, form FROM profile ORDER BY id"))
 
 
 ANNOTATION_OUTBOX_SCHEMA: Final = """
@@ -61,9 +36,6 @@ CREATE TABLE grafana_regions (
     annotation_id INTEGER NOT NULL
 ) WITHOUT ROWID
 """
-"""A migration's script."""
-
-
 WEBHOOK_OUTBOX_SCHEMA: Final = """
 CREATE TABLE webhook_outbox (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -72,15 +44,9 @@ CREATE TABLE webhook_outbox (
 );
 CREATE INDEX webhook_outbox_by_destination ON webhook_outbox (destination, number)
 """
-"""A migration's script."""
-
-
 ACTION_SCHEMA: Final = """
 CREATE TABLE action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, data TEXT NOT NULL) WITHOUT ROWID
 """
-"""A migration's script."""
-
-
 CAPTURE_SCHEMA: Final = """
 CREATE TABLE capture (id TEXT PRIMARY KEY, started INTEGER NOT NULL, data TEXT NOT NULL)
   WITHOUT ROWID;
@@ -88,9 +54,6 @@ CREATE TABLE read_file (
   path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified INTEGER NOT NULL, fault TEXT NOT NULL)
   WITHOUT ROWID
 """
-"""A migration's script."""
-
-
 MIGRATIONS: Final = (
     f"{HISTORY_SCHEMAS[0]}; {LEDGER_SCHEMA}; {ANNOTATION_OUTBOX_SCHEMA}",
     HISTORY_SCHEMAS[1],
@@ -138,7 +101,6 @@ class Storage:
         )
         """For what other packages keep in it."""
         self._ledger = LedgerRepository(self.database) if path else None
-        self._profiles = ProfileRepository(self.database) if path else None
         self._pending: list[PackedWindow] = []
         self._records: tuple[AdviceRecord, ...] = ()
         self._tallies: tuple[OutcomeCounts, ...] = ()
@@ -222,7 +184,10 @@ class Storage:
         Raises:
             HistoryError: it could not be read.
         """
-        return self._despite_a_break(self._profiles.load) if self._profiles else {}
+        query = "SELECT id, form FROM profile ORDER BY id"
+        return self._despite_a_break(
+            lambda: dict(self.database.rows(query)) if self._ledger else {}
+        )
 
     def save_profiles(self, forms: Mapping[str, str]) -> None:
         """Keep what is known of profiles, in place of what was kept.
@@ -230,9 +195,14 @@ class Storage:
         Raises:
             HistoryError: it could not be written; what was there stays.
         """
-        store = self._profiles
-        if store is not None:
-            self._despite_a_break(lambda: store.save(forms))
+
+        def save() -> None:
+            with self.database.transaction() as connection:
+                connection.execute("DELETE FROM profile")
+                connection.executemany("INSERT INTO profile VALUES (?, ?)", list(forms.items()))
+
+        if self._ledger:
+            self._despite_a_break(save)
 
     def close(self) -> None:
         """Give the database back."""

@@ -19,6 +19,17 @@ _AT_REST: Final = 0.5
 """Idle for at least half as long as the others spin."""
 
 
+_NEXT_RUN: Final = Instruction(
+    "Let the next run tell which rank enters a collective last",
+    "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+    " TORCH_NCCL_DESYNC_DEBUG=1\n"
+    "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
+    " NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log\n"
+    "torchfrtrace --prefix nccl_trace_rank_ /tmp",
+    "sh",
+)
+
+
 class Deviation(StrEnum):
     """How a straggler differs."""
 
@@ -52,7 +63,10 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
     windows = {window.uuid: window for window in case.windows}
     stalls = {uuid: each.share(State.HIDDEN_STALL) for uuid, each in windows.items()}
     spinning = [uuid for uuid, share in stalls.items() if share >= stalled_ratio]
-    working = {uuid: _working(each) for uuid, each in windows.items()}
+    working = {
+        uuid: round(max(0.0, busy_ratio(window) - stalls[uuid]), 4)
+        for uuid, window in windows.items()
+    }
     if spinning and len(spinning) < len(windows):
         stragglers = tuple(device for device in case.devices if device.uuid not in spinning)
         longest = _AT_REST * max(stalls.values())
@@ -82,38 +96,19 @@ def straggler_group(case: Case) -> str:
 def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ...]:
     """How to find out what keeps the stragglers, or all without one."""
     suspects = tuple(stragglers) or case.devices
+    limits = {window.uuid: limit_of(window) for window in case.windows}
     return (
         dump_stacks(suspects, f"See where the process on {names_of(suspects)} stands"),
-        *_known_limits(case, stragglers),
-        Instruction(
-            "Let the next run tell which rank enters a collective last",
-            (
-                "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
-                " TORCH_NCCL_DESYNC_DEBUG=1\n"
-                "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
-                " NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log\n"
-                "torchfrtrace --prefix nccl_trace_rank_ /tmp"
-            ),
-            "sh",
+        *(
+            Instruction(
+                f"Begin with what limits GPU {device.index}",
+                f"it is {str(limit).replace('_', ' ')} for most of the time that it is at work",
+            )
+            for device in stragglers
+            if (limit := limits[device.uuid]) is not None
         ),
+        _NEXT_RUN,
     )
-
-
-def _known_limits(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ...]:
-    windows = {window.uuid: window for window in case.windows}
-    limits = {device: limit_of(windows[device.uuid]) for device in stragglers}
-    return tuple(
-        Instruction(
-            f"Begin with what limits GPU {device.index}",
-            f"it is {str(limit).replace('_', ' ')} for most of the time that it is at work",
-        )
-        for device, limit in limits.items()
-        if limit is not None
-    )
-
-
-def _working(window: Window) -> float:
-    return round(max(0.0, busy_ratio(window) - window.share(State.HIDDEN_STALL)), 4)
 
 
 def _watts(case: Case) -> dict[str, float]:

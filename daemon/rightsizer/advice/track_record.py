@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.advice.settings import TrackRecordSettings
 from rightsizer.model.advice import Advice
@@ -102,28 +102,24 @@ class TrackRecord:
         """Count how advice ended."""
         tally = self._of(advice)
         count = tally.outcomes.get(advice.state, 0) + 1
-        self._put(replace(tally, outcomes={**tally.outcomes, str(advice.state): count}))
+        self._put(tally, outcomes={**tally.outcomes, str(advice.state): count})
 
     def answered(self, advice: Advice, confidence: float, *, was_right: bool) -> None:
         """Count whether advice was right that was opened with some confidence."""
         tally = self._of(advice)
-        place = min(_BINS - 1, int(confidence * _BINS))
         error = (confidence - float(was_right)) ** 2
-        if was_right:
-            tally = replace(tally, confirmed=_counted(tally.confirmed, place))
-        else:
-            tally = replace(tally, contradicted=_counted(tally.contradicted, place))
-        self._put(replace(tally, squared_errors=tally.squared_errors + error))
+        counts = list(tally.confirmed if was_right else tally.contradicted)
+        counts[min(_BINS - 1, int(confidence * _BINS))] += 1
+        changes = {"confirmed" if was_right else "contradicted": tuple(counts)}
+        self._put(tally, squared_errors=tally.squared_errors + error, **changes)
 
     def saved(self, advice: Advice, gpu_hours: float, joules: float) -> None:
         """Count what following advice has saved."""
         tally = self._of(advice)
         self._put(
-            replace(
-                tally,
-                realized_gpu_hours=tally.realized_gpu_hours + gpu_hours,
-                realized_joules=tally.realized_joules + joules,
-            )
+            tally,
+            realized_gpu_hours=tally.realized_gpu_hours + gpu_hours,
+            realized_joules=tally.realized_joules + joules,
         )
 
     def _of(self, advice: Advice) -> OutcomeCounts:
@@ -131,9 +127,5 @@ class TrackRecord:
         key = (advice.finding.rule, str(reasons[0]) if reasons else "")
         return self._tallies.get(key) or OutcomeCounts(*key)
 
-    def _put(self, tally: OutcomeCounts) -> None:
-        self._tallies[tally.rule, tally.reason] = tally
-
-
-def _counted(counts: tuple[int, ...], place: int) -> tuple[int, ...]:
-    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+    def _put(self, tally: OutcomeCounts, **changes: Any) -> None:
+        self._tallies[tally.rule, tally.reason] = replace(tally, **changes)

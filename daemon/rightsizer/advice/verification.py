@@ -1,12 +1,12 @@
 """Verification of advice: its record, and the workload before and after, beside others."""
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Final
 
 from rightsizer.advice.settings import LedgerSettings, VerificationSettings
 from rightsizer.advice.track_record import TrackRecord
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Severity
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Condition, State
@@ -65,32 +65,26 @@ def measure(case: Case) -> Measurement | None:
             name: sum(part(window) for window in case.windows) / known
             for name, part in _HARMS.items()
         },
-        boards=tuple(sorted(map(_board, case.devices))),
+        boards=tuple(
+            sorted(
+                f"{each.board}/{each.mig.profile}" if each.mig else str(each.board)
+                for each in case.devices
+            )
+        ),
         devices=tuple(sorted(device.uuid for device in case.devices)),
         workload_class=case.workload_class,
     )
 
 
-def _board(device: Device) -> str:
-    return f"{device.board}/{device.mig.profile}" if device.mig else str(device.board)
-
-
-def _throttled(window: Window) -> Nanoseconds:
-    held = window.conditions
-    return max(
-        held.get(condition, 0)
-        for condition in (
-            Condition.POWER_THROTTLED,
-            Condition.THERMAL_THROTTLED,
-            Condition.HARDWARE_SLOWDOWN,
-        )
-    )
-
-
+_THROTTLES: Final = (
+    Condition.POWER_THROTTLED,
+    Condition.THERMAL_THROTTLED,
+    Condition.HARDWARE_SLOWDOWN,
+)
 _HARMS: Mapping[str, Callable[[Window], Nanoseconds]] = {
     "near_out_of_memory": lambda window: window.conditions.get(Condition.NEAR_OUT_OF_MEMORY, 0),
     "pressed": lambda window: max(window.pressed.values(), default=0),
-    "throttled": _throttled,
+    "throttled": lambda window: max(window.conditions.get(each, 0) for each in _THROTTLES),
     "stalled": lambda window: window.states.get(State.HIDDEN_STALL, 0),
 }
 
@@ -181,23 +175,19 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
     saved = _saved_gpus(before, after, measured)
     harm = _harm(before.workload.harms, after.harms, settings)
     watts = before.workload.watts
-    saved_watts = None if watts is None or after.watts is None else watts - after.watts
     least = settings.least_savings_ratio * (finding.savings.gpus_low or 0.0)
-    has_saved = saved >= least and saved > 0.0
-    figures = f"{before.workload.wasted_gpus:.2f} GPUs wasted before, {after.wasted_gpus:.2f} after"
+    has_saved = is_quiet or (saved >= least and saved > 0.0)
+    why = f"{before.workload.wasted_gpus:.2f} GPUs wasted before, {after.wasted_gpus:.2f} after"
     if harm is not None:
-        return VerificationOutcome(
-            has_succeeded=False,
-            why=f"{harm}; {figures}",
-            saved_gpus=saved,
-            saved_watts=saved_watts,
-            has_harmed=True,
-        )
-    why = figures
-    if not (has_saved or is_quiet):
-        why = f"saved {saved:.2f} GPUs where at least {least:.2f} were to be saved; {figures}"
+        why = f"{harm}; {why}"
+    elif not has_saved:
+        why = f"saved {saved:.2f} GPUs where at least {least:.2f} were to be saved; {why}"
     return VerificationOutcome(
-        has_succeeded=has_saved or is_quiet, why=why, saved_gpus=saved, saved_watts=saved_watts
+        has_succeeded=has_saved and harm is None,
+        why=why,
+        saved_gpus=saved,
+        saved_watts=None if watts is None or after.watts is None else watts - after.watts,
+        has_harmed=harm is not None,
     )
 
 
@@ -216,17 +206,15 @@ def _saved_gpus(before: Baseline, after: Measurement, measured: Mapping[str, Mea
 def _harm(
     before: Mapping[str, float], after: Mapping[str, float], settings: VerificationSettings
 ) -> str | None:
-    rises = {
-        name: ratio - before.get(name, 0.0)
-        for name, ratio in after.items()
-        if ratio > before.get(name, 0.0) * (1.0 + settings.tolerated_harm_ratio)
-        and ratio - before.get(name, 0.0) >= settings.noticeable_harm_ratio
-    }
-    if not rises:
-        return None
-    name = max(sorted(rises), key=lambda each: rises[each])
-    words = name.replace("_", " ")
-    return f"{words} {before.get(name, 0.0):.1%} of the time before, {after[name]:.1%} after"
+    """The signal of harm that rose most, `None` where none rose by more than is tolerated."""
+    rises = []
+    for name, ratio in sorted(after.items()):
+        was = before.get(name, 0.0)
+        is_tolerated = ratio <= was * (1.0 + settings.tolerated_harm_ratio)
+        if not is_tolerated and ratio - was >= settings.noticeable_harm_ratio:
+            words = name.replace("_", " ")
+            rises.append((ratio - was, f"{words} {was:.1%} of the time before, {ratio:.1%} after"))
+    return max(rises, key=itemgetter(0), default=(0.0, None))[1]
 
 
 _SEVERITIES = tuple(Severity)
@@ -319,15 +307,12 @@ class Verifier:
         `followed` are workloads that follow advice, which are no peers.
         """
         is_fresh = record.baseline_since >= (record.trial_since or 0)
-        if record.baseline is not None and is_fresh:
-            return record
         span = nanoseconds(record.trial_seconds)
-        if not span:  # Of a former program, which looked at nothing before and after.
+        # A former program looked at nothing before and after.
+        if not span or (record.baseline is not None and is_fresh):
             return record
         found = baseline_of(record.key, measured(span), followed)
-        if found is None:
-            return record
-        return replace(record, baseline=found, baseline_since=now)
+        return record if found is None else replace(record, baseline=found, baseline_since=now)
 
     def may_try(
         self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool
@@ -344,38 +329,18 @@ class Verifier:
         self, record: AdviceRecord, now: Nanoseconds, measured: Measured
     ) -> tuple[AdviceRecord, list[AdviceEvent]]:
         """The verdict on a trial whose time is over, and its events."""
-        ended = replace(record, trial_since=None)
-        outcome = None
-        if record.baseline is not None:
-            outcome = verify(
-                record.advice.finding,
-                record.baseline,
-                measured(nanoseconds(record.trial_seconds)),
-                record.key,
-                is_quiet=not record.advice.is_open,
-                settings=self._settings.verification,
-            )
+        was_open, outcome = record.advice.is_open, self._outcome(record, measured)
+        record = replace(record, trial_since=None)
         if outcome is None:
-            if not record.advice.is_open:
-                self.ended(ended, was_right=None)
-            return ended, []
-        return self._judged(ended, outcome, now)
-
-    def ended(self, record: AdviceRecord, *, was_right: bool | None) -> None:
-        """Count how advice ended, and whether it was right where that is known."""
-        self._track.ended(record.advice)
-        if was_right is not None:
-            self._track.answered(record.advice, record.confidence, was_right=was_right)
-
-    def _judged(
-        self, record: AdviceRecord, outcome: VerificationOutcome, now: Nanoseconds
-    ) -> tuple[AdviceRecord, list[AdviceEvent]]:
-        was_open = record.advice.is_open
+            if not was_open:
+                self.ended(record, was_right=None)
+            return record, []
+        has_succeeded = outcome.has_succeeded
         hours = record.trial_seconds / 3600.0
-        gpu_hours = max(0.0, outcome.saved_gpus) * hours if outcome.has_succeeded else 0.0
+        gpu_hours = max(0.0, outcome.saved_gpus) * hours if has_succeeded else 0.0
         advice = replace(
             record.advice,
-            state=AdviceState.SUCCEEDED if outcome.has_succeeded else AdviceState.FAILED,
+            state=AdviceState.SUCCEEDED if has_succeeded else AdviceState.FAILED,
             updated=now,
             closed=now if was_open else record.advice.closed,
             # What still holds is not repeated at once to those who have just tried.
@@ -385,23 +350,35 @@ class Verifier:
             realized_gpu_hours=gpu_hours,
         )
         record = replace(record, advice=advice, quiet_since=None)
-        answer = True if outcome.has_succeeded else False if outcome.has_harmed else None
-        self.ended(record, was_right=answer)
-        if outcome.has_succeeded:
+        self.ended(
+            record, was_right=True if has_succeeded else False if outcome.has_harmed else None
+        )
+        if has_succeeded:
             watts = max(0.0, outcome.saved_watts or 0.0)
             self._track.saved(advice, gpu_hours, watts * record.trial_seconds)
-        return record, _events(record, outcome, now, was_open=was_open)
+        # A success is reported as such; a failure closes, again where it was closed before.
+        events = []
+        if was_open or not has_succeeded:
+            ended = now if advice.closed is None else advice.closed
+            events.append(AdviceEvent(AdviceEventKind.CLOSED, advice, ended))
+        if has_succeeded:
+            events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
+        return record, events
 
+    def ended(self, record: AdviceRecord, *, was_right: bool | None) -> None:
+        """Count how advice ended, and whether it was right where that is known."""
+        self._track.ended(record.advice)
+        if was_right is not None:
+            self._track.answered(record.advice, record.confidence, was_right=was_right)
 
-def _events(
-    record: AdviceRecord, outcome: VerificationOutcome, now: Nanoseconds, *, was_open: bool
-) -> list[AdviceEvent]:
-    """A success is reported as such; a failure closes, again where it was closed before."""
-    advice = record.advice
-    events = []
-    if was_open or not outcome.has_succeeded:
-        ended = now if advice.closed is None else advice.closed
-        events.append(AdviceEvent(AdviceEventKind.CLOSED, advice, ended))
-    if outcome.has_succeeded:
-        events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
-    return events
+    def _outcome(self, record: AdviceRecord, measured: Measured) -> VerificationOutcome | None:
+        if record.baseline is None:
+            return None
+        return verify(
+            record.advice.finding,
+            record.baseline,
+            measured(nanoseconds(record.trial_seconds)),
+            record.key,
+            is_quiet=not record.advice.is_open,
+            settings=self._settings.verification,
+        )
