@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import repeat
 from operator import gt
 from typing import Final
@@ -65,11 +65,9 @@ class LoadHistory:
     def trend(self, measure: Measure) -> Trend | None:
         """Where it is heading: by the peaks of its days for memory, by their means otherwise."""
         if measure not in self._trends:
-            settings = self._settings.trend
+            settings, series = self._settings.trend, self.blocks().series(measure)
             days = daily_peaks if measure in _HELD else daily_means
-            self._trends[measure] = trend_of(
-                days(self.blocks().series(measure), settings), settings
-            )
+            self._trends[measure] = trend_of(days(series, settings), settings)
         return self._trends[measure]
 
     def blocks(self) -> Blocks:
@@ -85,22 +83,13 @@ class CaseHistory:
     def __init__(self, load: LoadHistory, start: Nanoseconds, end: Nanoseconds) -> None:
         self._load, self._start, self._end = load, start, end
         self.blocks, self.shape, self.trend = load.blocks, load.shape, load.trend
-        self._peaks: dict[tuple[Blocks, Measure], tuple[Sequence[float], float]] = {}
-        """Those that are known, and how many independent ones they are worth."""
-        self._samples: dict[tuple[Blocks, Measure], float] = {}
+        # Each worked out once, for one option after the other asks for another capacity.
+        self.effective_samples, self._known_peaks = cache(_effective_samples), cache(_known_peaks)
 
     @cached_property
     def window(self) -> Window | None:
         """What the workload did over all its devices, over the case's span."""
         return self._load.window(self._start, self._end)
-
-    def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
-        """How many independent means of five minutes some blocks are worth."""
-        key = (blocks, measure)
-        if key not in self._samples:
-            series = blocks.series(measure)
-            self._samples[key] = effective_samples(grid(series, series.means))
-        return self._samples[key]
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
         """In how many of some blocks the peak was beyond a capacity; `None` without any."""
@@ -113,15 +102,19 @@ class CaseHistory:
             effective_blocks=effective,
         )
 
-    def _known_peaks(self, blocks: Blocks, measure: Measure) -> tuple[Sequence[float], float]:
-        """Worked out once, for one option after the other asks for another capacity."""
-        key = (blocks, measure)
-        if key not in self._peaks:
-            series = blocks.series(measure)
-            effective = effective_samples(grid(series, series.peaks)) if series.peaks else 0.0
-            # An array, for there are many: a float of its own for each would take four times that.
-            self._peaks[key] = (array("d", series.peaks), effective)
-        return self._peaks[key]
+
+def _effective_samples(blocks: Blocks, measure: Measure) -> float:
+    """How many independent means of five minutes some blocks are worth."""
+    series = blocks.series(measure)
+    return effective_samples(grid(series, series.means))
+
+
+def _known_peaks(blocks: Blocks, measure: Measure) -> tuple[Sequence[float], float]:
+    """Those that are known, and how many independent ones they are worth."""
+    series = blocks.series(measure)
+    effective = effective_samples(grid(series, series.peaks)) if series.peaks else 0.0
+    # An array, for there are many: a float of its own for each would take four times that.
+    return array("d", series.peaks), effective
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,9 @@ def margin_above(value: float | None, threshold: float) -> float:
         return 0.0
     if value < threshold:
         return min(_JUST_OUTSIDE, MATCH_MARGIN * value / threshold)
-    return (
-        MATCH_MARGIN + MATCH_MARGIN * (value - threshold) / (1.0 - threshold)
-        if threshold < 1
-        else 1.0
-    )
+    if threshold >= 1:
+        return 1.0
+    return MATCH_MARGIN + MATCH_MARGIN * (value - threshold) / (1.0 - threshold)
 
 
 def margin_below(value: float | None, threshold: float) -> float:
@@ -138,14 +136,15 @@ def _hidden_stall(evidence: StateEvidence, settings: ClassificationSettings) -> 
 
 def _spins(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     """How far nothing else than the presence of a kernel shows; what is not measured may be."""
-    signs = [_rest_margin(evidence.engines, settings.stall_engine_ratio)]
-    if evidence.has_counters:
-        signs.append(_rest_margin(evidence.pipes, settings.stall_pipe_ratio))
-        signs.append(_rest_margin(evidence.dram, settings.stall_dram_ratio))
-    else:
+    engines = _rest_margin(evidence.engines, settings.stall_engine_ratio)
+    if not evidence.has_counters:
         controller = evidence.memory_controller
-        signs.append(_rest_margin(controller, settings.stall_memory_controller_ratio))
-    return min(signs)
+        return min(engines, _rest_margin(controller, settings.stall_memory_controller_ratio))
+    return min(
+        engines,
+        _rest_margin(evidence.pipes, settings.stall_pipe_ratio),
+        _rest_margin(evidence.dram, settings.stall_dram_ratio),
+    )
 
 
 def _pcie(evidence: StateEvidence, settings: ClassificationSettings) -> float:
@@ -177,10 +176,8 @@ def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
 
 
 def _storage(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    return min(
-        _has_gaps(evidence, settings),
-        margin_above(evidence.io_pressure, settings.io_pressure_ratio),
-    )
+    pressure = margin_above(evidence.io_pressure, settings.io_pressure_ratio)
+    return min(_has_gaps(evidence, settings), pressure)
 
 
 def _host(evidence: StateEvidence, settings: ClassificationSettings) -> float:
@@ -266,9 +263,7 @@ def _at_rest(
     if not _is_held(evidence, settings):
         return StateMatch(State.IDLE_EMPTY, None, 1.0 - active)
     waits = {state: dict(SIGNATURES)[state](evidence, settings) for state in _WAITS}
-    second, score = _best(waits)
-    cause = second if score >= settings.second_cause_score else None
-    return StateMatch(State.IDLE_HELD, cause, 1.0 - active)
+    return StateMatch(State.IDLE_HELD, _second_cause(waits, settings), 1.0 - active)
 
 
 def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
@@ -276,23 +271,21 @@ def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> State
     match = next((state for state, score in scores.items() if score >= MATCH_MARGIN), None)
     if match is State.STORAGE_BOUND and scores[State.HOST_BOUND] > scores[match]:
         match = State.HOST_BOUND
-    own = scores.pop(match) if match is not None else None
-    second, score = _best(scores)
-    cause = second if score >= settings.second_cause_score else None
-    if match is not None and own is not None:
-        return StateMatch(match, cause, own)
-    return StateMatch(State.PRODUCTIVE, cause, 1.0 - max(score, possible_stall(evidence, settings)))
+    if match is not None:
+        own = scores.pop(match)
+        return StateMatch(match, _second_cause(scores, settings), own)
+    unsure = max(*scores.values(), possible_stall(evidence, settings))
+    return StateMatch(State.PRODUCTIVE, _second_cause(scores, settings), 1.0 - unsure)
 
 
-def _best(scores: Mapping[State, float]) -> tuple[State, float]:
+def _second_cause(scores: Mapping[State, float], settings: ClassificationSettings) -> State | None:
     best = max(scores, key=lambda state: scores[state])
-    return best, scores[best]
+    return best if scores[best] >= settings.second_cause_score else None
 
 
 def _is_held(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     signals = evidence.signals
-    processes = signals.get(Signal.PROCESS_COUNT)
-    memory = signals.get(Signal.MEMORY_USED)
+    processes, memory = signals.get(Signal.PROCESS_COUNT), signals.get(Signal.MEMORY_USED)
     if processes:
         return True
     if memory is None:

@@ -116,11 +116,9 @@ class ImbalanceDetector:
         number = end // self._length
         track = self._tracks.get(device.uuid)
         if track is None or track.job != job:
-            track = _DeviceTrack(
-                job, device.name, deque([_ImbalancePart(number)], maxlen=_PARTS + 1)
-            )
+            track = _DeviceTrack(job, device.name, deque(maxlen=_PARTS + 1))
             self._tracks[device.uuid] = track
-        if track.parts[-1].number != number:
+        if not track.parts or track.parts[-1].number != number:
             track.parts.append(_ImbalancePart(number))
         part = track.parts[-1]
         for signal in _JUDGED:
@@ -138,27 +136,21 @@ class ImbalanceDetector:
         jobs: dict[str, list[str]] = {}
         for uuid, track in sorted(self._tracks.items()):
             jobs.setdefault(track.job, []).append(uuid)
-        return [
-            uuid
-            for uuids in jobs.values()
-            if len(uuids) > 1 and self._is_unbalanced(uuids, number)
-            for uuid in uuids
-        ]
-
-    def _is_unbalanced(self, uuids: Sequence[str], number: int) -> bool:
-        boards = {self._tracks[uuid].board for uuid in uuids}
-        # What a board draws for the same work is a matter of its kind.
-        signals = _JUDGED if len(boards) == 1 else (Signal.GPU_BUSY,)
-        return any(self._has_spread(signal, uuids, number) for signal in signals)
+        found = []
+        for uuids in jobs.values():
+            boards = {self._tracks[uuid].board for uuid in uuids}
+            # What a board draws for the same work is a matter of its kind.
+            signals = _JUDGED if len(boards) == 1 else (Signal.GPU_BUSY,)
+            if any(self._has_spread(signal, uuids, number) for signal in signals):
+                found += uuids
+        return found
 
     def _has_spread(self, signal: Signal, uuids: Sequence[str], number: int) -> bool:
+        """In both halves of the window, with the same GPU at one end."""
         ends: list[tuple[str, str]] = []
         for first in (number - _PARTS, number - _HALF):
-            means = {
-                uuid: mean
-                for uuid in uuids
-                if (mean := self._tracks[uuid].mean(signal, first, self._needed)) is not None
-            }
+            found = {uuid: self._tracks[uuid].mean(signal, first, self._needed) for uuid in uuids}
+            means = {uuid: mean for uuid, mean in found.items() if mean is not None}
             if len(means) <= 1:
                 return False
             lowest, highest = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
@@ -192,16 +184,11 @@ def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings)
     claimed of them.
     """
     port = highest(signals, Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT)
-    return (
-        port is not None
-        and port >= settings.port_ratio
-        and signals.get(Signal.GPU_BUSY, 0.0) >= settings.busy_ratio
-        and _waits(signals, settings)
-    )
-
-
-def _waits(signals: Mapping[Signal, float], settings: NetworkSettings) -> bool:
-    """By the best signal: a collective's kernels keep a GPU busy while it waits."""
+    if port is None or port < settings.port_ratio:
+        return False
+    if signals.get(Signal.GPU_BUSY, 0.0) < settings.busy_ratio:
+        return False
+    # By the best signal: a collective's kernels keep a GPU busy while it waits.
     pipes = highest(signals, *PIPES)
     if pipes is not None:
         dram = signals.get(Signal.DRAM_ACTIVE, 0.0)
@@ -254,9 +241,6 @@ def _throttled_by(mask: int) -> _Test:
     return holds
 
 
-_SLOWDOWN: Final = ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN
-
-
 def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
     """Against what device and slot allow together; the board alone may promise more."""
     signals, device = around.signals, around.device
@@ -295,8 +279,8 @@ def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> boo
     )
 
 
+_SLOWDOWN: Final = ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN
 _THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
-
 CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
     (Condition.POWER_THROTTLED, _throttled_by(ClockEvent.SW_POWER_CAP)),
     (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),

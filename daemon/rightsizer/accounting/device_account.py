@@ -10,7 +10,8 @@ from rightsizer.accounting.power import LearnedPower
 from rightsizer.accounting.rollup_store import DAY, FINE_SPAN, RollupStore, split_entry
 from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
-from rightsizer.model.device import Device, MigInstance
+from rightsizer.io.codec import convert
+from rightsizer.model.device import Device
 from rightsizer.model.entry import EnergySource, Entry
 from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.histogram import Histogram
@@ -19,7 +20,7 @@ from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Holding, Workload
 
 
 class DecayedDemands:
@@ -142,51 +143,16 @@ def encode_device(known: DeviceRecord) -> str:
 
 
 def decode_device(text: str) -> DeviceRecord:
-    """The device that `to_text` wrote.
+    """The device that `encode_device` wrote, in this version or a former one.
 
     Raises:
         ValueError: the text is not such a device.
     """
     try:
         form: dict[str, Any] = json.loads(text)
-        facts, holder = form["device"], form["holder"]
-        power = form.get("power")  # Former versions did not keep it.
-        mig = facts["mig"]
-        return DeviceRecord(
-            device=Device(
-                **facts
-                | {
-                    "mig": None if mig is None else MigInstance(**mig),
-                    "assumed": tuple(facts.get("assumed", ())),
-                }
-            ),
-            holder=None if holder is None else _workload(holder),
-            holder_since=form["held_since"],
-            power=None if power is None else _power(power),
-        )
+        return convert({**form, "holder_since": form["held_since"]}, DeviceRecord)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a device: {error!r}") from None
-
-
-def _power(form: dict[str, Any]) -> LearnedPower:
-    idle_watts = form["idle_watts"]
-    return LearnedPower(
-        lowest_watts=float(form["lowest_watts"]),
-        highest_watts=float(form["highest_watts"]),
-        idle_watts=None if idle_watts is None else float(idle_watts),
-        empty_seconds=float(form["empty_seconds"]),
-    )
-
-
-def _workload(form: dict[str, Any]) -> Workload:
-    return Workload(
-        **form
-        | {
-            "kind": WorkloadKind(form["kind"]),
-            "workload_class": WorkloadClass(form["workload_class"]),
-            "allocator": Allocator(form["allocator"]),
-        }
-    )
 
 
 class Tenancy:
@@ -209,26 +175,20 @@ class Tenancy:
         if entry.end < self.since:  # The clock was set back: it is free from then on.
             self.since = entry.start
         if holdings:
-            largest = max(holdings, key=lambda held: held.share_ratio)
-            return self._take(largest.workload, entry.start)
+            holder = max(holdings, key=lambda held: held.share_ratio).workload
+            is_new = self.holder is None or holder.key != self.holder.key
+            if is_new:
+                self.since = entry.start
+            self.holder, self._empty_since = holder, None
+            return is_new
         if entry.state is State.IDLE_EMPTY:
-            self._stand_empty(entry)
+            if self._empty_since is None or entry.end < self._empty_since:
+                self._empty_since = entry.start
+            if self.holder is not None and entry.end - self._empty_since >= self._gap:
+                self.holder, self.since = None, self._empty_since
         elif entry.state is not State.UNKNOWN:
             self._empty_since = None
         return False
-
-    def _take(self, holder: Workload, start: Nanoseconds) -> bool:
-        is_new = self.holder is None or holder.key != self.holder.key
-        if is_new:
-            self.since = start
-        self.holder, self._empty_since = holder, None
-        return is_new
-
-    def _stand_empty(self, entry: Entry) -> None:
-        if self._empty_since is None or entry.end < self._empty_since:
-            self._empty_since = entry.start
-        if self.holder is not None and entry.end - self._empty_since >= self._gap:
-            self.holder, self.since = None, self._empty_since
 
 
 class RunningTotals(EntrySums):
@@ -247,7 +207,10 @@ class RunningTotals(EntrySums):
         if self._keeps_distributions:
             for signal, value in entry.signals.items():
                 if signal in RATIO_SIGNALS:
-                    self._add_signal(signal, value, entry.duration)
+                    found = self._distributions.setdefault(signal, Histogram())
+                    found.add(value, entry.duration)
+                    known_seconds = self._signal_seconds.get(signal, 0.0)
+                    self._signal_seconds[signal] = known_seconds + value * seconds(entry.duration)
         if entry.used_ratio is not None and entry.energy_source is not None:
             known = self._energy_joules.get(entry.energy_source, 0.0)
             self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)
@@ -266,14 +229,6 @@ class RunningTotals(EntrySums):
             energy_joules=dict(self._energy_joules),
         )
 
-    def _add_signal(self, signal: Signal, value: float, duration: Nanoseconds) -> None:
-        found = self._distributions.get(signal)
-        if found is None:
-            found = self._distributions[signal] = Histogram()
-            self._signal_seconds[signal] = 0.0
-        found.add(value, duration)
-        self._signal_seconds[signal] += value * seconds(duration)
-
 
 class DeviceAccount:
     """One device's."""
@@ -287,9 +242,6 @@ class DeviceAccount:
 
     def current_demands(self) -> dict[Resource, float]:
         """What is needed now. Memory does not fade: what was needed once may be needed again."""
-        demands = self.windows.demands.demand()
-        return {
-            resource: share
-            for resource, share in demands.items()
-            if resource is not Resource.MEMORY
-        }
+        demands = dict(self.windows.demands.demand())
+        demands.pop(Resource.MEMORY, None)
+        return demands

@@ -19,7 +19,14 @@ class PressureDetector:
 
     def __init__(self, settings: PressureSettings | None = None) -> None:
         self._settings = settings or PressureSettings()
-        self._promises = _promises(self._settings)
+        # The latencies that were promised, by the signal that tells of them.
+        promises = (
+            (Signal.TIME_TO_FIRST_TOKEN_SECONDS, "time_to_first_token_maximum_seconds"),
+            (Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "time_per_output_token_maximum_seconds"),
+            (Signal.REQUEST_LATENCY_SECONDS, "request_latency_maximum_seconds"),
+        )
+        values = ((signal, getattr(self._settings, name)) for signal, name in promises)
+        self._promises = [(signal, value) for signal, value in values if value is not None]
         self._preemptions = _Growth(nanoseconds(self._settings.preemption_hold_seconds))
         self._xids = _Growth(nanoseconds(self._settings.memory_xid_hold_seconds))
 
@@ -33,7 +40,9 @@ class PressureDetector:
     ) -> frozenset[Resource]:
         """The resources that were short over the stretch that ends now, on the steady clock."""
         # Both counters are looked at in every stretch, or they would miss a step.
-        is_out_of_memory = self._xids.see(now, self._memory_errors(xids))
+        counts, codes = xids.counts if xids else {}, self._settings.memory_xids
+        errors = sum(counts.get(code, 0) for code in codes) if xids else None
+        is_out_of_memory = self._xids.see(now, errors)
         has_preempted = self._preemptions.see(now, signals.get(Signal.PREEMPTIONS))
         found: set[Resource] = set()
         if saturated and (has_preempted or self._is_waited_for(signals)):
@@ -41,11 +50,6 @@ class PressureDetector:
         if is_out_of_memory or Condition.NEAR_OUT_OF_MEMORY in conditions:
             found.add(Resource.MEMORY)
         return frozenset(found)
-
-    def _memory_errors(self, xids: XidLog | None) -> int | None:
-        if xids is None:
-            return None
-        return sum(xids.counts.get(code, 0) for code in self._settings.memory_xids)
 
     def _is_waited_for(self, signals: Mapping[Signal, float]) -> bool:
         settings = self._settings
@@ -70,16 +74,6 @@ class _Growth:
                 self._grown = now
             self._last = count
         return self._grown is not None and now - self._grown <= self._hold
-
-
-def _promises(settings: PressureSettings) -> tuple[tuple[Signal, float], ...]:
-    """The latencies that were promised, by the signal that tells of them."""
-    promises = (
-        (Signal.TIME_TO_FIRST_TOKEN_SECONDS, settings.time_to_first_token_maximum_seconds),
-        (Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, settings.time_per_output_token_maximum_seconds),
-        (Signal.REQUEST_LATENCY_SECONDS, settings.request_latency_maximum_seconds),
-    )
-    return tuple((signal, promised) for signal, promised in promises if promised is not None)
 
 
 _PARTS: Final = 6

@@ -206,13 +206,14 @@ class HistoryRepository:
         breaks, latest = self._database.breaks, dict[str, Nanoseconds]()
         before = dict(self._growing) if self._breaks == breaks else {}
         growing: dict[str, int] = {}
+        closed, open_now = (list(map(PackedWindow.of, each)) for each in (windows, running))
+        for window in (*closed, *open_now):
+            latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
         with self._database.transaction() as connection:
-            for window in map(PackedWindow.of, windows):
+            for window in closed:
                 _put(connection, window, before.pop(window.uuid, None))
-                latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
-            for window in map(PackedWindow.of, running):
+            for window in open_now:
                 growing[window.uuid] = _put(connection, window, before.get(window.uuid))
-                latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
             _put_devices(connection, devices, latest)
             forgotten = self._make_room(connection)
         # Only now: what was not written is written as something new next time.

@@ -61,12 +61,13 @@ class _Series:
         mean = sum(found) / self.known if found else 0.0
         # What is left of equal values is rounding.
         is_constant = not found or max(found) - min(found) <= 1e-12 * max(1.0, abs(mean))
-        self._deviations = (
-            [value - mean for value in found]
-            if is_whole
-            else [0.0 if value is None else value - mean for value in values]
-        )
-        self._known_bits = (1 << self.known) - 1 if is_whole else _known_bits(values)
+        if is_whole:
+            self._deviations = [value - mean for value in found]
+        else:
+            self._deviations = [0.0 if value is None else value - mean for value in values]
+        # A bit for each value, so that all pairs of a lag are counted at once.
+        bits = "1" * self.known if is_whole else "".join("01"[each is not None] for each in values)
+        self._known_bits = int(bits or "0", 2)
         total = sum(map(mul, self._deviations, self._deviations))
         self.variance = 0.0 if is_constant else total / self.known
 
@@ -85,11 +86,6 @@ class _Series:
     def weighed(self, lag: int) -> float:
         """Smaller where there are fewer pairs, as is usual, lest a sum over lags be noise."""
         return self.autocorrelation(lag) * (1.0 - lag / len(self._deviations))
-
-
-def _known_bits(values: Iterable[float | None]) -> int:
-    """A bit for each value, so that all pairs of a lag are counted at once."""
-    return int("".join("0" if value is None else "1" for value in values) or "0", 2)
 
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND

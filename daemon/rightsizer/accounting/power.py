@@ -42,10 +42,9 @@ class PowerRange:
 
     def see(self, watts: float) -> None:
         """Take note of a draw, whatever the device did; a board that draws nothing is off."""
-        if watts <= 0.0:
-            return
-        self._lowest = watts if self._lowest is None else min(self._lowest, watts)
-        self._highest = watts if self._highest is None else max(self._highest, watts)
+        if watts > 0.0:
+            self._lowest = min(self._lowest or watts, watts)
+            self._highest = max(self._highest or watts, watts)
 
     def account(self, watts: float, state: State, duration: Nanoseconds) -> None:
         """Learn from a stretch whose state is known."""
@@ -57,7 +56,7 @@ class PowerRange:
         if self._lowest is None or self._highest is None:
             return None
         seconds_seen = self._empty_total / NANOSECONDS_PER_SECOND
-        idle = self._learned_idle_watts() if self._is_learned() else None
+        idle = self._learned_idle_watts()
         return LearnedPower(self._lowest, self._highest, idle, round(seconds_seen))
 
     def restore(self, learned: LearnedPower) -> None:
@@ -69,11 +68,11 @@ class PowerRange:
 
     def draws(self, default_limit_watts: float | None) -> PowerLevels:
         """The range as far as it is known."""
-        idle = self._lowest
-        if self._is_learned():
-            idle = self._learned_idle_watts()
-        elif idle is not None and default_limit_watts is not None:
-            idle = min(idle, self._settings.idle_limit_ratio * default_limit_watts)
+        idle = self._learned_idle_watts()
+        if idle is None and self._lowest is not None:
+            idle = self._lowest
+            if default_limit_watts is not None:
+                idle = min(idle, self._settings.idle_limit_ratio * default_limit_watts)
         return PowerLevels(idle, self._highest)
 
     def _remember(self, watts: float, duration: Nanoseconds) -> None:
@@ -86,10 +85,10 @@ class PowerRange:
             self._empty = {each: time for each, time in halves if time}
             self._empty_total = sum(self._empty.values())
 
-    def _is_learned(self) -> bool:
-        return self._empty_total >= nanoseconds(self._settings.idle_minimum_seconds)
-
-    def _learned_idle_watts(self) -> float:
+    def _learned_idle_watts(self) -> float | None:
+        """`None` where too few empty seconds were seen."""
+        if self._empty_total < nanoseconds(self._settings.idle_minimum_seconds):
+            return None
         if self._idle is None:
             target, reached = self._settings.idle_quantile_ratio * self._empty_total, 0
             for watts in sorted(self._empty):
@@ -148,7 +147,12 @@ class EnergyMeter:
         self._still += elapsed
         moved = counter_joules - before
         if moved == 0:
-            return _by_power(self._while_still(drawn))
+            if drawn is not None:
+                paid = min(self._owed_joules, drawn)
+                self._owed_joules -= paid
+                drawn -= paid
+                self._ahead_joules += drawn
+            return _by_power(drawn)
         if limit_watts is not None:
             most = self._settings.plausible_limit_ratio * limit_watts * seconds(self._still)
             if moved > most:
@@ -158,14 +162,6 @@ class EnergyMeter:
         self.restart(counter_joules)
         self._ahead_joules = self._owed_joules = max(0.0, -rest)
         return MeasuredEnergy(max(0.0, rest), EnergySource.COUNTER)
-
-    def _while_still(self, drawn: float | None) -> float | None:
-        if drawn is None:
-            return None
-        paid = min(self._owed_joules, drawn)
-        self._owed_joules -= paid
-        self._ahead_joules += drawn - paid
-        return drawn - paid
 
 
 def _by_power(joules: float | None) -> MeasuredEnergy | None:

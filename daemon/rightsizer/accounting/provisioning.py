@@ -10,10 +10,6 @@ from rightsizer.model.units import nanoseconds, seconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
 from rightsizer.model.workload import Allocator
 
-_MEASURABLE_PRESSURE: Final = frozenset({Resource.MEMORY})
-"""Resources whose shortage shows without the application's report; of the others nothing is known
-until an application was short of them."""
-
 _PLACES: Final = 6
 """Digits of a difference of whole percents that are more than rounding."""
 
@@ -123,10 +119,9 @@ def _is_enough(histogram: Histogram, settings: ProvisioningSettings) -> bool:
 
 
 def _under(window: Window) -> dict[Resource, float]:
-    known = window.known
-    if known <= 0:
+    if window.known <= 0:
         return {}
-    measured = {
-        resource for resource in _MEASURABLE_PRESSURE if resource in window.demands
-    } | window.pressed.keys()
-    return {resource: window.pressed.get(resource, 0) / known for resource in measured}
+    # A shortage of memory shows without the application's report; of the others nothing is known
+    # until an application was short of them.
+    measured = window.pressed.keys() | ({Resource.MEMORY} & window.demands.keys())
+    return {resource: window.pressed.get(resource, 0) / window.known for resource in measured}

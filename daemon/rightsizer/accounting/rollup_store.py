@@ -1,8 +1,8 @@
 """RollupStore: windows of five minutes, hours and days of one subject, and queries over them."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Final
 
 from rightsizer.accounting.rings import (
@@ -35,31 +35,6 @@ class OpenWindow:
 
     slot: Nanoseconds
     window: Window
-
-
-@dataclass(frozen=True, slots=True)
-class _WindowSpan:
-    """Which windows a span of time is answered from, by where they begin."""
-
-    start: Nanoseconds
-    end: Nanoseconds
-    whole_end: Nanoseconds
-    """The end for windows that must lie in the span as a whole."""
-    fine_hours: AbstractSet[Nanoseconds]
-    """The hours at its start, and around its end, that can be divided."""
-
-    def holds(self, slot: Nanoseconds, grain: Nanoseconds) -> bool:
-        """Whether all of a window lies in the span."""
-        return self.start <= slot and slot + grain <= self.whole_end
-
-    def takes_hour(self, slot: Nanoseconds) -> bool:
-        """Whether an hour counts: wholly inside, or with nothing shorter to divide it."""
-        is_edge = slot not in self.fine_hours and self.start <= slot < self.end
-        return is_edge or self.holds(slot, HOUR)
-
-    def divided_hours(self) -> set[Nanoseconds]:
-        """The hours that do not count as a whole, whose five minutes may."""
-        return {hour for hour in self.fine_hours if not self.holds(hour, HOUR)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +79,7 @@ class WindowQuery:
         """
         reader = reader or WindowReader()
         builder = WindowBuilder(self.uuid, keeps_blocks=False)
-        # The running hour may stand for itself where the span goes on to where it ends so far.
-        whole_end = end if end < self._last() else end + DAY
-        first = max(start, self.fine_since)
-        edges = (first, first + HOUR), (max(first, whole_end - HOUR), end + HOUR)
-        fine_hours = {slot - slot % HOUR for edge in edges for slot, _ in self.fine.between(*edge)}
-        for window in self._cover(_WindowSpan(start, end, whole_end, fine_hours), reader):
+        for window in self._cover(start, end, reader):
             builder.merge(window)
         blocks = reader.blocks(self.remembered, start, end)
         return replace(builder.window(), blocks=blocks)
@@ -118,25 +88,39 @@ class WindowQuery:
         """The blocks that begin in a span of time, exact to five minutes up to thirty days."""
         return self.remembered.between(start, end)
 
-    def _cover(self, span: _WindowSpan, reader: WindowReader) -> Iterator[Window]:
-        """The longest windows that lie in the span, and shorter ones at its ends."""
-        covered = {slot for slot in self.days.slots if span.holds(slot, DAY)}
-        for slot, form in self.days:
-            if slot in covered:
-                yield reader.window(form)
-        if self.open_day is not None and span.holds(self.open_day.slot, DAY):
+    def _cover(
+        self, start: Nanoseconds, end: Nanoseconds, reader: WindowReader
+    ) -> Iterator[Window]:
+        """The longest windows that lie in a span, and shorter ones at its ends."""
+        # The running hour may stand for itself where the span goes on to where it ends so far.
+        whole_end = end if end < self._last() else end + DAY
+        first = max(start, self.fine_since)
+        edges = (first, first + HOUR), (max(first, whole_end - HOUR), end + HOUR)
+        # The hours at its start, and around its end, that can be divided.
+        fine_hours = {slot - slot % HOUR for edge in edges for slot, _ in self.fine.between(*edge)}
+
+        def holds(slot: Nanoseconds, grain: Nanoseconds) -> bool:
+            return start <= slot and slot + grain <= whole_end
+
+        def takes_hour(slot: Nanoseconds) -> bool:
+            """Wholly inside, or with nothing shorter to divide it."""
+            return (slot not in fine_hours and start <= slot < end) or holds(slot, HOUR)
+
+        covered = {slot for slot in self.days.slots if holds(slot, DAY)}
+        yield from (reader.window(form) for slot, form in self.days if slot in covered)
+        if self.open_day is not None and holds(self.open_day.slot, DAY):
             covered.add(self.open_day.slot)
             yield self.open_day.window
-        for slot, form in self.hours.between(span.start, span.whole_end):
-            if slot - slot % DAY not in covered and span.takes_hour(slot):
+        for slot, form in self.hours.between(start, whole_end):
+            if slot - slot % DAY not in covered and takes_hour(slot):
                 yield reader.window(form)
-        if self.open_hour is not None and span.takes_hour(self.open_hour.slot):
+        if self.open_hour is not None and takes_hour(self.open_hour.slot):
             yield self.open_hour.window
-        divided = span.divided_hours()
-        for slot, form in self.fine.between(span.start, span.end):
+        divided = {hour for hour in fine_hours if not holds(hour, HOUR)}
+        for slot, form in self.fine.between(start, end):
             if slot - slot % HOUR in divided:
                 yield reader.window(form)
-        if self.open_fine is not None and span.start <= self.open_fine.slot < span.end:
+        if self.open_fine is not None and start <= self.open_fine.slot < end:
             yield self.open_fine.window
 
     def _last(self) -> Nanoseconds:
@@ -152,8 +136,7 @@ def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> Devi
 
     Cells shorter than an hour are made of five-minute windows, longer ones of hours.
     """
-    since = now - span.length
-    found = list(_windows(window_query, span, since, now))
+    found = list(_windows(window_query, span, now))
     states: Counter[State] = Counter()
     for _, window in found:
         states.update(window.states)
@@ -162,14 +145,15 @@ def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> Devi
         states=dict(states),
         used_seconds=sum(window.used_seconds for _, window in found),
         used_joules=sum(window.used_joules for _, window in found),
-        waste_seconds=_summed(window.waste_seconds.items() for _, window in found),
-        waste_joules=_summed(window.waste_joules.items() for _, window in found),
+        waste_seconds=_summed(window.waste_seconds for _, window in found),
+        waste_joules=_summed(window.waste_joules for _, window in found),
     )
 
 
 def _windows(
-    window_query: WindowQuery, span: Span, since: Nanoseconds, now: Nanoseconds
+    window_query: WindowQuery, span: Span, now: Nanoseconds
 ) -> Iterator[tuple[Nanoseconds, Window]]:
+    since = now - span.length
     if span.cell < HOUR:
         ring, grain, growing = window_query.fine, FINE_SPAN, [window_query.open_fine]
     else:
@@ -196,12 +180,11 @@ def _cells(found: Iterable[tuple[Nanoseconds, Window]], length: Nanoseconds) -> 
         yield StripCell(min(ends), max(ends), dict(states))
 
 
-def _summed(parts: Iterable[Iterable[tuple[Cause, float]]]) -> dict[Cause, float]:
-    sums: dict[Cause, float] = {}
-    for each in parts:
-        for cause, amount in each:
-            sums[cause] = sums.get(cause, 0.0) + amount
-    return sums
+def _summed(parts: Iterable[Mapping[Cause, float]]) -> dict[Cause, float]:
+    sums: dict[Cause, float] = defaultdict(float)
+    for cause, amount in chain.from_iterable(part.items() for part in parts):
+        sums[cause] += amount
+    return dict(sums)
 
 
 _FINE_KEPT: Final = 2 * DAY

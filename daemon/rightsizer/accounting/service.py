@@ -171,20 +171,19 @@ class NodeAccounts:
         return AccountsSnapshot(cases, self._node, now, self._settings)
 
     def _case(self, key: str, uuids: list[str]) -> CaseInput:
-        workload, devices = self.device(uuids[0]).tenancy.holder, []
-        for uuid in uuids:
-            account = self.device(uuid)
-            devices.append(
-                CaseDevice(
-                    self._devices[uuid],
-                    account.windows.rollups.window_query(),
-                    whole=account.whole.window(),
-                    since=account.tenancy.since,
-                    demands=account.current_demands(),
-                )
+        workload = self.device(uuids[0]).tenancy.holder
+        devices = tuple(
+            CaseDevice(
+                self._devices[uuid],
+                account.windows.rollups.window_query(),
+                whole=account.whole.window(),
+                since=account.tenancy.since,
+                demands=account.current_demands(),
             )
+            for uuid, account in ((uuid, self.device(uuid)) for uuid in uuids)
+        )
         group = None if workload is None else self._workloads.window_query(workload.key)
-        return CaseInput(key, workload, tuple(devices), group)
+        return CaseInput(key, workload, devices, group)
 
     def _forget_absent(self) -> None:
         """Keep a device's account while it is away, but only so many of them."""
@@ -303,9 +302,8 @@ class AccountingService:
 
     def _make_gauges(self, snapshot: Snapshot) -> None:
         present = {device.uuid for device in snapshot.devices}
-        self._last_sample = {
-            uuid: time for uuid, time in self._last_sample.items() if uuid in present
-        }
+        times = self._last_sample.items()
+        self._last_sample = {uuid: time for uuid, time in times if uuid in present}
         self._gauges_due = snapshot.time + self._gauges_every
         self._workloads = self._accounts.workloads()
         self._gauges = {

@@ -113,12 +113,11 @@ def _compute_bounds(
 def _used(
     shares: Mapping[Resource, float], work: float | None, device: Device, settings: UsageSettings
 ) -> float | None:
-    achieved = [] if work is None else [work]
-    for resource, achievable in (
-        (Resource.MEMORY_BANDWIDTH, device.achievable_bandwidth_ratio),
-        (Resource.PCIE, settings.link_achievable_ratio),
-        (Resource.NVLINK, settings.link_achievable_ratio),
-    ):
-        if resource in shares:
-            achieved.append(shares[resource] / achievable)
+    achievable = {
+        Resource.MEMORY_BANDWIDTH: device.achievable_bandwidth_ratio,
+        Resource.PCIE: settings.link_achievable_ratio,
+        Resource.NVLINK: settings.link_achievable_ratio,
+    }
+    achieved = [shares[each] / ratio for each, ratio in achievable.items() if each in shares]
+    achieved += [] if work is None else [work]
     return min(1.0, max(achieved)) if achieved else None

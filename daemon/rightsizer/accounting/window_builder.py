@@ -1,6 +1,6 @@
 """Builders of windows and of their five-minute blocks."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -21,8 +21,8 @@ class EntrySums:
     def __init__(self) -> None:
         self._states: Counter[State] = Counter()
         self._conditions: Counter[Condition] = Counter()
-        self._waste_seconds: dict[Cause, float] = {}
-        self._waste_joules: dict[Cause, float] = {}
+        self._waste_seconds: defaultdict[Cause, float] = defaultdict(float)
+        self._waste_joules: defaultdict[Cause, float] = defaultdict(float)
         self._used_seconds = 0.0
         self._used_joules = 0.0
 
@@ -38,8 +38,8 @@ class EntrySums:
         self._used_seconds += entry.used_ratio * length
         self._used_joules += entry.used_ratio * joules
         for cause, part in entry.waste.items():
-            self._waste_seconds[cause] = self._waste_seconds.get(cause, 0.0) + part * length
-            self._waste_joules[cause] = self._waste_joules.get(cause, 0.0) + part * joules
+            self._waste_seconds[cause] += part * length
+            self._waste_joules[cause] += part * joules
 
 
 class WindowBuilder(EntrySums):
@@ -56,7 +56,7 @@ class WindowBuilder(EntrySums):
         self._saturated: Counter[Resource] = Counter()
         self._pressed: Counter[Resource] = Counter()
         self._energy_joules = 0.0
-        self._demands: dict[Resource, Histogram] = {}
+        self._demands: defaultdict[Resource, Histogram] = defaultdict(Histogram)
         self._compute_at_least = Histogram()
 
     @property
@@ -85,7 +85,7 @@ class WindowBuilder(EntrySums):
         is_active = entry.state in ACTIVE_STATES
         for resource, share in entry.shares.items():
             if is_active or (resource is Resource.MEMORY and entry.state is State.IDLE_HELD):
-                self._demand(resource).add(share, duration)
+                self._demands[resource].add(share, duration)
         if is_active and entry.compute_at_least is not None:
             self._compute_at_least.add(entry.compute_at_least, duration)
 
@@ -96,7 +96,7 @@ class WindowBuilder(EntrySums):
         self._widen(window.start, window.end)
         self._combine(window, 1)
         for resource, histogram in window.demands.items():
-            self._demand(resource).merge(histogram)
+            self._demands[resource].merge(histogram)
         self._compute_at_least.merge(window.compute_at_least)
         if self._keeps_blocks and window.blocks:
             self._blocks.append(window.blocks)
@@ -105,7 +105,7 @@ class WindowBuilder(EntrySums):
         """Take away a window that was merged before; start, end and blocks stay."""
         self._combine(window, -1)
         for resource, histogram in window.demands.items():
-            self._demand(resource).subtract(histogram)
+            self._demands[resource].subtract(histogram)
         self._compute_at_least.subtract(window.compute_at_least)
 
     def window(self) -> Window:
@@ -135,12 +135,6 @@ class WindowBuilder(EntrySums):
         self._start = start if self._start is None else min(self._start, start)
         self._end = end if self._end is None else max(self._end, end)
 
-    def _demand(self, resource: Resource) -> Histogram:
-        found = self._demands.get(resource)
-        if found is None:
-            found = self._demands[resource] = Histogram()
-        return found
-
     def _combine(self, window: Window, sign: int) -> None:
         durations_by_key: tuple[tuple[Counter[Any], Mapping[Any, Nanoseconds]], ...] = (
             (self._states, window.states),
@@ -157,7 +151,7 @@ class WindowBuilder(EntrySums):
             (self._waste_joules, window.waste_joules),
         ):
             for cause, part in parts.items():
-                sums[cause] = max(0.0, sums.get(cause, 0.0) + sign * part)
+                sums[cause] = max(0.0, sums[cause] + sign * part)
         self._used_seconds = max(0.0, self._used_seconds + sign * window.used_seconds)
         self._used_joules = max(0.0, self._used_joules + sign * window.used_joules)
         self._energy_joules = max(0.0, self._energy_joules + sign * window.energy_joules)
@@ -167,17 +161,17 @@ def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:
     return {key: duration for key, duration in counter.items() if duration > 0}
 
 
-_SIGNALS: Final = (
-    (Measure.BUSY, Signal.GPU_BUSY),
-    (Measure.MEMORY_BYTES, Signal.MEMORY_USED_BYTES),
-)
-_RESOURCES: Final = (
-    (Measure.COMPUTE, Resource.COMPUTE),
-    (Measure.MEMORY_BANDWIDTH, Resource.MEMORY_BANDWIDTH),
-    (Measure.MEMORY, Resource.MEMORY),
-    (Measure.PCIE, Resource.PCIE),
-    (Measure.NVLINK, Resource.NVLINK),
-)
+_SIGNALS: Final = {
+    Measure.BUSY: Signal.GPU_BUSY,
+    Measure.MEMORY_BYTES: Signal.MEMORY_USED_BYTES,
+}
+_RESOURCES: Final = {
+    Measure.COMPUTE: Resource.COMPUTE,
+    Measure.MEMORY_BANDWIDTH: Resource.MEMORY_BANDWIDTH,
+    Measure.MEMORY: Resource.MEMORY,
+    Measure.PCIE: Resource.PCIE,
+    Measure.NVLINK: Resource.NVLINK,
+}
 
 
 def entry_measures(entry: Entry) -> dict[Measure, float]:
@@ -193,10 +187,8 @@ def measures_of(
     compute_at_least: float | None,
 ) -> dict[Measure, float]:
     """The measures that signals and shares of resources give."""
-    found = {measure: signals[signal] for measure, signal in _SIGNALS if signal in signals}
-    for measure, resource in _RESOURCES:
-        if resource in shares:
-            found[measure] = shares[resource]
+    found = {each: signals[signal] for each, signal in _SIGNALS.items() if signal in signals}
+    found |= {each: shares[name] for each, name in _RESOURCES.items() if name in shares}
     if compute_at_least is not None:
         found[Measure.COMPUTE_AT_LEAST] = compute_at_least
     return found
@@ -220,14 +212,9 @@ class BlockBuilder:
         self._known += duration
         durations, sums, peaks = self._durations, self._sums, self._peaks
         for measure, value in values.items():
-            if measure in sums:
-                durations[measure] += duration
-                sums[measure] += value * duration
-                peaks[measure] = max(peaks[measure], value)
-            else:
-                durations[measure] = duration
-                sums[measure] = value * duration
-                peaks[measure] = value
+            durations[measure] = durations.get(measure, 0) + duration
+            sums[measure] = sums.get(measure, 0.0) + value * duration
+            peaks[measure] = max(peaks.get(measure, value), value)
 
     def blocks(self, start: Nanoseconds) -> Blocks:
         """The block so far, or none where nothing is known of it."""

@@ -88,15 +88,12 @@ class WorkloadAccount:
             self.seen - each.end > _HELD_FOR * each.duration for each in latest
         ):
             return
-        first, *others = latest
-        sums = first.values
-        for other in others:
-            values = other.values
-            sums = {
-                measure: found + values[measure]
-                for measure, found in sums.items()
-                if measure in values
-            }
+        first, *others = (each.values for each in latest)
+        sums = {
+            measure: sum((values[measure] for values in others), value)
+            for measure, value in first.items()
+            if all(measure in values for values in others)
+        }
         self.rollups.measure(sums, min(each.duration for each in latest))
 
 

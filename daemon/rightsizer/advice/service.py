@@ -23,6 +23,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import Measured, measure_all
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.frozen import dataclass
@@ -302,14 +303,7 @@ class AdviceService:
 
         One that fails keeps no other waiting; the first failure is raised once all had their turn.
         """
-        faults = []
-        for sink in self._sinks:
-            try:
-                sink.deliver()
-            except Exception as fault:  # noqa: BLE001 - its own, whatever it is.
-                faults.append(fault)
-        if faults:
-            raise faults[0]
+        attempt_all(sink.deliver for sink in self._sinks)
 
     def _note(self, events: Sequence[AdviceEvent]) -> None:
         self.advice = self._ledger.advice()

@@ -111,6 +111,9 @@ class DeliveryReport:
 class Delivery(ABC, Generic[_Body]):
     """Sends the messages of an outbox in order; the receiver's fault is a report, never raised."""
 
+    _message = "a change of advice"
+    """What it sends, for a person."""
+
     def __init__(  # noqa: PLR0913 - keywords.
         self,
         name: str,
@@ -181,10 +184,6 @@ class Delivery(ABC, Generic[_Body]):
     def _explain(self, failure: Failure) -> str:
         """The trouble in a sentence, with its remedy."""
 
-    @abstractmethod
-    def _refused(self, failure: Failure) -> str:
-        """The warning for a message that was refused for its content."""
-
     def _pending(self) -> Sequence[OutboxEntry[_Body]]:
         return self._outbox.pending(self._destination)
 
@@ -202,7 +201,7 @@ class Delivery(ABC, Generic[_Body]):
                 self._outbox.done([entry.number])
             elif failure.status in _UNACCEPTABLE:
                 self._drop([entry])
-                self._warn(self._refused(failure))
+                self._warn(f"{self.report.name} refused {self._message}: {failure.message}")
             else:
                 return failure
         return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent
@@ -80,14 +82,7 @@ class NotificationService:
 
     def deliver(self) -> None:
         """Let every delivery send what waits; the first failure is raised after the last."""
-        failures = []
-        for delivery in self._deliveries:
-            try:
-                delivery.deliver()
-            except Exception as failure:  # noqa: BLE001 - one delivery's fault is its own.
-                failures.append(failure)
-        if failures:
-            raise failures[0]
+        attempt_all(delivery.deliver for delivery in self._deliveries)
 
     def counters(self) -> dict[str, float]:
         """Attempts and failures, by series."""
@@ -105,15 +100,9 @@ class NotificationService:
             GrafanaAnnotations,
         )
 
-        return (
-            GrafanaAnnotations(
-                settings,
-                AnnotationOutbox(self._database),
-                self._clock,
-                lambda message: self._warn("grafana_trouble", message),
-                sleep=self._sleep,
-            ),
-        )
+        outbox = AnnotationOutbox(self._database)
+        warn = partial(self._warn, "grafana_trouble")
+        return (GrafanaAnnotations(settings, outbox, self._clock, warn, sleep=self._sleep),)
 
     def _webhooks_of(self, settings: tuple[WebhookSettings, ...]) -> tuple[Delivery[Any], ...]:
         if not settings:
@@ -126,6 +115,6 @@ class NotificationService:
             Outbox(self._database, WEBHOOK_OUTBOX),
             self._advice,
             clock=self._clock,
-            warn=lambda message: self._warn("webhook_trouble", message),
+            warn=partial(self._warn, "webhook_trouble"),
             sleep=self._sleep,
         )

@@ -117,11 +117,9 @@ def roll_up(notes: Sequence[AnnotationBody]) -> AnnotationBody:
     lines += [f"- {note.text.splitlines()[0]}" for note in notes[:_NAMED_CHANGES]]
     if len(notes) > _NAMED_CHANGES:
         lines.append(f"- and {len(notes) - _NAMED_CHANGES} others")
-    time = max(note.end for note in notes)
-    tags = (PRODUCT, _tag("advice", f"{ROLL_UP}-{digest}"), _tag("event", ROLL_UP))
-    return AnnotationBody(
-        f"{ROLL_UP}-{digest}", ROLL_UP, time, time, tags, _clipped("\n".join(lines))
-    )
+    time, id_ = max(note.end for note in notes), f"{ROLL_UP}-{digest}"
+    tags = (PRODUCT, _tag("advice", id_), _tag("event", ROLL_UP))
+    return AnnotationBody(id_, ROLL_UP, time, time, tags, _clipped("\n".join(lines)))
 
 
 def _tag(key: str, value: str) -> str:
@@ -157,25 +155,19 @@ def _text(event: AdviceEvent) -> str:
     state = advice.state.value
     heading = _HEADINGS[event.kind].format(state=state, State=state.capitalize())
     summary = finding.summary.strip() or f"{finding.kind.value}: {', '.join(finding.reasons)}"
+    named, beyond = finding.devices[:_NAMED_DEVICES], len(finding.devices) - _NAMED_DEVICES
+    more = f" and {beyond} more" if beyond > 0 else ""
     lines = [
         heading + summary,
         f"Action: {readable_name(finding.action)}",
         f"Confidence: {finding.confidence:.0%}, risk: {finding.risk.value}",
-        _where(advice),
+        f"Where: {finding.workload or 'no known workload'} on {', '.join(named)}{more}",
         *_decision(advice),
     ]
     if evidence := "; ".join(f"{key} {_value(value)}" for key, value in finding.evidence.items()):
         lines.append(f"Evidence: {evidence}")
     lines.append(f"Advice: {advice.id}")
     return _clipped("\n".join(lines))
-
-
-def _where(advice: Advice) -> str:
-    devices = advice.finding.devices
-    named = ", ".join(devices[:_NAMED_DEVICES])
-    if len(devices) > _NAMED_DEVICES:
-        named += f" and {len(devices) - _NAMED_DEVICES} more"
-    return f"Where: {advice.finding.workload or 'no known workload'} on {named}"
 
 
 def _decision(advice: Advice) -> list[str]:

@@ -28,31 +28,26 @@ _SURENESS: Final = re.compile(r"^Confidence: (\d{1,3})%, risk: (\w+)$", re.MULTI
 def region_of(item: Any) -> Region | None:
     """The region that an annotation of Grafana's API is; `None` where it is none of ours."""
     try:
-        return _region(item)
+        text, data = str(item["text"]), item.get("data") or {}
+        opened, end = _time(item["time"]), _time(item["timeEnd"])
+        finding = _finding(_tags(item["tags"]), text, data)
+        if "state" not in data:
+            heading = _HEADING.match(text)
+            state = AdviceState((heading and heading["state"]) or AdviceState.ACTIVE)
+            return Region(finding, opened, max(opened, end), state)
+        actor, expires = data.get("actor"), data.get("expires")
+        return Region(
+            finding,
+            opened,
+            max(opened, end),
+            AdviceState(data["state"]),
+            decided=_time(data["decided"]),
+            expires=None if expires is None else _time(expires),
+            actor=None if actor is None else str(actor)[:_LONGEST],
+            why=str(data.get("why", ""))[:_LONGEST],
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _region(item: Any) -> Region:
-    text, data = str(item["text"]), item.get("data") or {}
-    opened, end = _time(item["time"]), _time(item["timeEnd"])
-    finding = _finding(_tags(item["tags"]), text, data)
-    if "state" not in data:
-        heading = _HEADING.match(text)
-        name = heading and heading["state"]
-        state = AdviceState(name) if name else AdviceState.ACTIVE
-        return Region(finding, opened, max(opened, end), state)
-    actor, expires = data.get("actor"), data.get("expires")
-    return Region(
-        finding,
-        opened,
-        max(opened, end),
-        AdviceState(data["state"]),
-        decided=_time(data["decided"]),
-        expires=None if expires is None else _time(expires),
-        actor=None if actor is None else str(actor)[:_LONGEST],
-        why=str(data.get("why", ""))[:_LONGEST],
-    )
 
 
 def _finding(tags: Mapping[str, Sequence[str]], text: str, data: Mapping[str, Any]) -> Finding:
@@ -109,7 +104,15 @@ class GrafanaClient:
         found = self._search(note.key_tags, time, time + 1, 100)
         if isinstance(found, Failure):
             return found
-        return next((id_ for item in found if (id_ := _match(item, note, time))), None)
+        # A search may give the note's neighbors too.
+        matches = (
+            item.get("id")
+            for item in found
+            if isinstance(item, dict)
+            and item.get("time") == time
+            and all(tag in (item.get("tags") or ()) for tag in note.key_tags)
+        )
+        return next((id_ for id_ in matches if isinstance(id_, int) and id_), None)
 
     def is_of(self, annotation_id: int, note: AnnotationBody) -> bool | Failure:
         """Whether an annotation tells of the note's advice.
@@ -164,16 +167,6 @@ class GrafanaClient:
     def hang_up(self) -> None:
         """Close idle connections until the next call."""
         self._http.close()
-
-
-def _match(item: Any, note: AnnotationBody, time: int) -> int | None:
-    """The id of a found annotation if it is the note's; a search may give its neighbors too."""
-    if not isinstance(item, dict):
-        return None
-    tags = item.get("tags") or ()
-    id_ = item.get("id")
-    same = item.get("time") == time and all(tag in tags for tag in note.key_tags)
-    return id_ if same and isinstance(id_, int) else None
 
 
 def _data(note: AnnotationBody) -> dict[str, Any]:

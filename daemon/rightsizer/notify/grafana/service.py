@@ -17,29 +17,6 @@ from rightsizer.notify.grafana.client import GrafanaClient
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
 
-class AnnotationOutbox(Outbox[AnnotationBody]):
-    """Annotations and regions in tables that `ANNOTATION_OUTBOX_SCHEMA` makes."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database, _TABLE)
-
-    def remember(self, advice_id: str, annotation_id: int | None) -> None:
-        """Keep or forget a region."""
-        with self._database.transaction() as connection:
-            if annotation_id is None:
-                connection.execute("DELETE FROM grafana_regions WHERE advice_id = ?", (advice_id,))
-            else:
-                connection.execute(
-                    "INSERT OR REPLACE INTO grafana_regions VALUES (?, ?)",
-                    (advice_id, annotation_id),
-                )
-
-    def annotation_id(self, advice_id: str) -> int | None:
-        """The region of a piece of advice."""
-        query = "SELECT annotation_id FROM grafana_regions WHERE advice_id = ?"
-        return next((int(id_) for (id_,) in self._database.rows(query, (advice_id,))), None)
-
-
 def _understood(text: str) -> AnnotationBody | None:
     try:
         return decode(text, AnnotationBody)
@@ -47,7 +24,25 @@ def _understood(text: str) -> AnnotationBody | None:
         return None
 
 
-_TABLE: Final = OutboxTable("grafana_outbox", "note", encode=encode, decode=_understood)
+class AnnotationOutbox(Outbox[AnnotationBody]):
+    """Annotations and regions in tables that `ANNOTATION_OUTBOX_SCHEMA` makes."""
+
+    def __init__(self, database: Database) -> None:
+        table = OutboxTable("grafana_outbox", "note", encode=encode, decode=_understood)
+        super().__init__(database, table)
+
+    def remember(self, advice_id: str, annotation_id: int | None) -> None:
+        """Keep or forget a region."""
+        if annotation_id is None:
+            self._run("DELETE FROM grafana_regions WHERE advice_id = ?", [(advice_id,)])
+        else:
+            row = (advice_id, annotation_id)
+            self._run("INSERT OR REPLACE INTO grafana_regions VALUES (?, ?)", [row])
+
+    def annotation_id(self, advice_id: str) -> int | None:
+        """The region of a piece of advice."""
+        query = "SELECT annotation_id FROM grafana_regions WHERE advice_id = ?"
+        return next((int(id_) for (id_,) in self._database.rows(query, (advice_id,))), None)
 
 
 _DAY: Final[Nanoseconds] = nanoseconds(DAY_SECONDS)
@@ -87,6 +82,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
     """Marks changes of advice in a Grafana."""
 
     _outbox: AnnotationOutbox
+    _message = "an annotation for what it says"
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -193,9 +189,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         if found is not None or known is None:
             return found
         is_own = self._api.is_of(known, body)
-        if isinstance(is_own, Failure):
-            return is_own
-        return known if is_own else None
+        return is_own if isinstance(is_own, Failure) else known if is_own else None
 
     def _hang_up(self) -> None:
         self._api.hang_up()
@@ -209,6 +203,3 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
             return f"Grafana's token cannot be read: {failure.message}; see grafana.token_file"
         remedy = _REMEDIES.get(failure.status or 0, "changes of advice are kept and sent later")
         return f"Grafana: {failure.message}; {remedy}"
-
-    def _refused(self, failure: Failure) -> str:
-        return f"Grafana refused an annotation for what it says: {failure.message}"

@@ -5,6 +5,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -107,11 +108,11 @@ class Webhook(Delivery[str]):
         if self._is_json:
             return self._send_entries(self._due())
         alerts = self._alerts()
-        for first in range(0, len(alerts), _ALERTS_A_REQUEST):
-            failure = self._request(alerts[first : first + _ALERTS_A_REQUEST])
-            if failure is not None:
-                return failure
-        return None
+        requests = (
+            self._request(alerts[first : first + _ALERTS_A_REQUEST])
+            for first in range(0, len(alerts), _ALERTS_A_REQUEST)
+        )
+        return next((failure for failure in requests if failure is not None), None)
 
     def _alerts(self) -> list[Form]:
         now, settings = self._clock.wall_time(), self._settings
@@ -157,15 +158,9 @@ class Webhook(Delivery[str]):
     def _client_of(self, base: str) -> HttpClient:
         if self._client is None or self._client[0] != base:
             self._hang_up()
-            settings = self._settings
-            client = webhook_client(
-                base,
-                settings.http,
-                settings.token_file,
-                self._sleep,
-                headers=lambda: read_headers(settings),
-            )
-            self._client = (base, client)
+            http, token = self._settings.http, self._settings.token_file
+            headers = partial(read_headers, self._settings)
+            self._client = (base, webhook_client(base, http, token, self._sleep, headers))
         return self._client[1]
 
     def _hang_up(self) -> None:
@@ -181,9 +176,6 @@ class Webhook(Delivery[str]):
 
     def _explain(self, failure: Failure) -> str:
         return f"{self.report.name}: {failure.message}"
-
-    def _refused(self, failure: Failure) -> str:
-        return f"{self.report.name} refused a change of advice: {failure.message}"
 
 
 def key_of(settings: WebhookSettings) -> str:
