@@ -5,8 +5,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
-from rightsizer.model.finding import Instruction, Severity
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.finding import Severity
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -75,53 +75,10 @@ class HardwareFault:
     """For a person: `remapping a memory row has failed`."""
     means: str
     severity: Severity
-    remedy: Instruction
-    """`{uuid}` stands for the GPU."""
+    remedy: str
+    """The instruction's name in `instructions.toml`."""
     certainty: float = SURE
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
-
-
-def instruction_for(fault: HardwareFault, uuid: str) -> Instruction:
-    """The remedy for one GPU."""
-    return replace(fault.remedy, text=fault.remedy.text.replace("{uuid}", uuid))
-
-
-RESET: Final = Instruction(
-    "Reset the GPU once no process is on it",
-    "nvidia-smi -i {uuid} --query-compute-apps=pid --format=csv,noheader  # must be empty\n"
-    "rightsizer release gpus --wait 30s\n"
-    "sudo nvidia-smi --gpu-reset -i {uuid}\n"
-    "rightsizer resume",
-    "sh",
-)
-REBOOT: Final = Instruction("Reboot the node once it is drained", "sudo systemctl reboot", "sh")
-REPLACE: Final = Instruction(
-    "Have the board replaced",
-    "Keep the node drained, keep the log and run the vendor's field diagnostic; its result is "
-    "what a replacement (RMA) is granted by:\n"
-    "nvidia-smi -i {uuid} -q > gpu.txt\n"
-    "sudo nvidia-bug-report.sh\n"
-    "dcgmi diag -r 3",
-    "sh",
-)
-RESEAT: Final = Instruction(
-    "See to the slot once the node is drained",
-    "Power the server off, reseat the board with its power and riser cables, and look at the "
-    "kernel's log for PCIe errors (AER). If it happens again in another slot, have the board "
-    "replaced.",
-)
-DIAGNOSE_LINKS: Final = Instruction(
-    "See the links and their errors",
-    "nvidia-smi nvlink -s -i {uuid}\nnvidia-smi nvlink -e -i {uuid}\ndcgmi diag -r 2",
-    "sh",
-)
-FABRIC: Final = Instruction(
-    "See why the NVLink fabric is not ready",
-    "systemctl status nvidia-fabricmanager\n"
-    "journalctl -u nvidia-fabricmanager -b --no-pager | tail -n 50\n"
-    "nvidia-smi -i {uuid} -q | grep -A 5 Fabric",
-    "sh",
-)
 
 
 def memory_faults(
@@ -134,7 +91,7 @@ def memory_faults(
             "remapping a memory row has failed",
             "spare rows have run out in a part of the memory; the next error there ends work",
             Severity.CRITICAL,
-            REPLACE,
+            "replace_board",
             evidence={"remapped_rows_failed": 1},
         )
     retired = (get(Signal.RETIRED_PAGES_CORRECTABLE) or 0.0) + (
@@ -145,7 +102,7 @@ def memory_faults(
             f"{retired:.0f} memory pages are retired",
             "so many mean that the memory wears out; no more than 64 can be retired",
             Severity.HIGH,
-            REPLACE,
+            "replace_board",
             evidence={"retired_pages": retired},
         )
     errors = get(Signal.ECC_UNCORRECTED_ERRORS) or 0.0
@@ -154,7 +111,7 @@ def memory_faults(
             f"{errors:.0f} uncorrected memory {'error' if errors == 1 else 'errors'}",
             "since the driver was loaded; the work that met them ended or went wrong",
             Severity.HIGH,
-            RESET,
+            "reset_gpu",
             evidence={"ecc_uncorrected_errors": errors},
         )
     if get(Signal.REMAPPED_ROWS_PENDING):
@@ -163,7 +120,7 @@ def memory_faults(
             "a reset replaces them by spare ones; until then the bad places are kept out of use, "
             "and what runs may go on",
             Severity.MEDIUM,
-            RESET,
+            "reset_gpu",
             evidence={"remapped_rows_pending": 1},
         )
     if get(Signal.RETIRED_PAGES_PENDING):
@@ -171,7 +128,7 @@ def memory_faults(
             "memory pages wait to be retired",
             "they stay in use until the driver is loaded anew",
             Severity.MEDIUM,
-            REBOOT,
+            "reboot_node",
             evidence={"retired_pages_pending": 1},
         )
 
@@ -189,7 +146,7 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
             "the GPU has not joined the NVLink fabric",
             "CUDA does not start on it, or sees no other GPU",
             Severity.HIGH,
-            FABRIC,
+            "diagnose_fabric",
             settings.momentary_ratio,
             {"fabric_state": state},
         )
@@ -199,7 +156,7 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
             f"{replays:.0f} PCIe packets were sent again",
             "since the driver was loaded; a contact, a riser or the slot makes mistakes",
             Severity.LOW,
-            RESEAT,
+            "reseat_board",
             settings.momentary_ratio,
             {"pcie_replays": replays},
         )
@@ -224,7 +181,7 @@ def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
         f"{most - up:.0f} of {links:.0f} NVLinks are down{named}",
         f"other GPUs of its kind have {most:.0f} up; collectives are as fast as the slowest",
         Severity.HIGH,
-        DIAGNOSE_LINKS,
+        "diagnose_links",
         settings.momentary_ratio,
         {"nvlink_links": links, "nvlink_links_up": up, "nvlink_links_up_elsewhere": most},
     )
@@ -237,7 +194,7 @@ def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterato
             f"NVLinks had to be trained anew {recoveries} times",
             "since the driver was loaded; each time traffic stood still",
             Severity.MEDIUM,
-            DIAGNOSE_LINKS,
+            "diagnose_links",
             evidence={"nvlink_recoveries": recoveries},
         )
         return
@@ -247,7 +204,7 @@ def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterato
             f"{errors:.0f} NVLink errors",
             "since the driver was loaded; what was hit was sent again",
             Severity.LOW,
-            DIAGNOSE_LINKS,
+            "diagnose_links",
             evidence={"nvlink_errors": errors},
         )
 
@@ -255,12 +212,16 @@ def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterato
 _OFF_THE_BUS: Final = 79
 _NVLINK: Final = 74
 _REMAPPING_FAILED: Final = 64
-_REMEDIES: Final = {_OFF_THE_BUS: RESEAT, _NVLINK: DIAGNOSE_LINKS, _REMAPPING_FAILED: REPLACE}
+_REMEDIES: Final = {
+    _OFF_THE_BUS: "reseat_board",
+    _NVLINK: "diagnose_links",
+    _REMAPPING_FAILED: "replace_board",
+}
 _RECOVERIES: Final = {
-    1: ("a reset", Severity.HIGH, RESET),
-    2: ("a reboot", Severity.HIGH, REBOOT),
-    3: ("to be drained", Severity.MEDIUM, RESET),
-    4: ("to be drained and reset", Severity.HIGH, RESET),
+    1: ("a reset", Severity.HIGH, "reset_gpu"),
+    2: ("a reboot", Severity.HIGH, "reboot_node"),
+    3: ("to be drained", Severity.MEDIUM, "reset_gpu"),
+    4: ("to be drained and reset", Severity.HIGH, "reset_gpu"),
 }
 _UNKNOWN_RECOVERY: Final = "a recovery that only a newer driver's manual names"
 
@@ -271,7 +232,9 @@ def driver_faults(
     """Recent critical Xids, and what the driver asks for."""
     action = int(board.status.get(Signal.RECOVERY_ACTION) or 0)
     if action:
-        what, severity, remedy = _RECOVERIES.get(action, (_UNKNOWN_RECOVERY, Severity.HIGH, RESET))
+        what, severity, remedy = _RECOVERIES.get(
+            action, (_UNKNOWN_RECOVERY, Severity.HIGH, "reset_gpu")
+        )
         yield HardwareFault(
             f"the driver asks for {what}",
             "until then it may refuse new work on the GPU",
@@ -300,7 +263,7 @@ def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
             f"Xid {code} {'once' if times == 1 else f'{times} times'}, {'last ' * is_last}{when}",
             XID_MEANINGS.get(code, "hardware error"),
             severity if is_last else Severity.MEDIUM,
-            _REMEDIES.get(code, RESET),
+            _REMEDIES.get(code, "reset_gpu"),
             SURE if is_last else settings.unclear_time_ratio,
             {f"xid_{code}": times},
         )

@@ -26,6 +26,16 @@ _WAITING: Final = frozenset(
 _QUANTILE: Final = 0.95
 
 
+def low_pipe_ratio() -> float:
+    """The setting of the SM use that counts as low."""
+    result: float = setting(
+        0.3,
+        help="SM use up to which productive time does not follow the clock.",
+        source="docs/definitions.md, states: pipes below .3 count as low",
+    )
+    return result
+
+
 def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
     """The share of the active time that a lower clock leaves nearly as it is; `None` without any.
 

@@ -52,7 +52,7 @@ def configured_market(settings: RecommenderSections) -> Market:
     """What there is to run on and what it costs, by the operator's own files too.
 
     Raises:
-        ConfigurationError: his files of boards or prices have faults.
+        ConfigurationError: those files have faults.
     """
     files = settings.catalogue
     catalogue = read_catalogue(files.boards_path)
@@ -61,10 +61,10 @@ def configured_market(settings: RecommenderSections) -> Market:
 
 
 def configured_rules(settings: RecommenderSections) -> tuple[Rule[Any], ...]:
-    """The rules with an operator's settings, in the market that he knows.
+    """The rules with an operator's settings and market.
 
     Raises:
-        ConfigurationError: his files of boards or prices have faults.
+        ConfigurationError: the files of boards or prices have faults.
     """
     tree, market = settings.recommender.rules, configured_market(settings)
     return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from rightsizer.advice.attribution import limit_of
+from rightsizer.advice.instructions import instruction
 from rightsizer.advice.operator_commands import dump_stacks
 from rightsizer.advice.verdict import finding_id, names_of
 from rightsizer.model.block import Measure
@@ -17,17 +18,6 @@ from rightsizer.model.window import Window
 
 _AT_REST: Final = 0.5
 """Idle for at least half as long as the others spin."""
-
-
-_NEXT_RUN: Final = Instruction(
-    "Let the next run tell which rank enters a collective last",
-    "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"
-    " TORCH_NCCL_DESYNC_DEBUG=1\n"
-    "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
-    " NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log\n"
-    "torchfrtrace --prefix nccl_trace_rank_ /tmp",
-    "sh",
-)
 
 
 class Deviation(StrEnum):
@@ -107,7 +97,7 @@ def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ..
             for device in stragglers
             if (limit := limits[device.uuid]) is not None
         ),
-        _NEXT_RUN,
+        instruction("trace_collectives"),
     )
 
 

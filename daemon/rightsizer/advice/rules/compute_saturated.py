@@ -8,6 +8,7 @@ from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.board_status import readings_of
+from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import WITH_POWER, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
@@ -18,7 +19,6 @@ from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
-    Instruction,
     Reason,
 )
 from rightsizer.model.frozen import dataclass, field
@@ -31,10 +31,6 @@ from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 NAME: Final = "compute_saturated"
-_MORE: Final = Instruction(
-    "Give it more compute",
-    "another replica behind the same balancer, or one of the options below",
-)
 _APPLICATION: Final = frozenset(
     {Signal.REQUESTS_WAITING, Signal.KV_CACHE_USED, Signal.REQUESTS_RUNNING}
 )
@@ -87,7 +83,7 @@ def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
         evidence={"saturated_ratio": saturated},
         options=faster_boards(case, subject.market),
         savings=TOO_SMALL,
-        instructions=scaling or (_MORE,),
+        instructions=scaling or (instruction("add_compute"),),
     )
 
 

@@ -5,6 +5,7 @@ The answer to load that sleeps at night is neither fewer GPUs nor an alarm each 
 part, with less confidence.
 """
 
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -20,7 +21,7 @@ from rightsizer.advice.autoscale_schedule import (
 from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import (
     CaseSubject,
     released,
@@ -33,7 +34,6 @@ from rightsizer.model.units import format_duration, seconds
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "diurnal_autoscale"
-_DAY_SECONDS: Final = 86400.0
 _HOUR_SECONDS: Final = 3600.0
 _WEEKS: Final = 2
 _MOST_NAMES: Final = 16
@@ -86,14 +86,7 @@ class DiurnalAutoscaleSettings:
     )
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=14 * _DAY_SECONDS,
-            short_seconds=3 * _DAY_SECONDS,
-            minimum_known_seconds=72000.0,
-            close_after_seconds=_DAY_SECONDS,
-        )
-    )
+    conduct: OpeningPolicy = field(default_factory=partial(sizing_opening_policy, 72000.0))
 
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:

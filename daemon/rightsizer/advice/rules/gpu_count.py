@@ -7,6 +7,7 @@ instead, and nothing is taken from a workload under pressure (docs/definitions.m
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
@@ -14,7 +15,7 @@ from rightsizer.advice.projection import place_of
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import (
     CaseSubject,
     direct_factors,
@@ -78,14 +79,7 @@ class GpuCountSettings:
     )
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=14 * _DAY_SECONDS,
-            short_seconds=3 * _DAY_SECONDS,
-            minimum_known_seconds=_DAY_SECONDS,
-            close_after_seconds=_DAY_SECONDS,
-        )
-    )
+    conduct: OpeningPolicy = field(default_factory=partial(sizing_opening_policy, _DAY_SECONDS))
 
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:

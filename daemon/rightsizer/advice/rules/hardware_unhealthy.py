@@ -13,10 +13,10 @@ from rightsizer.advice.hardware_faults import (
     HardwareFaultSettings,
     InspectedBoard,
     driver_faults,
-    instruction_for,
     link_faults,
     memory_faults,
 )
+from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -106,7 +106,7 @@ def _complaint(
     found = [fault for each in faults.values() for fault in each]
     # Drain first; then each remedy once for each GPU.
     remedies = dict.fromkeys(
-        instruction_for(fault, board_uuid(device))
+        instruction(fault.remedy, board_uuid(device))
         for device in sick
         for fault in faults[device.uuid]
     )

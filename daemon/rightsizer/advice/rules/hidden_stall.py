@@ -7,11 +7,12 @@ wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 from typing import Final
 
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
+from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import WITH_POWER, minimum_known, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import follow_up, straggler_group
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.finding import Action, Finding, FindingKind, Instruction, Reason
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
@@ -33,13 +34,6 @@ class HiddenStallSettings:
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-_ALONE: Final = Instruction(
-    "A single GPU has no peer to wait for",
-    "it waits for ranks on other nodes, its program hangs in a kernel, or a loop keeps it "
-    "busy so that nobody takes it away",
-)
-
-
 def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     """Whether a GPU of the workload spun, and which one the others waited for."""
     case = subject.case
@@ -56,6 +50,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     if isinstance(seen, Finding):
         return seen
     waited_for = [device for device in case.devices if device not in seen.devices]
+    alone = ["stall_without_peer"] if len(case.devices) == 1 else []
     found = seen.complain(
         f"; they wait for {names_of(waited_for)}" if waited_for else "",
         kind=FindingKind.INEFFICIENT,
@@ -65,7 +60,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         culprits=tuple(device.uuid for device in waited_for),
         # What the stall costs is known, how much of it a fix saves is not.
         savings=saved_at_most(case, subject.market, State.HIDDEN_STALL),
-        instructions=(*([_ALONE] if len(case.devices) == 1 else []), *follow_up(case, waited_for)),
+        instructions=(*instructions(*alone), *follow_up(case, waited_for)),
         affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
     )
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found

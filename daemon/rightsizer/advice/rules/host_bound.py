@@ -3,6 +3,7 @@
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
+from rightsizer.advice.instructions import instruction
 from rightsizer.advice.operator_commands import (
     cpu_list,
     cpus_for_gpu,
@@ -28,11 +29,6 @@ from rightsizer.owners.registry import owner_of
 NAME: Final = "host_bound"
 _HOST: Final = Bottleneck(State.HOST_BOUND, Reason.HOST_BOUND, "held up by the host's CPUs")
 _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
-_SERVER: Final = Instruction(
-    "Take the host's work off the path of a request",
-    "vllm serve ... --async-scheduling --api-server-count 4\n"
-    "tokenizing, sampling and HTTP run on the CPU between two steps of the GPU",
-)
 
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
@@ -55,7 +51,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
             dump_stacks(seen.devices, "See what the CPUs are busy with"),
             show_throttling(seen.devices, "See whether a quota holds them back, and how often"),
             *more,
-            _SERVER if is_serving else _loader(count),
+            instruction("offload_request_path") if is_serving else _loader(count),
         ),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
+from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
@@ -125,9 +126,7 @@ class IdleSettings:
         within=(0.1, 0.99),
         source="a GPU that works for a tenth of the time has a user",
     )
-    minimum_known_seconds: float = setting(
-        60.0, help="Known time under which the rule abstains.", source="one learned idle draw"
-    )
+    minimum_known_seconds: float = minimum_known()
     notebook_seconds: float = _patience(3600.0, "a notebook", "docs/definitions.md, conduct")
     batch_seconds: float = _patience(1800.0, "a batch job", "docs/definitions.md, conduct")
     serving_seconds: float = _patience(7200.0, "a serving replica", "docs/definitions.md, conduct")

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.advice.instructions import instructions
 from rightsizer.advice.operator_commands import trace_kernels
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
@@ -11,7 +12,7 @@ from rightsizer.advice.rules.bottleneck import (
 )
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.state import State, Tier
 from rightsizer.model.workload import WorkloadClass
 
@@ -28,23 +29,6 @@ _CONFIRM: Final = trace_kernels(
     "launches",
     "cuda_gpu_kern_sum,cuda_api_sum",
 )
-_PROGRAM: Final = Instruction(
-    "Capture the steps as CUDA graphs",
-    'model = torch.compile(model, mode="reduce-overhead")\n'
-    "or torch.cuda.make_graphed_callables(model, sample_arguments) for fixed shapes;\n"
-    "optimizers: torch.optim.AdamW(..., fused=True)",
-)
-_SERVER: Final = Instruction(
-    "Let the engine capture CUDA graphs",
-    "vLLM: start without --enforce-eager, and with --cuda-graph-sizes that hold the batch "
-    "sizes in use;\n"
-    "TensorRT-LLM: cuda_graph_config in the engine's options; "
-    "Triton's TensorRT and ONNX models: optimization { cuda { graphs: true } }",
-)
-_LARGER: Final = Instruction(
-    "Where graphs are in place already, the kernels themselves are too small",
-    "raise the batch size, fuse operations, or share the GPU with others",
-)
 
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
@@ -53,12 +37,13 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     if isinstance(seen, Finding):
         return seen
     is_serving = subject.case.workload_class is WorkloadClass.SERVING
+    capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
     return complain_of(
         _LAUNCHES,
         seen,
         "; launching them is the limit",
         action=Action.ENABLE_CUDA_GRAPHS,
-        instructions=(_CONFIRM, _SERVER if is_serving else _PROGRAM, _LARGER),
+        instructions=(_CONFIRM, *instructions(capture, "enlarge_kernels")),
         risk=Risk.LOW,
     )
 

@@ -6,6 +6,7 @@ It is a complaint only of a service, where a larger batch or smaller weights wou
 
 from typing import Final
 
+from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -15,7 +16,6 @@ from rightsizer.model.finding import (
     Case,
     Finding,
     FindingKind,
-    Instruction,
     Reason,
     Risk,
     Savings,
@@ -52,25 +52,6 @@ class MemoryBandwidthBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-_INSTRUCTIONS: Final = (
-    Instruction(
-        "Let more requests share a step, as far as the key-value cache and latency allow",
-        "vllm serve ... --max-num-seqs 512 --max-num-batched-tokens 16384 "
-        "--gpu-memory-utilization 0.95",
-        "sh",
-    ),
-    Instruction(
-        "Read fewer bytes for each token",
-        "vllm serve ... --quantization fp8 --kv-cache-dtype fp8",
-        "sh",
-    ),
-    Instruction(
-        "Put replicas together",
-        "two half-empty replicas stream the weights twice; one with both loads does so once",
-    ),
-)
-
-
 def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:
     """Whether a service is bound by memory traffic and has compute to spare."""
     case = subject.case
@@ -105,7 +86,7 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         risk=Risk.LOW,
         evidence=evidence,
         savings=_NOTHING_FREED,
-        instructions=_INSTRUCTIONS,
+        instructions=instructions("raise_batch", "shrink_weights", "merge_replicas"),
         # Where no user waits nothing is lost.
         affected_gpus=seen.gpus if is_short else 0.0,
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
 from rightsizer.advice.verdict import (
     CaseSubject,
     sizing_factors,
@@ -34,11 +34,7 @@ class MemoryOverprovisionedSettings:
         within=(0.05, 1),
         source="boards of one speed differ by half of their memory and more",
     )
-    minimum_known_seconds: float = setting(
-        600.0,
-        help="Active time under which the rule abstains.",
-        source="docs/definitions.md, provisioning",
-    )
+    minimum_known_seconds: float = minimum_sized()
     unused_ratio: float = setting(
         0.5,
         help="Part of the whole GPU that is free from which on it is not the memory alone that is "

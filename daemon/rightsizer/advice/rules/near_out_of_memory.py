@@ -6,18 +6,17 @@ Memory that a framework preallocates is full by design and says nothing; the rul
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
-from rightsizer.advice.observation import in_condition, observe
+from rightsizer.advice.instructions import instructions
+from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
-    Instruction,
     Reason,
 )
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass
 
@@ -27,28 +26,18 @@ _LOOKS_PREALLOCATED: Final = (
     "memory in use is high and never changes, as with a preallocating framework; state "
     "the allocator in a policy to have it judged"
 )
-_INSTRUCTIONS: Final = (
-    Instruction(
-        "Take less memory, until there is more of it",
-        "Lower the batch size or the sequence length, or recompute activations. Fragments of "
-        "PyTorch's allocator are won back by PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class NearOutOfMemorySettings:
     """From when on full memory is a finding."""
 
-    on_ratio: float = setting(
+    on_ratio: float = on_ratio(
         0.05,
-        help="Share of the span during which the memory must be nearly full.",
-        within=(0.001, 1),
-        source="docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
+        "Share of the span during which the memory must be nearly full.",
+        "docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
     )
-    minimum_known_seconds: float = setting(
-        60.0, help="Known time under which the rule abstains.", source="a minute of readings"
-    )
+    minimum_known_seconds: float = minimum_known(source="a minute of readings")
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
@@ -92,7 +81,7 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
         culprits=tuple(device.uuid for device in seen.devices),
         options=larger_boards(case, subject.market) if may_move else (),
         savings=TOO_SMALL,
-        instructions=_INSTRUCTIONS,
+        instructions=instructions("take_less_memory"),
         affected_gpus=sum(device.capacity_ratio for device in seen.devices),
     )
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -31,19 +32,6 @@ class NetworkBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-_TRANSPORT: Final = Instruction(
-    "See which ports and which transport the collectives take",
-    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH COMMAND",
-    "sh",
-)
-_LESS: Final = Instruction(
-    "Send less, or beside the work",
-    "larger gradient buckets and more overlap (DistributedDataParallel(..., "
-    "bucket_cap_mb=100), FSDP's forward_prefetch), gradient accumulation, bf16 "
-    "gradients, shards kept within a node (HYBRID_SHARD)",
-)
-
-
 def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     """Whether a GPU of the workload waits while the ports next to it are at their rate."""
     case, is_bound = subject.case, in_condition(Condition.NETWORK_BOUND)
@@ -62,12 +50,12 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
         action=Action.NONE,
         savings=released(case, subject.market, 0.0, lost / case.gpus),
         instructions=(
-            _TRANSPORT,
+            instruction("show_transport"),
             *_nearest(case, seen.devices),
             Instruction(
                 "See what the fabric gives without the job", f"ibstat; perfquery -x\n{fabric}", "sh"
             ),
-            _LESS,
+            instruction("send_less"),
         ),
         affected_gpus=lost,
     )

@@ -10,7 +10,7 @@ from rightsizer.advice.board_status import (
     why_unmeasured,
     works_on_media,
 )
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
 from rightsizer.advice.verdict import (
     UNPRICED,
     CaseSubject,
@@ -74,11 +74,7 @@ class OverprovisionedSettings:
         within=(0.05, 1),
         source="half a GPU is the coarsest step down that MIG or another board offers",
     )
-    minimum_known_seconds: float = setting(
-        600.0,
-        help="Active time under which the rule abstains.",
-        source="docs/definitions.md, provisioning",
-    )
+    minimum_known_seconds: float = minimum_sized()
     conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from rightsizer.advice.board_status import board_uuid
+from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import trace_kernels
 from rightsizer.advice.rules.bottleneck import (
@@ -52,19 +53,6 @@ _CONFIRM: Final = trace_kernels(
     "copies",
     "cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum",
 )
-_SERVER: Final = Instruction(
-    "Keep on the GPU what every step reads",
-    "weights or key-value cache that live in the host's memory come over the bus for "
-    "every token:\n"
-    "without --cpu-offload-gb and with smaller weights (vllm serve --quantization fp8), "
-    "on more GPUs (--tensor-parallel-size) or on one with more memory they stay",
-)
-_PROGRAM: Final = Instruction(
-    "Copy less, from pinned memory, beside the work",
-    "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True);\n"
-    "send bytes, not floats: normalize, augment and widen on the GPU;\n"
-    "no .item(), .cpu() or print of tensors in the step; no optimizer offload to the host",
-)
 
 
 def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
@@ -90,7 +78,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
         instructions=(
             *map(_look_at_link, degraded),
             _CONFIRM,
-            _SERVER if is_serving else _PROGRAM,
+            instruction("keep_on_gpu" if is_serving else "copy_less"),
         ),
         reasons=(Reason.PCIE_LINK_DEGRADED,) if degraded else (),
         evidence={"degraded_link": [device.uuid for device in degraded]},

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import board_status_of, board_uuid
+from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -131,12 +132,6 @@ def link_state(case: Case, device: Device) -> LinkState | None:
 
 
 NAME: Final = "pcie_link_degraded"
-_AT_THE_SERVER: Final = Instruction(
-    "Then, at the server",
-    "Reseat the board and its riser or cable, try another slot, and look for bent pins and "
-    "dust; check the slot's lanes (bifurcation) and its generation in the firmware setup. "
-    "If the trouble moves with the board, have it replaced.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +230,7 @@ def _instructions(
     return (
         *shell("See the link again while the GPU works", "\n".join(ask)),
         *drain_instructions(case, f"PCIe link of {names_of(devices)} is degraded"),
-        _AT_THE_SERVER,
+        instruction("check_slot"),
     )
 
 

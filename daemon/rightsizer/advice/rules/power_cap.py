@@ -13,6 +13,7 @@ from rightsizer.advice.power_saving import (
     PowerSaving,
     PowerSavingSettings,
     clock_free_ratio,
+    low_pipe_ratio,
     power_saving,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -52,11 +53,7 @@ class PowerCapSettings:
     minimum_known_seconds: float = minimum_known(
         3600.0, "assumed; an hour shows most phases of a load"
     )
-    low_pipe_ratio: float = setting(
-        0.3,
-        help="SM use up to which productive time does not follow the clock.",
-        source="docs/definitions.md, states: pipes below .3 count as low",
-    )
+    low_pipe_ratio: float = low_pipe_ratio()
     minimum_saving_ratio: float = setting(
         0.03,
         help="Power saved for certain, of the default limit, under which nothing is said.",

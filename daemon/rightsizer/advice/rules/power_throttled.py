@@ -15,7 +15,7 @@ from rightsizer.advice.observation import (
     observe,
     on_ratio,
 )
-from rightsizer.advice.power_saving import clock_free_ratio
+from rightsizer.advice.power_saving import clock_free_ratio, low_pipe_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
@@ -66,11 +66,7 @@ class PowerThrottledSettings:
         "limit is left alone.",
         source="assumed; well below the share from which on power_cap advises a lower limit",
     )
-    low_pipe_ratio: float = setting(
-        0.3,
-        help="SM use up to which productive time does not follow the clock.",
-        source="docs/definitions.md, states: pipes below .3 count as low",
-    )
+    low_pipe_ratio: float = low_pipe_ratio()
     # A limit stays until it is set again, while the load above it comes and goes.
     conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(short_seconds=1800.0))
 

@@ -49,14 +49,24 @@ class OpeningPolicy:
     )
 
 
-def sizing_opening_policy() -> OpeningPolicy:
+def sizing_opening_policy(minimum_known_seconds: float = 7 * 86400.0) -> OpeningPolicy:
     """That of judgements of size: two weeks and three days."""
     return OpeningPolicy(
         long_seconds=14 * 86400.0,
         short_seconds=3 * 86400.0,
-        minimum_known_seconds=7 * 86400.0,
+        minimum_known_seconds=minimum_known_seconds,
         close_after_seconds=86400.0,
     )
+
+
+def minimum_sized() -> float:
+    """The setting of the active time that a judgement of size abstains under."""
+    result: float = setting(
+        600.0,
+        help="Active time under which the rule abstains.",
+        source="docs/definitions.md, provisioning",
+    )
+    return result
 
 
 class RuleSettings(Protocol):

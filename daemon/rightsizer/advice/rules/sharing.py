@@ -19,7 +19,7 @@ from rightsizer.advice.colocation import (
     workload_pairs,
 )
 from rightsizer.advice.risk import ranked
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
 from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
 from rightsizer.advice.verdict import (
     CaseSubject,
@@ -62,11 +62,7 @@ class SharingSettings:
         within=(0.05, 1),
         source="half a GPU is what another workload can use",
     )
-    minimum_known_seconds: float = setting(
-        600.0,
-        help="Active time under which the rule abstains.",
-        source="docs/definitions.md, provisioning",
-    )
+    minimum_known_seconds: float = minimum_sized()
     most_partners: int = setting(
         3, help="How many workloads of the node are named as partners.", within=(1, 20)
     )

@@ -3,6 +3,7 @@
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
+from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import dump_stacks
 from rightsizer.advice.rules.bottleneck import (
@@ -17,7 +18,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
+from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -57,25 +58,6 @@ class StorageBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-_DISKS: Final = Instruction("See which disk is busy", "iostat -x 5 3; cat /proc/pressure/io", "sh")
-_READS: Final = Instruction(
-    "Read ahead, from nearer, in larger pieces",
-    "copy the shards to a local NVMe disk before the job begins, or cache them there;\n"
-    "pack small files into large ones (WebDataset, MosaicML Streaming, Parquet);\n"
-    "DataLoader(..., prefetch_factor=4, persistent_workers=True)",
-)
-_CHECKPOINTS: Final = Instruction(
-    "Write checkpoints beside the steps, and fewer of them",
-    "torch.distributed.checkpoint.async_save(state, checkpoint_id=PATH)\n"
-    "write to a local disk first and copy from there; each rank its own part;\n"
-    "every sqrt(2 x time to write x mean time between failures) is often enough",
-)
-_WEIGHTS: Final = Instruction(
-    "Keep what is read near",
-    "keep weights, adapters and caches on a local NVMe disk or in the page cache",
-)
-
-
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
     """Whether storage keeps a GPU of the workload waiting, and what it is waited for."""
     case, seen = subject.case, find_bottleneck(_STORAGE, subject, settings)
@@ -91,8 +73,8 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
         pattern = "for what it reads or for checkpoints that it writes"
     else:
         pattern = "without stretches of full work between, as when data is read too slowly"
-    reads = () if in_bursts else (_READS,)
-    writes = (_CHECKPOINTS,) if in_bursts or working is None else ()
+    remedies = [] if in_bursts else ["read_ahead"]
+    remedies += ["write_checkpoints_aside"] if in_bursts or working is None else []
     return complain_of(
         _STORAGE,
         seen,
@@ -100,8 +82,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
         action=Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE,
         instructions=(
             dump_stacks(seen.devices, "See what is read or written"),
-            _DISKS,
-            *((_WEIGHTS,) if is_serving else (*reads, *writes)),
+            *instructions("find_busy_disk", *(["keep_reads_near"] if is_serving else remedies)),
         ),
         evidence={"working_blocks_ratio": working},
     )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import (
     abstain_inactive,
@@ -15,7 +16,6 @@ from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
-    Instruction,
     Reason,
     Risk,
 )
@@ -40,32 +40,6 @@ class TensorCoresUnusedSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-_VERIFY: Final = Instruction(
-    "See that tensor_active rises, and compare the loss over the first thousand steps",
-    "dimensions that are no multiples of 8 keep the tensor cores at rest all the same",
-)
-_HALF: Final = (
-    Instruction(
-        "Compute in FP16 with a scaled loss; these GPUs have neither TF32 nor BF16",
-        'scaler = torch.amp.GradScaler("cuda")\n'
-        'with torch.autocast("cuda", dtype=torch.float16): loss = model(batch)\n'
-        "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
-    ),
-    _VERIFY,
-)
-_REDUCED: Final = (
-    Instruction(
-        "Let FP32 products use TF32, which changes one line and ten bits of the mantissa",
-        'torch.set_float32_matmul_precision("high")',
-    ),
-    Instruction(
-        "Compute in BF16 where the model tolerates it",
-        'with torch.autocast("cuda", dtype=torch.bfloat16): loss = model(batch)',
-    ),
-    _VERIFY,
-)
-
-
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     """Whether a GPU of the workload computes in FP32 alone."""
     case, condition, least = (
@@ -85,7 +59,10 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return abstain_inactive(seen, case, least)
+    reduced = ["allow_tf32", "compute_in_bf16"]
     architectures = {(device.architecture or "").lower() for device in case.devices}
+    if architectures & _WITHOUT_BFLOAT16:
+        reduced = ["compute_in_fp16"]
     return seen.complain(
         "",
         kind=FindingKind.INEFFICIENT,
@@ -93,7 +70,7 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
         action=Action.ENABLE_MIXED_PRECISION,
         risk=Risk.LOW,
         savings="how much faster it would be depends on the program",
-        instructions=_HALF if architectures & _WITHOUT_BFLOAT16 else _REDUCED,
+        instructions=instructions(*reduced, "verify_mixed_precision"),
         affected_gpus=sum(
             window.condition_share(condition) * device.capacity_ratio
             for window, device in zip(case.windows, case.devices, strict=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_statuses
+from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -26,18 +27,6 @@ from rightsizer.model.state import Condition
 NAME: Final = "thermal_throttled"
 _TEMPERATURE: Final = Signal.TEMPERATURE_CELSIUS
 _THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
-_AT_THE_SERVER: Final = (
-    Instruction(
-        "See fans, inlet air and power supplies of the server",
-        "ipmitool sdr type Fan\nipmitool sdr type Temperature\nipmitool sdr type 'Power Supply'",
-        "sh",
-    ),
-    Instruction(
-        "Then, at the server",
-        "Free the air's way in and out, clean filters, replace fans that stand still, check "
-        "the flow of the cooling liquid; a GPU that stays hot alone is reseated or replaced.",
-    ),
-)
 _HEAT: Final = "heat"
 _HARDWARE: Final = "the board's own protection"
 
@@ -169,7 +158,7 @@ def _instructions(
     look = (f"nvidia-smi -i {uuid} -q -d TEMPERATURE,PERFORMANCE,POWER" for uuid in uuids)
     return (
         Instruction("See what holds the clocks down, and how hot it is", "\n".join(look), "sh"),
-        *_AT_THE_SERVER,
+        *instructions("show_cooling", "check_cooling"),
         *drain_instructions(case, f"{names_of(seen.devices)} slowed down to protect the hardware"),
     )
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
+from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     TOO_SMALL,
@@ -43,15 +44,12 @@ NAME: Final = "underprovisioned"
 class UnderprovisionedSettings:
     """From when on a GPU is too small."""
 
-    on_ratio: float = setting(
+    on_ratio: float = on_ratio(
         0.05,
-        help="Share of the time that a resource other than memory must be short.",
-        within=(0.001, 1),
-        source="docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
+        "Share of the time that a resource other than memory must be short.",
+        "docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
     )
-    minimum_known_seconds: float = setting(
-        600.0, help="Known time under which the rule abstains.", source="two blocks of five minutes"
-    )
+    minimum_known_seconds: float = minimum_known(600.0, "two blocks of five minutes")
     more_ratio: float = setting(
         0.25,
         help="Replicas beyond those that are short, of these; at least one.",

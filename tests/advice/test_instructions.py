@@ -1,0 +1,29 @@
+"""The table of instructions, against the rules that name its entries."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rightsizer.advice import instructions
+
+_PACKAGE = Path(instructions.__file__).parent
+_TABLE = (_PACKAGE / "instructions.toml").read_text(encoding="utf-8")
+NAMES = re.findall(r"^\[(\w+)\]$", _TABLE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_instruction_of_the_table_is_complete_and_used(name: str) -> None:
+    """It has a title of one line and a text, and some rule or fault gives it."""
+    found = instructions.instruction(name, "GPU-0")
+    assert found.title
+    assert "\n" not in found.title
+    assert found.text.strip()
+    assert "{uuid}" not in found.text
+    sources = (file.read_text(encoding="utf-8") for file in _PACKAGE.rglob("*.py"))
+    assert any(f'"{name}"' in source for source in sources)
+
+
+def test_instruction_about_a_gpu_names_it() -> None:
+    """The uuid stands wherever the text needs one."""
+    assert "--gpu-reset -i GPU-7" in instructions.instruction("reset_gpu", "GPU-7").text
