@@ -7,7 +7,7 @@ from operator import mul
 
 import pytest
 
-from rightsizer.fleet.process_pool import ProcessPool, paused_collection
+from rightsizer.fleet.process_pool import paused_collection, pooled
 
 
 def test_collection_goes_on_however_it_ends() -> None:
@@ -28,7 +28,7 @@ def interrupted() -> None:
 
 def test_whoever_hands_out_work_collects_again_when_it_is_done() -> None:
     """And where nobody waits for the rest of it."""
-    results = ProcessPool(_begin, 2).results([1, 2, 3, 4])
+    results = pooled(_begin, [1, 2, 3, 4], 2)
     assert next(results) in (2, 4, 6, 8)
     assert not gc.isenabled()
     results.close()  # type: ignore[attr-defined] # A generator, as it is written.

@@ -85,7 +85,7 @@ def _asked(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> F
 
 
 def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form:
-    storage = Storage(str(history_path(arguments, settings)), read_only=True)
+    storage = Storage(str(history_path(arguments, settings.history)), read_only=True)
     try:
         records = ActionRepository(storage.database).records()
     finally:

@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the verdicts and the advice that follows."""
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
-    path = history_path(arguments, settings)
+    path = history_path(arguments, settings.history)
     findings, advice = run_offline(path, settings, save=arguments.save)
     form = {
         "findings": [finding_form(finding) for finding in findings],

@@ -88,7 +88,7 @@ def _of_agent(verb: str, arguments: argparse.Namespace) -> Form:
     asked = _asked(verb, arguments, socket)
     if asked is not None:
         return asked
-    path = history_path(arguments, settings)
+    path = history_path(arguments, settings.history)
     configure_log(settings.log.format, LogLevel.WARNING)
     try:
         return advice_form(act_offline(path, settings, arguments.id, **_decision(verb, arguments)))

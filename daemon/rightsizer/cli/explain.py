@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _form(arguments: argparse.Namespace, settings: Settings) -> Form:
     try:
-        return explain_offline(history_path(arguments, settings), settings, arguments.id)
+        return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
     except HistoryError:
         if not settings.path.api_socket:
             raise

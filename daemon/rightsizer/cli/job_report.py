@@ -248,8 +248,8 @@ def run(arguments: argparse.Namespace) -> int:
         HistoryError: there is no history, or no such job in it.
     """
     settings = settings_of(arguments, Settings)
-    path = history_path(arguments, settings)
-    write_up_to_now(settings)
+    path = history_path(arguments, settings.history)
+    write_up_to_now(settings.path)
     report = job_report(path, settings, arguments.job)
     if not arguments.json:
         say(job_report_text(report, platform.node()))

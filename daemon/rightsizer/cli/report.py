@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: the span is none, or the time zone unknown.
     """
     settings = settings_of(arguments, Settings)
-    path = history_path(arguments, settings)
+    path = history_path(arguments, settings.history)
     if arguments.output is not None and arguments.output.resolve() == path.resolve():
         raise UsageError(f"--output {arguments.output}: is the history itself; name another file")
     query = _query(arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rightsizer.config.loader import load_sections
 from rightsizer.console.command import add_flags
@@ -17,22 +17,6 @@ if TYPE_CHECKING:
 
 
 _Settings = TypeVar("_Settings")
-
-
-class WithHistory(Protocol):
-    """Settings with the section `history`."""
-
-    @property
-    def history(self) -> HistorySettings:
-        """What is kept on disk."""
-
-
-class WithPath(Protocol):
-    """Settings with the section `path`."""
-
-    @property
-    def path(self) -> PathSettings:
-        """Where things lie on this machine."""
 
 
 _CONFIG: Final = """
@@ -70,25 +54,25 @@ def add_history_flag(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_argument, flags, history_path=Path)
 
 
-def history_path(arguments: argparse.Namespace, settings: WithHistory) -> Path:
+def history_path(arguments: argparse.Namespace, settings: HistorySettings) -> Path:
     """The history that the flag or the configuration names.
 
     Raises:
         HistoryError: none is kept.
     """
-    path = arguments.history_path or settings.history.path
+    path = arguments.history_path or settings.path
     if not path:
         raise HistoryError("no history is kept; set history.path or give --history.path")
     return Path(path)
 
 
-def write_up_to_now(settings: WithPath) -> None:
+def write_up_to_now(settings: PathSettings) -> None:
     """Ask a running agent to write what it knows; without one the history is as it is."""
-    if not settings.path.api_socket:
+    if not settings.api_socket:
         return
     from rightsizer.io.local import FLUSH_PATH, LocalClient  # noqa: PLC0415 - few commands ask.
 
     try:
-        LocalClient(Path(settings.path.api_socket)).post(FLUSH_PATH, {})
+        LocalClient(Path(settings.api_socket)).post(FLUSH_PATH, {})
     except RightsizerError:
         return  # No agent runs, or not for us: what it wrote last is a minute old at most.

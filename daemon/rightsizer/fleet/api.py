@@ -63,17 +63,13 @@ class FleetApi:
 
     def _ready(self, site: Router, request: WebRequest) -> WebResponse:
         del site, request
-        reason = self._why_not_ready()
-        if reason is None:
-            return WebResponse.of_text("ready")
-        return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
-
-    def _why_not_ready(self) -> str | None:
         answer, trouble = self._latest(), self._trouble()
         if answer is None:
-            return f"not ready: {trouble or 'the first look at the store is under way'}"
-        age = seconds(self._wall_time() - answer.time)
-        if age > _LOOKS * self._interval_seconds:
+            reason = trouble or "the first look at the store is under way"
+        else:
+            age = seconds(self._wall_time() - answer.time)
+            if age <= _LOOKS * self._interval_seconds:
+                return WebResponse.of_text("ready")
             why = f": {trouble}" if trouble else ""
-            return f"not ready: the last look is {format_duration(age)} old{why}"
-        return None
+            reason = f"the last look is {format_duration(age)} old{why}"
+        return WebResponse.of_text(f"not ready: {reason}", HTTPStatus.SERVICE_UNAVAILABLE)

@@ -1,6 +1,6 @@
 """FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -36,7 +36,18 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
     Raises:
         StoreError: it does not answer.
     """
-    age = _age_seconds(store, now, lookback)
+    selector = f"{{{one_of('__name__', _NAMES)}}}"
+    ages: Iterable[float] = (
+        span
+        for span in _JUST_NOW
+        if store.instant(f"count(last_over_time({selector}[{span}s]))", now)
+    )
+    age = next(iter(ages), None)
+    if age is None:
+        start = now - lookback // COARSE_STEP * COARSE_STEP
+        found = store.range(f"count({selector})", start, now, COARSE_STEP)
+        last = max((each.times[-1] for each in found if each.times), default=None)
+        age = None if last is None else (now - last) / NANOSECONDS_PER_SECOND
     if age is not None:
         return (
             f"has no series of GPUs now; the last are about {format_duration(age)} old: see "
@@ -47,17 +58,6 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
         "has no series of GPUs: neither rightsizer_device_info nor DCGM_FI_DEV_*; let it scrape "
         "the agents, or check fleet.matchers, tenant and sources"
     )
-
-
-def _age_seconds(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> float | None:
-    selector = f"{{{one_of('__name__', _NAMES)}}}"
-    for span in _JUST_NOW:
-        if store.instant(f"count(last_over_time({selector}[{span}s]))", now):
-            return span
-    start = now - lookback // COARSE_STEP * COARSE_STEP
-    found = store.range(f"count({selector})", start, now, COARSE_STEP)
-    times = [each.times[-1] for each in found if each.times]
-    return (now - max(times)) / NANOSECONDS_PER_SECOND if times else None
 
 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:

@@ -1,7 +1,7 @@
 """Answer of the fleet recommender, and its encoding in JSON and gauges."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.advice.market import Market
@@ -12,12 +12,11 @@ from rightsizer.fleet.model import (
     FleetPool,
     FleetView,
     FleetWorkload,
-    HourlySeries,
     NodeAdvice,
     WaitingWork,
 )
-from rightsizer.fleet.pools.hourly import known_values
-from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome
+from rightsizer.fleet.pools.hourly import known_values, mean_of
+from rightsizer.fleet.pools.placement import WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Case, Finding, FindingKind
@@ -86,10 +85,8 @@ def _team_use(team: str, cases: Sequence[Case], market: Market) -> TeamUse:
         kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
         dollars=_dollars(costs, held),
         wasted_dollars=_dollars(costs, wasted),
-        price_source="; ".join(
-            dict.fromkeys(each.source for each in costs if each and each.source)
-        ),
-        price_date="; ".join(dict.fromkeys(each.date for each in costs if each and each.date)),
+        price_source=_joined(each.source for each in costs if each),
+        price_date=_joined(each.date for each in costs if each),
     )
 
 
@@ -112,12 +109,6 @@ def _joined(words: Iterable[str]) -> str:
 def gpus_of(pool: FleetPool) -> float:
     """Whole GPUs, however divided."""
     return sum(each.device.capacity_ratio for each in pool.devices)
-
-
-def mean_of(hours: HourlySeries) -> float | None:
-    """Over the hours that are known, `None` where none is."""
-    known = known_values(hours)
-    return sum(known) / len(known) if known else None
 
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
@@ -235,23 +226,22 @@ def _served(served: WaitingOutcome) -> dict[str, Any]:
         "waiting_seconds": served.waiting.since_seconds,
         **attributes(served, "memory_bytes now_gpus after_gpus left_gpus"),
         "why_left": served.why_left or None,
-        "offers": [_offer(each) for each in served.offers],
-    }
-
-
-def _offer(offer: PoolOffer) -> dict[str, Any]:
-    return {
-        **attributes(offer, "pool gpus is_now"),
-        "nodes": dict(offer.nodes),
-        "steps": [
+        "offers": [
             {
-                "action": each.action,
-                "advice": each.advice or None,
-                "workloads": list(each.workloads),
-                "frees": dict(each.frees),
-                "target": each.target or None,
+                **attributes(offer, "pool gpus is_now"),
+                "nodes": dict(offer.nodes),
+                "steps": [
+                    {
+                        "action": each.action,
+                        "advice": each.advice or None,
+                        "workloads": list(each.workloads),
+                        "frees": dict(each.frees),
+                        "target": each.target or None,
+                    }
+                    for each in offer.steps
+                ],
             }
-            for each in offer.steps
+            for offer in served.offers
         ],
     }
 
@@ -282,61 +272,60 @@ USED: Final = {
 
 def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
     """By pool, team and source, of so many of the largest; what is not known has no series."""
-    found = dict(_verdict_samples(answer))
-    found["rightsizer_fleet_coverage_ratio"] = answer.view.coverage_ratio
+    found: dict[str, float] = {}
+
+    def add(name: str, value: float | None, **labels: str) -> None:
+        if value is not None:
+            # A name that others gave may hold quotes.
+            plain = {label: text.replace('"', "'") for label, text in labels.items()}
+            found[series_key(f"rightsizer_{name}", **plain)] = float(value)
+
+    for (name, reason), count in _verdicts_by_reason(answer).items():
+        add(f"recommender_{name}", count, reason=reason)
+    add("fleet_coverage_ratio", answer.view.coverage_ratio)
     for source in answer.sources:
-        key = series_key("rightsizer_fleet_source_devices", source=source.source)
-        found[key] = float(source.devices)
-    for name, value in Counter(each.finding for each in answer.node_advice).items():
-        found[series_key("rightsizer_fleet_node_advice", finding=_plain(name))] = float(value)
-    pools = sorted(answer.view.pools, key=lambda pool: (-gpus_of(pool), pool.name))[:limit]
-    found.update(_pool_gauges(pools, waiting_by_pool(answer.waiting), answer.served))
+        add("fleet_source_devices", source.devices, source=source.source)
+    for name, count in Counter(each.finding for each in answer.node_advice).items():
+        add("fleet_node_advice", count, finding=name)
+    for pool, figures in _pool_figures(answer, limit).items():
+        for name, value in figures.items():
+            add(f"fleet_pool_{name}", value, pool=pool)
     hours = answer.lookback_seconds / HOUR_SECONDS
     for team in answer.teams[:limit]:
-        key = series_key("rightsizer_fleet_team_wasted_gpus", team=_plain(team.team))
-        found[key] = team.wasted_gpu_hours / hours
+        add("fleet_team_wasted_gpus", team.wasted_gpu_hours / hours, team=team.team)
     return found
 
 
-def _verdict_samples(answer: FleetAnswer) -> Iterator[tuple[str, float]]:
+def _verdicts_by_reason(answer: FleetAnswer) -> Counter[tuple[str, str]]:
     """Complaints and abstentions by their first reason; there are as many as reasons at most."""
-    complaints = Counter(
-        finding.reasons[0]
-        for finding in answer.findings
-        if finding.is_complaint and finding.reasons
+    found = Counter(
+        ("findings", str(each.reasons[0]))
+        for each in answer.findings
+        if each.is_complaint and each.reasons
     )
-    abstained: Counter[str] = Counter()
     for tally, count in answer.tallies.items():
         if tally.abstained is not None:
-            abstained[tally.abstained] += count
-    for name, counts in (("findings", complaints), ("abstentions", abstained)):
-        for reason, count in counts.items():
-            yield series_key(f"rightsizer_recommender_{name}", reason=str(reason)), float(count)
+            found["abstentions", str(tally.abstained)] += count
+    return found
 
 
-def _plain(name: str) -> str:
-    """A name that others gave, as the value of a label."""
-    return name.replace('"', "'")
-
-
-def _pool_gauges(
-    pools: Iterable[FleetPool], waiting: Mapping[str, float], served: Sequence[WaitingOutcome]
-) -> Iterator[tuple[str, float]]:
+def _pool_figures(answer: FleetAnswer, limit: int) -> dict[str, dict[str, float | None]]:
+    waiting = waiting_by_pool(answer.waiting)
     given: dict[tuple[str, bool], float] = defaultdict(float)
-    for offer in (offer for each in served for offer in each.offers):
+    for offer in (offer for each in answer.served for offer in each.offers):
         given[offer.pool, offer.is_now] += offer.gpus
-    for pool in pools:
-        figures = {
+    found: dict[str, dict[str, float | None]] = {}
+    for pool in sorted(answer.view.pools, key=lambda pool: (-gpus_of(pool), pool.name))[:limit]:
+        found[pool.name] = {
             "gpus": gpus_of(pool),
             "held_gpus": mean_of(pool.held),
             "active_gpus": mean_of(pool.active),
             "free_gpus": sum(pool.free_by_node.values()),
             "waiting_gpus": waiting.get(pool.name),
         }
-        if served:
-            figures["servable_gpus"] = given.get((pool.name, True), 0.0)
-            figures["servable_after_gpus"] = given.get((pool.name, False), 0.0)
-        for name, value in figures.items():
-            if value is not None:
-                key = series_key(f"rightsizer_fleet_pool_{name}", pool=_plain(pool.name))
-                yield key, float(value)
+        if answer.served:
+            found[pool.name] |= {
+                "servable_gpus": given[pool.name, True],
+                "servable_after_gpus": given[pool.name, False],
+            }
+    return found

@@ -10,7 +10,7 @@ from typing import Final
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
 from rightsizer.fleet.fetch_plan import FetchPlan, FetchShard
 from rightsizer.fleet.model import FleetDay, FleetDevice
-from rightsizer.fleet.process_pool import ProcessPool
+from rightsizer.fleet.process_pool import pooled
 from rightsizer.fleet.source import FleetSource, MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import dataclass
@@ -89,16 +89,14 @@ class FetchTask:
         return partial(self._read, self.store())
 
     def _read(self, store: MetricStore, shard: FetchShard) -> _FetchedShard:
-        before = store.use
+        before, days = store.use, []
         source, report = self.sources[shard.source]
         uuids = [device.device.uuid for device in shard.devices]
         grids = shard.grid.parts(_DAYS_PER_FRAME)
         # All parts are one query, so that there is one answer to parse.
         parts = store if len(grids) == 1 else PrefetchingStore(store, shard.grid.end)
-        days = []
         for grid in grids:
-            read = partial(source.day, parts, report, grid=grid)
-            day = read_day(read, shard.devices)
+            day = read_day(partial(source.day, parts, report, grid=grid), shard.devices)
             days.append(PackedDay.of(shard.source, grid, uuids, shard.now, day))
         return tuple(days), store.use.since(before)
 
@@ -121,8 +119,8 @@ def fetch(
     total = len(plan.shards)
     progress(0, total)
     use = StoreUse()
-    pool: ProcessPool[FetchShard, _FetchedShard] = ProcessPool(task.begin, min(workers, total))
-    for done, (days, used) in enumerate(pool.results(plan.shards), start=1):
+    fetched = pooled(task.begin, plan.shards, min(workers, total))
+    for done, (days, used) in enumerate(fetched, start=1):
         for day in days:
             cache.put(day)
         use += used

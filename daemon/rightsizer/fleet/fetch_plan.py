@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, FINE_STEP, Grid
@@ -79,13 +80,14 @@ def plan_of(
     days = range(first, now // DAY + 1)
     fine = _fine_days(sources, days, now, settings)
     shards: list[FetchShard] = []
-    kept = wanted = queries = samples = 0
+    kept = wanted = samples = 0
+    most = max(1, settings.store.series_maximum // _WIDEST)
     for source in sources:
-        known = done(source.report.source, days)
+        name, known = source.report.source, done(source.report.source, days)
         asked: list[_GridDevices] = []
         for day in reversed(days):
-            grid = Grid(day, FINE_STEP if day in fine and _is_fine(source, day) else COARSE_STEP)
-            if not _has_samples(source, grid, now):
+            grid = _grid_of(source.report, day, now, is_fine=day in fine)
+            if grid is None:
                 continue
             # A day that was read after its last sample is done, at whichever step.
             left = tuple(
@@ -96,14 +98,24 @@ def plan_of(
             wanted += len(source.devices)
             kept += len(source.devices) - len(left)
             asked.append((grid, left))
-            stretches = min(grid.count, (now - grid.start) // grid.step)
-            samples += len(left) * COLUMNS * stretches
+            samples += len(left) * COLUMNS * min(grid.count, (now - grid.start) // grid.step)
         for grid, left in _at_once(asked, source.report, now - late):
-            found = _shards(source, grid, left, now, settings)
-            shards += found
-            queries += len(found) * SHARD_QUERIES
-    coarse = tuple(day for day in days if day not in fine)
+            # Devices of the same nodes go together, so that what is asked for has few names.
+            near = sorted(left, key=lambda one: (one.cluster, one.node, one.device.uuid))
+            parts = (tuple(near[place : place + most]) for place in range(0, len(near), most))
+            shards += (FetchShard(name, grid, part, now) for part in parts)
+    coarse, queries = tuple(day for day in days if day not in fine), len(shards) * SHARD_QUERIES
     return FetchPlan(tuple(shards), tuple(sorted(fine)), coarse, kept, wanted, queries, samples)
+
+
+def _grid_of(report: SourceReport, day: int, now: Nanoseconds, *, is_fine: bool) -> Grid | None:
+    """How a day is read; `None` before a stretch of it is over, and before the first sample."""
+    resolution = report.resolution_by_day.get(day, report.resolution_seconds)
+    if resolution is not None and _SAMPLES_A_STRETCH * nanoseconds(resolution) > FINE_STEP:
+        is_fine = False
+    grid = Grid(day, FINE_STEP if is_fine else COARSE_STEP)
+    has_samples = report.oldest is not None and report.oldest < grid.end
+    return grid if has_samples and now - grid.start >= grid.step else None
 
 
 def _fine_days(
@@ -148,34 +160,6 @@ def _at_once(
     return found
 
 
-def _is_fine(source: PlannedSource, day: int) -> bool:
-    report = source.report
-    resolution = report.resolution_by_day.get(day, report.resolution_seconds)
-    return resolution is None or _SAMPLES_A_STRETCH * nanoseconds(resolution) <= FINE_STEP
-
-
-def _has_samples(source: PlannedSource, grid: Grid, now: Nanoseconds) -> bool:
-    """Whether a stretch of the day is over, and the store goes back to it."""
-    oldest = source.report.oldest
-    return now - grid.start >= grid.step and oldest is not None and oldest < grid.end
-
-
-def _shards(
-    source: PlannedSource,
-    grid: Grid,
-    devices: Sequence[FleetDevice],
-    now: Nanoseconds,
-    settings: FleetSettings,
-) -> list[FetchShard]:
-    """Devices of the same nodes go together, so that what is asked for has few names."""
-    most = max(1, settings.store.series_maximum // _WIDEST)
-    sorted_devices = sorted(devices, key=lambda one: (one.cluster, one.node, one.device.uuid))
-    return [
-        FetchShard(source.report.source, grid, tuple(sorted_devices[place : place + most]), now)
-        for place in range(0, len(sorted_devices), most)
-    ]
-
-
 _SHOWN: Final = 5
 
 
@@ -187,13 +171,11 @@ def gaps_of(report: SourceReport, now: Nanoseconds) -> Iterator[str]:
     silent = [day for day in range(report.oldest // DAY + 1, now // DAY) if day not in known]
     if not silent:
         return
-    shown = ", ".join(map(_date, silent[:_SHOWN])) + (", ..." if len(silent) > _SHOWN else "")
+    dates = (datetime.fromtimestamp(day * DAY // NANOSECONDS_PER_SECOND, UTC) for day in silent)
+    shown = ", ".join(f"{date:%Y-%m-%d}" for date in islice(dates, _SHOWN))
+    shown += ", ..." if len(silent) > _SHOWN else ""
     days = f"{len(silent)} days" if len(silent) > 1 else "a day"
     yield (
         f"The store has no samples of {report.source} on {days} ({shown}): what happened then is "
         "unknown, and counts neither as idle nor as used."
     )
-
-
-def _date(day: int) -> str:
-    return f"{datetime.fromtimestamp(day * DAY // NANOSECONDS_PER_SECOND, UTC):%Y-%m-%d}"

@@ -39,7 +39,7 @@ from rightsizer.fleet.process_pool import paused_collection, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.settings import FleetConfig, day_cache_path, ledger_path
-from rightsizer.fleet.source import SourceReport, StoreUse
+from rightsizer.fleet.source import SourceReport
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
@@ -74,10 +74,8 @@ class FleetGuidance:
         if not policies:
             return cls({}, {})
         pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
-        return cls(
-            pools,
-            {pool: PolicySet(policies_of_pool(policies, pool)) for pool in set(pools.values())},
-        )
+        names = set(pools.values())
+        return cls(pools, {name: PolicySet(policies_of_pool(policies, name)) for name in names})
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """The rule with the thresholds that hold for a workload."""
@@ -88,11 +86,11 @@ class FleetGuidance:
         self, judgements: Iterable[Judgement], now: Nanoseconds
     ) -> tuple[Judgement, ...]:
         """The judgements, where what is to be ignored may not become advice."""
-        return tuple(self._under(judgement, now) for judgement in judgements)
-
-    def _under(self, judgement: Judgement, now: Nanoseconds) -> Judgement:
-        guidance = self._of(judgement.finding.devices)
-        return judgement if guidance is None else guidance.suppressed((judgement,), now)[0]
+        found: list[Judgement] = []
+        for each in judgements:
+            guidance = self._of(each.finding.devices)
+            found += [each] if guidance is None else guidance.suppressed((each,), now)
+        return tuple(found)
 
     def _of(self, uuids: Iterable[str]) -> PolicySet | None:
         """Of the pool of the first known device; a workload is in one pool."""
@@ -111,12 +109,10 @@ def informed(
         return inventory
     pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
     by_pool = {pool: policies_of_pool(policies, pool) for pool in {"", *pools.values()}}
-    workloads = {
-        key: with_policy(
-            workload, holders.get(key, ""), by_pool[pools.get(holders.get(key, ""), "")]
-        )
-        for key, workload in inventory.workloads.items()
-    }
+    workloads = {}
+    for key, workload in inventory.workloads.items():
+        holder = holders.get(key, "")
+        workloads[key] = with_policy(workload, holder, by_pool[pools.get(holder, "")])
     return replace(inventory, workloads=workloads)
 
 
@@ -221,7 +217,11 @@ class FleetJudge:
     def _run(self, open_now: AbstractSet[tuple[str, str]]) -> RecommenderResult:
         context = self._context()
         inventory = context.inventory
-        used = self._read(context)
+        store = partial(store_of, self._settings.fleet, self._workers)
+        task = FetchTask(store, context.sources.readers(context.reports))
+        reading = partial(self._progress, "reading")
+        used = fetch(context.plan, self._cache, task, self._workers, reading)
+        self._cache.forget(context.plan.first_day - 1)
         request = self._request(context)
         policies = FleetGuidance.of(self._settings.policies, inventory)
         verdicts, view = self._evaluated(context, request, policies, open_now)
@@ -246,14 +246,6 @@ class FleetJudge:
         keys = (key for key, _ in open_now)
         measured = CaseMeasurement(self._cache, request, keys, settings=self._case_settings)
         return RecommenderResult(context.now, judgements, measured)
-
-    def _read(self, context: FleetContext) -> StoreUse:
-        store = partial(store_of, self._settings.fleet, self._workers)
-        task = FetchTask(store, context.sources.readers(context.reports))
-        progress = partial(self._progress, "reading")
-        use = fetch(context.plan, self._cache, task, self._workers, progress)
-        self._cache.forget(context.plan.first_day - 1)
-        return use
 
     def _request(self, context: FleetContext) -> BatchRequest:
         inventory, first = context.inventory, context.plan.first_day

@@ -5,7 +5,8 @@ a browser shows the page of a fleet of any size at once; JSON has all.
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.fleet.text import by_savings
@@ -44,7 +45,9 @@ def fleet_document(form: Mapping[str, Any]) -> str:
         pools=_part(pools, _MOST_POOLS, _pool),
         advice=_part(opened, _MOST_ADVICE, _advice),
         node_advice=_part(
-            form["node_advice"], _MOST_NODE_ADVICE, lambda each: (each, _named(each["devices"]))
+            form["node_advice"],
+            _MOST_NODE_ADVICE,
+            lambda each: (each, first_names(each["devices"], _MOST_NAMED)),
         ),
         waiting=_part(form["waiting_work"], _MOST_WAITING, _waiting),
         teams=_part(form["teams"], _MOST_TEAMS, lambda team: team),
@@ -71,7 +74,7 @@ def _advice(form: _Form) -> dict[str, Any]:
     return {
         "id": form["id"],
         "form": form,
-        "who": form["key"] or _named(form["devices"]),
+        "who": form["key"] or first_names(form["devices"], _MOST_NAMED),
         "saves": ""
         if low is None or high is None
         else f"saves {gpus} GPU{'' if gpus == '1' else 's'}",
@@ -79,10 +82,6 @@ def _advice(form: _Form) -> dict[str, Any]:
         "sure": f"{form['confidence']:.2f} ({confidence_label(form['confidence'])})",
         "steps": [(each["title"], _cut(each["text"])) for each in form["instructions"]],
     }
-
-
-def _named(devices: Sequence[str]) -> str:
-    return first_names(devices, _MOST_NAMED)
 
 
 def _cut(text: str) -> str:
@@ -106,28 +105,25 @@ def _pool(form: _Form) -> dict[str, Any]:
 
 
 def _waiting(form: _Form) -> dict[str, Any]:
-    since = form["waiting_seconds"]
-    steps = dict.fromkeys(_step(step) for offer in form["offers"] for step in offer["steps"])
+    since, steps = form["waiting_seconds"], dict[str, None]()
+    pools: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    for offer in form["offers"]:
+        pools[offer["is_now"]][offer["pool"]] += offer["gpus"]
+        for step in offer["steps"]:
+            to = f" to {step['target']}" if step["target"] else ""
+            named = first_names(step["workloads"], _MOST_NAMED)
+            steps[f"{readable_name(step['action'])} {named}{to}"] = None
+    now, after = (
+        ", ".join(f"{number(gpus)} of {pool}" for pool, gpus in pools[is_now].items()) or "-"
+        for is_now in (True, False)
+    )
     return {
         "form": form,
         "since": "-" if since is None else format_duration(since),
-        "now": _pools_of(form["offers"], is_now=True),
-        "after": _pools_of(form["offers"], is_now=False),
+        "now": now,
+        "after": after,
         "steps": _cut("; ".join(steps)),
     }
-
-
-def _pools_of(offers: Iterable[Mapping[str, Any]], *, is_now: bool) -> str:
-    found: dict[str, float] = {}
-    for each in offers:
-        if each["is_now"] is is_now:
-            found[each["pool"]] = found.get(each["pool"], 0.0) + each["gpus"]
-    return ", ".join(f"{number(gpus)} of {pool}" for pool, gpus in found.items()) or "-"
-
-
-def _step(step: Mapping[str, Any]) -> str:
-    to = f" to {step['target']}" if step["target"] else ""
-    return f"{readable_name(step['action'])} {_named(step['workloads'])}{to}"
 
 
 def _sum(advice: Sequence[Mapping[str, Any]], key: str) -> float | None:

@@ -1,4 +1,4 @@
-"""ProcessPool: the same task over many inputs in worker processes, without garbage collection."""
+"""The same task over many inputs in worker processes, without garbage collection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 
 @contextmanager
@@ -38,77 +38,66 @@ def worker_count(workers: int) -> int:
     return workers or min(_MOST, os.cpu_count() or 1)
 
 
-class ProcessPool(Generic[Task, Result]):
-    """Workers that each begin once, and then do tasks; with one worker, in this process.
+def pooled(
+    begin: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], workers: int
+) -> Iterator[Result]:
+    """What comes of the tasks, in the order in which they are done.
 
-    `begin` makes what does a task; it is called in each process, so it must be picklable.
+    Workers each begin once, and then do tasks; with one worker, in this process. Where a task
+    raises, what the others in hand came to is given before it is raised.
+
+    Args:
+        begin: Makes what does a task; it is called in each process, so it must be picklable.
+        tasks: What to do.
+        workers: How many processes.
     """
-
-    def __init__(self, begin: Callable[[], Callable[[Task], Result]], workers: int) -> None:
-        self._begin, self._workers = begin, workers
-
-    def results(self, tasks: Iterable[Task]) -> Iterator[Result]:
-        """What comes of the tasks, in the order in which they are done.
-
-        Where a task raises, what the others in hand came to is given before it is raised.
-        """
-        if self._workers <= 1:
-            yield from map(self._begin(), tasks)
-            return
-        pool = ProcessPoolExecutor(
-            self._workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_PoolWorker.begin,
-            initargs=(self._begin,),
-        )
-        try:
-            with paused_collection():
-                yield from self._in(pool, iter(tasks))
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-    def _in(self, pool: ProcessPoolExecutor, tasks: Iterator[Task]) -> Iterator[Result]:
-        running: set[Future[Result]] = set()
-        trouble: BaseException | None = None
-        while True:
-            if trouble is None:
-                room = self._workers * _IN_FLIGHT - len(running)
-                running |= {pool.submit(_PoolWorker.work, task) for task in islice(tasks, room)}
-            if not running:
-                break
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                error = future.exception()
-                if error is None:
-                    yield future.result()
-                else:
-                    trouble = trouble or error
-        if trouble is not None:
-            raise trouble
+    if workers <= 1:
+        yield from map(begin(), tasks)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, spawn, initializer=_begin, initargs=(begin,))
+    running: set[Future[Result]] = set()
+    trouble: BaseException | None = None
+    waiting = iter(tasks)
+    try:
+        with paused_collection():
+            while True:
+                if trouble is None:
+                    room = workers * _IN_FLIGHT - len(running)
+                    running |= {pool.submit(_work, task) for task in islice(waiting, room)}
+                if not running:
+                    break
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    error = future.exception()
+                    if error is None:
+                        yield future.result()
+                    else:
+                        trouble = trouble or error
+            if trouble is not None:
+                raise trouble
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-class _PoolWorker:
-    """What this process works with."""
+_WORK: Final[list[Callable[[Any], Any]]] = []
+"""What this process works with, once it has begun."""
 
-    _work: Callable[[Any], Any]
 
-    @classmethod
-    def begin(cls, begin: Callable[[], Callable[[Any], Any]]) -> None:
-        """Make it, once."""
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-        cls._work = staticmethod(begin())
-        # What is loaded by now stays, and cycles are collected between tasks: to search all of a
-        # task again and again takes a sixth of its time.
-        gc.freeze()
-        gc.disable()
+def _begin(begin: Callable[[], Callable[[Any], Any]]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _WORK[:] = [begin()]
+    # What is loaded by now stays, and cycles are collected between tasks: to search all of a task
+    # again and again takes a sixth of its time.
+    gc.freeze()
+    gc.disable()
 
-    @classmethod
-    def work(cls, task: Any) -> Any:
-        """Do one task with it."""
-        try:
-            return cls._work(task)
-        finally:
-            gc.collect()
+
+def _work(task: Any) -> Any:
+    try:
+        return _WORK[0](task)
+    finally:
+        gc.collect()
 
 
 def _end_with_parent() -> None:

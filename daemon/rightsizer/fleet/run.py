@@ -64,29 +64,22 @@ def scraped_last(
     last = _last_scraped(store, now, lookback)
     if last is None:
         return {}
-    opened = {
-        series.labels.get("id", ""): _to_the_microsecond(series.values[-1])
-        for series in store.instant(_over(_OPENED, _MOMENT), last)
-    }
-    states, unknown = _states(store, last), (last - _MOMENT, AdviceState.ACTIVE)
-    found = {}
-    for key, opened_at in opened.items():
-        if key and 0 < opened_at <= now:
-            seen, state = states.get(key, unknown)
-            found[key] = Scraped(key, opened_at, state, seen)
-    return found
-
-
-def _states(store: MetricStore, last: Nanoseconds) -> dict[str, tuple[Nanoseconds, AdviceState]]:
-    """When each piece was surely seen in its last state, and in which."""
-    found: dict[str, tuple[Nanoseconds, AdviceState]] = {}
-    start = last - _MOMENT + _SECOND
+    # When each piece was surely seen in its last state, and in which.
+    states: dict[str, tuple[Nanoseconds, AdviceState]] = {}
+    start, found = last - _MOMENT + _SECOND, {}
+    opened = store.instant(_over(_OPENED, _MOMENT), last)
     for series in store.range(_over(_STATES, _SECOND), start, last, _SECOND):
-        state = series.labels.get("state", "")
+        state, key = series.labels.get("state", ""), series.labels.get("id", "")
         if series.times and state in OPEN_STATES:
-            seen = (series.times[-1] - _SECOND, AdviceState(state))
-            key = series.labels.get("id", "")
-            found[key] = max(found.get(key, seen), seen)
+            at = (series.times[-1] - _SECOND, AdviceState(state))
+            states[key] = max(states.get(key, at), at)
+    for series in opened:
+        key = series.labels.get("id", "")
+        # A double of seconds knows no more; annotations are found again by the millisecond.
+        opened_at = round(nanoseconds(series.values[-1]), -3)
+        if key and 0 < opened_at <= now:
+            seen, known = states.get(key, (last - _MOMENT, AdviceState.ACTIVE))
+            found[key] = Scraped(key, opened_at, known, seen)
     return found
 
 
@@ -108,11 +101,6 @@ def _last_scraped(
 def _over(query: str, span: Nanoseconds) -> str:
     """A query that looks back over a span."""
     return query.format(fleet=_FLEET, seconds=span // NANOSECONDS_PER_SECOND)
-
-
-def _to_the_microsecond(seconds: float) -> Nanoseconds:
-    """A double of seconds knows no more; annotations are found again by the millisecond."""
-    return round(nanoseconds(seconds), -3)
 
 
 _SPAN: Final[Nanoseconds] = nanoseconds(365 * 86400.0)

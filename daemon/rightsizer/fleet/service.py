@@ -142,8 +142,14 @@ class FleetService:
         self._jobs.start()
         self._log.info("fleet_started", addresses=",".join(self.server.addresses))
         self._notifier.ready()
+
+        def look_first() -> None:
+            # At once, for the first turn of a job comes after a whole interval.
+            self._jobs.run(_LOOK)
+            self._refresh()
+
         try:
-            threading.Thread(target=self._look_first, daemon=True).start()
+            threading.Thread(target=look_first, daemon=True).start()
             watchdog = self._notifier.watchdog_interval
             turn_seconds = min(_TURN_SECONDS, seconds(watchdog) if watchdog else _TURN_SECONDS)
             while not stop.wait(turn_seconds):
@@ -156,11 +162,6 @@ class FleetService:
             self._stopping.set()
             self._jobs.stop()
             self.server.stop()
-
-    def _look_first(self) -> None:
-        """At once, for the first turn of a job comes after a whole interval."""
-        self._jobs.run(_LOOK)
-        self._refresh()
 
     def _new_server(self) -> WebServer:
         web, fleet, wall_time = self._settings.web, self._settings.fleet, self._clock.wall_time

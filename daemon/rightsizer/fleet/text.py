@@ -1,7 +1,4 @@
-"""Terminal text of a fleet answer.
-
-Pools, teams, recommendations, waiting work, sources, and the fetch plan.
-"""
+"""Terminal text of a fleet answer: pools, teams, advice, waiting work, sources, fetch plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,35 +13,26 @@ from rightsizer.model.units import MIB, format_duration
 from rightsizer.report.labels import first_names, readable_name
 
 
-def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> list[str]:
-    lines = ["Sources:"]
+def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> Iterator[str]:
+    yield "Sources:"
     for source in sources:
-        if source["is_found"]:
-            lines += _source(source, now_seconds)
+        if not source["is_found"]:
+            continue
+        facts = [counted(source["devices"], "device")] if source["devices"] else []
+        if source["oldest"] is not None:
+            facts.append(f"{format_duration(max(0.0, now_seconds - source['oldest']))} back")
+        elif source["devices"]:
+            facts.append("nothing within the lookback")
+        if source["resolution_seconds"] is not None:
+            facts.append(f"every {format_duration(source['resolution_seconds'])}")
+        if source["devices"]:
+            facts.append(f"{source['tier']} tier")
+        yield f"  {': '.join(filter(None, (source['source'], ', '.join(facts))))}"
+        for mark, key in (("+", "can"), ("-", "cannot"), ("!", "warnings")):
+            for sentence in source[key]:
+                yield from wrapped(f"{mark} {sentence}", 4)
     if absent := [each["source"] for each in sources if not each["is_found"]]:
-        lines += wrapped(f"not in the store: {', '.join(absent)}", 2)
-    return lines
-
-
-def _source(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
-    facts = ", ".join(_facts(source, now_seconds))
-    yield f"  {source['source']}{': ' if facts else ''}{facts}"
-    for mark, key in (("+", "can"), ("-", "cannot"), ("!", "warnings")):
-        for sentence in source[key]:
-            yield from wrapped(f"{mark} {sentence}", 4)
-
-
-def _facts(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
-    if source["devices"]:
-        yield counted(source["devices"], "device")
-    if source["oldest"] is not None:
-        yield f"{format_duration(max(0.0, now_seconds - source['oldest']))} back"
-    elif source["devices"]:
-        yield "nothing within the lookback"
-    if source["resolution_seconds"] is not None:
-        yield f"every {format_duration(source['resolution_seconds'])}"
-    if source["devices"]:
-        yield f"{source['tier']} tier"
+        yield from wrapped(f"not in the store: {', '.join(absent)}", 2)
 
 
 _MOST_WAITING_ROWS: Final = 10
@@ -56,9 +44,17 @@ def _waiting(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         return
     yield "Waiting work, the longest waiting first:"
     for each in waiting[:_MOST_WAITING_ROWS]:
-        yield from wrapped(_waiting_title(each), 2)
+        since, gpus = each["waiting_seconds"], gpus_text(each["gpus"])
+        where = f" of {each['pool']}" if each["pool"] else ""
+        long = "" if since is None else f" for {format_duration(since)}"
+        yield from wrapped(f"{each['key']} waits{long} for {gpus}{where}.", 2)
         for offer in each["offers"]:
-            yield from wrapped(_offer(offer, each["pool"]), 4)
+            pool = f"{offer['pool']}, " if offer["pool"] != each["pool"] else ""
+            nodes = first_names(list(offer["nodes"]), _MOST_NAMED)
+            what = f"{gpus_text(offer['gpus'])} on {pool}{nodes}"
+            steps = "; ".join(map(_step, offer["steps"]))
+            after = f"after: {what}, once this is done: {steps}"
+            yield from wrapped(f"now: {what}" if offer["is_now"] else after, 4)
         if each["left_gpus"] > 0:
             left = gpus_text(each["left_gpus"])
             yield from wrapped(f"nothing that is known could give {left}: {each['why_left']}", 4)
@@ -67,28 +63,10 @@ def _waiting(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _waiting_title(served: Mapping[str, Any]) -> str:
-    since = served["waiting_seconds"]
-    where = f" of {served['pool']}" if served["pool"] else ""
-    long = "" if since is None else f" for {format_duration(since)}"
-    return f"{served['key']} waits{long} for {gpus_text(served['gpus'])}{where}."
-
-
-def _offer(offer: Mapping[str, Any], own: str) -> str:
-    what = gpus_text(offer["gpus"])
-    pool = f"{offer['pool']}, " if offer["pool"] != own else ""
-    where = f"on {pool}{first_names(list(offer['nodes']), _MOST_NAMED)}"
-    if offer["is_now"]:
-        return f"now: {what} {where}"
-    steps = "; ".join(_step(each) for each in offer["steps"])
-    return f"after: {what} {where}, once this is done: {steps}"
-
-
 def _step(step: Mapping[str, Any]) -> str:
-    who = first_names(step["workloads"], _MOST_NAMED)
+    who, action = first_names(step["workloads"], _MOST_NAMED), readable_name(step["action"])
     advice = f" ({step['advice']})" if step["advice"] else ""
     to = f" to {step['target']}" if step["target"] else ""
-    action = readable_name(step["action"])
     return f"{action} {who}{to}{advice}, which frees {gpus_text(sum(step['frees'].values()))}"
 
 
@@ -225,7 +203,7 @@ def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             *(_short(team["team"] or "(nobody)"), str(team["workloads"])),
             *(_figure(team[f"{key}_gpu_hours"]) for key in ("held", "used", "wasted")),
             _figure(team["kilowatt_hours"]),
-            *(_middle(team["dollars"]), _middle(team["wasted_dollars"])),
+            *(_figure((team[key] or {}).get("value"), 0) for key in ("dollars", "wasted_dollars")),
         )
         for team in teams
     ]
@@ -280,12 +258,8 @@ def _short(name: str) -> str:
     return name if len(name) <= _WIDEST_NAME else f"{name[: _WIDEST_NAME - 1]}…"
 
 
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
-
-
-def _middle(interval: Mapping[str, float] | None) -> str:
-    return "-" if interval is None else f"{interval['value']:,.0f}"
+def _figure(value: float | None, places: int = 1) -> str:
+    return "-" if value is None else f"{value:,.{places}f}"
 
 
 def plan_text(form: Mapping[str, Any]) -> str:

@@ -102,7 +102,7 @@ def _joined(
     """Each workload's profiles beside a history, which stays as it is."""
     if path is None:
         return ()
-    write_up_to_now(settings)
+    write_up_to_now(settings.path)
     storage = Storage(str(path), read_only=True)
     try:
         if storage.history is None:

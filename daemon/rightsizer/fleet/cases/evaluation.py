@@ -17,7 +17,7 @@ from rightsizer.fleet.cases.batch import batches_of, read_batch
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
-from rightsizer.fleet.process_pool import ProcessPool
+from rightsizer.fleet.process_pool import pooled
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.finding import FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -126,12 +126,10 @@ def evaluate_batches(
 ) -> BatchVerdicts:
     """What the rules say of all workloads of a fleet, by the order of their keys."""
     batches = list(batches_of(request))
-    pool: ProcessPool[BatchRequest, BatchVerdicts] = ProcessPool(
-        judging.begin, min(workers, len(batches))
-    )
     found = BatchVerdicts()
     progress(0, len(batches))
-    for done, verdicts in enumerate(pool.results(batches), start=1):
+    judged = pooled(judging.begin, batches, min(workers, len(batches)))
+    for done, verdicts in enumerate(judged, start=1):
         found.merge(verdicts)
         progress(done, len(batches))
     places = {rule.name: place for place, rule in enumerate(judging.rules)}
