@@ -14,7 +14,7 @@ from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import (
     add_config_flag,
     add_history_flag,
@@ -50,14 +50,11 @@ class _ActionCommandSettings:
 def _configure(parser: argparse.ArgumentParser) -> None:
     """Where to ask."""
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
-    parser.add_argument(
-        "--path.api-socket",
-        dest="api_socket",
-        type=Path,
-        metavar="FILE",
-        help="the socket to ask at; without it path.api_socket of the configuration "
-        f"(default: {PathSettings().api_socket})",
-    )
+    flags = f"""
+--path.api-socket FILE: the socket to ask at; without it path.api_socket of the configuration
+  (default: {PathSettings().api_socket})
+"""
+    add_flags(parser.add_argument, flags, path_api_socket=Path)
     add_history_flag(parser)
     add_config_flag(parser)
 
@@ -74,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _asked(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form | None:
     """What the agent answers; `None` where none runs, or another history is named."""
-    path = arguments.api_socket or settings.path.api_socket
+    path = arguments.path_api_socket or settings.path.api_socket
     if not path or arguments.history_path:
         return None
     try:

@@ -1,41 +1,28 @@
 """Command-line flags shared by the broker's commands."""
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from rightsizer.broker.lease import Interconnect
 from rightsizer.broker.request_parser import request_of
+from rightsizer.console.command import add_flags
 from rightsizer.model.errors import UsageError
+
+_FLAGS: Final = """
+--gpus N: how many
+--memory SIZE: needed on each, as in 30GiB; without it all of a GPU's
+--share: take GPUs beside others too, where memory and measured needs of all fit; needs --memory
+--interconnect: 'nvlink': only GPUs that NVLink joins each to each
+--mig PROFILE: MIG instances of this profile, as in 1g.10gb; without it whole GPUs, or one instance
+  where no GPU is left
+"""
 
 
 def add_request_flags(parser: argparse.ArgumentParser) -> None:
     """Flags of a GPU request."""
-    parser.add_argument("--gpus", default="1", metavar="N", help="how many")
-    parser.add_argument(
-        "--memory",
-        default="",
-        metavar="SIZE",
-        help="needed on each, as in 30GiB; without it all of a GPU's",
-    )
-    parser.add_argument(
-        "--share",
-        action="store_true",
-        help="take GPUs beside others too, where memory and measured needs of all fit; "
-        "needs --memory",
-    )
-    parser.add_argument(
-        "--interconnect",
-        choices=tuple(map(str, Interconnect)),
-        default=str(Interconnect.ANY),
-        help="'nvlink': only GPUs that NVLink joins each to each",
-    )
-    parser.add_argument(
-        "--mig",
-        default="",
-        metavar="PROFILE",
-        help="MIG instances of this profile, as in 1g.10gb; without it whole GPUs, or one instance "
-        "where no GPU is left",
-    )
+    kinds = {"choices": tuple(map(str, Interconnect)), "default": str(Interconnect.ANY)}
+    one, none = {"default": "1"}, {"default": ""}
+    add_flags(parser.add_argument, _FLAGS, gpus=one, memory=none, interconnect=kinds, mig=none)
 
 
 def words_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.feature import LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import seconds
@@ -24,28 +24,26 @@ runs on is not ended. Use it by its id:
 """
 
 
+_LENGTH: Final = """
+--for TIME: how long, as in 6h
+"""
+_BEGIN: Final = """
+--in TIME: from so long on (default: now)
+--at TIME: from then on: ISO 8601, or seconds of the epoch
+"""
+_ANSWER: Final = """
+--user NAME: for whom; for others by operators alone
+--json: answer in JSON; times in seconds
+"""
+
+
 def configure_reserve(parser: argparse.ArgumentParser) -> None:
     """What, for whom, and when."""
     add_request_flags(parser)
-    parser.add_argument(
-        "--for",
-        dest="for_time",
-        type=duration,
-        required=True,
-        metavar="TIME",
-        help="how long, as in 6h",
-    )
+    add_flags(parser.add_argument, _LENGTH, for_={"type": duration, "required": True})
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument(
-        "--in", dest="in_time", type=duration, metavar="TIME", help="from so long on (default: now)"
-    )
-    begin.add_argument(
-        "--at", type=moment, metavar="TIME", help="from then on: ISO 8601, or seconds of the epoch"
-    )
-    parser.add_argument(
-        "--user", default="", metavar="NAME", help="for whom; for others by operators alone"
-    )
-    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    add_flags(begin.add_argument, _BEGIN, in_=duration, at=moment)
+    add_flags(parser.add_argument, _ANSWER, user={"default": ""})
     add_agent_flags(parser)
 
 
@@ -57,7 +55,7 @@ def configure_cancel(parser: argparse.ArgumentParser) -> None:
 
 def reserve(arguments: argparse.Namespace) -> int:
     """Ask, and say what is kept."""
-    ahead = arguments.in_time or 0.0
+    ahead = arguments.in_ or 0.0
     if arguments.at is not None:
         ahead = seconds(arguments.at) - time.time()
         if ahead < 0:
@@ -65,7 +63,7 @@ def reserve(arguments: argparse.Namespace) -> int:
     body = {
         **words_of(arguments),
         "in": _written(ahead),
-        "for": _written(arguments.for_time),
+        "for": _written(arguments.for_),
         "user": arguments.user or None,
     }
     try:

@@ -19,7 +19,7 @@ from rightsizer.broker.client import LeaseClient, LeaseSupervisor, RetryPolicy
 from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.launch import bind, has_mps, launch_of
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, harmless
+from rightsizer.console.command import Command, add_flags, harmless
 from rightsizer.console.flags import duration
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError, UsageError
@@ -40,31 +40,24 @@ The exit status is the command's, or 128 and the signal that ended it; 125 where
 """
 
 
+_TURN: Final = """
+--priority N: larger goes first; operators alone may ask for more than 0
+--time-limit TIME: how long it will take at most, as in 4h; a short one goes ahead more often. Later
+  you are told, and nothing is ended
+--reservation ID: use what was reserved
+"""
+_WAITING: Final = """
+--no-wait: fail where nothing is free
+--wait-at-most TIME: fail where nothing is free within this time, as in 2h
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is wanted, how long to wait, and what to run."""
     add_request_flags(parser)
-    parser.add_argument(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="larger goes first; operators alone may ask for more than 0",
-    )
-    parser.add_argument(
-        "--time-limit",
-        metavar="TIME",
-        help="how long it will take at most, as in 4h; a short one goes ahead more often. Later "
-        "you are told, and nothing is ended",
-    )
-    parser.add_argument("--reservation", metavar="ID", help="use what was reserved")
+    add_flags(parser.add_argument, _TURN, priority={"type": int, "default": 0})
     waiting = parser.add_mutually_exclusive_group()
-    waiting.add_argument("--no-wait", action="store_true", help="fail where nothing is free")
-    waiting.add_argument(
-        "--wait-at-most",
-        type=duration,
-        metavar="TIME",
-        help="fail where nothing is free within this time, as in 2h",
-    )
+    add_flags(waiting.add_argument, _WAITING, wait_at_most=duration)
     parser.add_argument("--quiet", action="store_true", help="tell nothing but faults")
     add_agent_flags(parser)
     parser.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, after --")

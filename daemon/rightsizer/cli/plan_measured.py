@@ -1,6 +1,7 @@
 """Predictions of a plan beside recordings, profiles and results of benchmarks."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,14 +31,10 @@ def compare_trace(
     profiles: Sequence[Profile],
     board: str | None = None,
 ) -> PlanCheck:
-    """What the traces of one program say of a prediction.
+    """What the traces of one program say of a prediction, one file of each rank.
 
-    Args:
-        requirement: What was planned.
-        planner: Predicts again, on the GPU and over as many GPUs as the traces are of.
-        planned: The candidate that is taken where the traces do not say.
-        profiles: One file, or one of each rank.
-        board: The key of the board, where the traces do not say.
+    It is predicted again, on the GPU and over as many GPUs as the traces are of; `planned` and
+    `board`, a key of the catalogue, are taken where they do not say.
 
     Raises:
         ProfileError: there is no time line of a GPU at work, or GPUs that the plan cannot be on.
@@ -65,14 +62,9 @@ def check_plan(
     paths: Sequence[Path],
     board: str | None = None,
 ) -> PlanCheck:
-    """All that the files say of a prediction, told by what is in them.
+    """All that files of a recording, of a profiler, of MLPerf say of a prediction of one run.
 
-    Args:
-        requirement: What was planned.
-        planner: Predicts again for what was measured.
-        planned: The first in rank.
-        paths: Files of a recording, of a profiler, of MLPerf; all of one run.
-        board: The key of the board that was measured, where the files do not say.
+    `board` is the key of the board that was measured, where the files do not say.
 
     Raises:
         RecordingError: a recording cannot be read, or has no reading.
@@ -86,11 +78,9 @@ def check_plan(
         planned = replace(planned, gpu=planner.catalogue.get(board).key)
     found: list[PlanCheck] = []
     if recordings:
-        source = open_recording(recordings, catalogue=planner.catalogue, board=board)
-        try:
+        opened = open_recording(recordings, catalogue=planner.catalogue, board=board)
+        with closing(opened) as source:
             devices = read_devices(source)
-        finally:
-            source.close()
         found.append(compare_recording(requirement, planner, planned, devices))
     if of_profilers:
         profiles = read_all(of_profilers, limits)

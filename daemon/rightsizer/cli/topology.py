@@ -20,7 +20,6 @@ from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.topology import (
@@ -73,7 +72,10 @@ class _Column:
 def topology_text(survey: NodeSurvey) -> str:
     """All of it, section by section."""
     topology, offered = survey.topology, survey.offered
-    labels = {device.uuid: _label(device, offered) for device in survey.devices}
+    labels = {
+        each.uuid: f"GPU{each.index}" if each.uuid in offered else each.uuid.removeprefix("0000:")
+        for each in survey.devices
+    }
     columns = tuple(_columns(topology.adapters))
     gpus = [
         (labels[each.uuid], each.name or _NOTHING, each.uuid)
@@ -100,10 +102,6 @@ def topology_text(survey: NodeSurvey) -> str:
         ["Legend", *(f"  {word:4}  {meaning}" for word, meaning in _LEGEND)],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
-
-
-def _label(device: Device, offered: frozenset[str]) -> str:
-    return f"GPU{device.index}" if device.uuid in offered else device.uuid.removeprefix("0000:")
 
 
 def _columns(adapters: Sequence[Adapter]) -> Iterator[_Column]:
@@ -172,12 +170,10 @@ def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
         return "the driver does not say who can read whose"
     if len(refused) == len(links):
         return "no GPU can read another's"
-    if len(told) == len(links) and not refused:
-        return "each GPU can read every other's"
-    if len(told) == len(links) and len(refused) <= _PAIRS_SHOWN:
-        pairs = ", ".join(f"{labels[link.uuid]}-{labels[link.peer_uuid]}" for link in refused)
-        return f"each GPU can read every other's, but not {pairs}"
-    return f"{len(told) - len(refused)} of {len(links)} pairs can read each other's"
+    if len(told) < len(links) or len(refused) > _PAIRS_SHOWN:
+        return f"{len(told) - len(refused)} of {len(links)} pairs can read each other's"
+    pairs = ", ".join(f"{labels[link.uuid]}-{labels[link.peer_uuid]}" for link in refused)
+    return "each GPU can read every other's" + (f", but not {pairs}" if pairs else "")
 
 
 def _or_nothing(number: int | None) -> str:

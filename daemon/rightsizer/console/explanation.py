@@ -1,6 +1,6 @@
 """An explanation for a person: headings, and lines that fit a terminal of 100 columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -9,65 +9,72 @@ from rightsizer.model.units import format_duration
 from rightsizer.report.json_encoder import Form
 
 _INDENT: Final = "  "
+_TOLD: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
+"""Evidence that the first line has."""
 
 
 def explanation_text(form: Form) -> str:
     """The whole explanation; sections that have nothing to say are left out."""
     advice = form["advice"]
+    options = (f"{each['rank']}. {each['description']}: {each['why']}" for each in form["options"])
     sections = (
-        (None, _head(advice)),
         ("Seen", _seen(form)),
-        ("Thresholds", _thresholds(form["thresholds"])),
+        ("Thresholds", map(_threshold, form["thresholds"])),
         ("Confidence", [form["confidence"]["product"]]),
-        ("Risk", [_risk(advice)]),
-        ("Options", _options(form["options"])),
-        ("Savings", list(_savings(advice["savings"]))),
-        ("How to", list(_instructions(advice["instructions"]))),
-        ("Lifecycle", list(_lifecycle(form["lifecycle"]))),
-        ("The same numbers from Prometheus", list(_queries(form["queries"]))),
+        ("Risk", _risk(advice)),
+        ("Options", options),
+        ("Savings", _savings(advice["savings"])),
+        ("How to", _instructions(advice["instructions"])),
+        ("Lifecycle", _lifecycle(form["lifecycle"])),
+        ("The same numbers from Prometheus", _queries(form["queries"])),
     )
-    blocks = []
-    for title, lines in sections:
-        if lines:
-            indent = "" if title is None else _INDENT
-            blocks.append("\n".join([*([title] if title else []), *_wrapped(lines, indent)]))
-    return "\n\n".join(blocks)
+    blocks = [list(_wrapped(_head(advice), ""))]
+    blocks += ([title, *_wrapped(lines, _INDENT)] for title, lines in sections)
+    return "\n\n".join("\n".join(lines) for lines in blocks if len(lines) > 1)
 
 
-def _head(advice: Form) -> list[str]:
+def _head(advice: Form) -> Iterator[str]:
     reasons = ", ".join(advice["reasons"]) or "nothing to complain of"
     where = advice["workload"] or "no known workload"
-    return [
-        f"{advice['id']}  {advice['finding']} ({reasons}), severity {advice['severity']}",
-        advice["summary"],
-        f"Where: {where} on {', '.join(advice['devices'])}",
-        f"Action: {str(advice['action']).replace('_', ' ')}",
-    ]
+    yield f"{advice['id']}  {advice['finding']} ({reasons}), severity {advice['severity']}"
+    yield advice["summary"]
+    yield f"Where: {where} on {', '.join(advice['devices'])}"
+    yield f"Action: {str(advice['action']).replace('_', ' ')}"
 
 
-def _seen(form: Form) -> list[str]:
-    window, evidence = form["window"], form["advice"]["evidence"]
-    lines = []
+def _threshold(threshold: Form) -> str:
+    value, source = threshold["value"], threshold["source"]
+    is_time = threshold["unit"] == "seconds" and isinstance(value, int | float)
+    told = format_duration(value) if is_time else _plain(value)
+    end = f" Source: {source}." if source else ""
+    return f"{threshold['setting']}: {told}. {threshold['help']}{end}"
+
+
+def _risk(advice: Form) -> Iterator[str]:
+    if not advice["options"] or not advice["options"][0]["risks"]:
+        yield f"{advice['risk']}: how likely the workload fails once the advice is followed"
+    else:
+        by_resource = _plain(advice["options"][0]["risks"])
+        yield f"{advice['risk']} (of the first option: {by_resource})"
+
+
+def _seen(form: Form) -> Iterator[str]:
+    window = form["window"]
     if window["seconds"] is not None:
         lasted, known = format_duration(window["seconds"]), format_duration(window["known_seconds"])
         tier = ", ".join(sorted(set(window["tier"] or ())))
-        lines.append(
+        yield (
             f"from {_when(window['from'])} to {_when(window['to'])}: {lasted}, of which {known} "
             f"are known ({window['coverage_ratio']:.1%}), {tier} tier"
         )
-    told = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
-    for name, value in evidence.items():
-        if name not in told:
-            lines.extend(_evidence(name, value))
-    return lines
-
-
-def _evidence(name: str, value: Any) -> Iterator[str]:
-    if not isinstance(value, Mapping):
-        yield f"{name}: {_plain(value)}"
-        return
-    for key, inside in value.items():
-        yield f"{name} of {key}: {_plain(inside)}"
+    for name, value in form["advice"]["evidence"].items():
+        if name in _TOLD:
+            continue
+        if not isinstance(value, Mapping):
+            yield f"{name}: {_plain(value)}"
+            continue
+        for key, inside in value.items():
+            yield f"{name} of {key}: {_plain(inside)}"
 
 
 def _plain(value: Any) -> str:
@@ -78,32 +85,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(_plain, value))
     return str(value)
-
-
-def _thresholds(thresholds: Sequence[Form]) -> list[str]:
-    return [
-        f"{each['setting']}: {_setting(each)}. {each['help']}"
-        + (f" Source: {each['source']}." if each["source"] else "")
-        for each in thresholds
-    ]
-
-
-def _setting(threshold: Form) -> str:
-    value = threshold["value"]
-    if threshold["unit"] == "seconds" and isinstance(value, int | float):
-        return format_duration(value)
-    return _plain(value)
-
-
-def _risk(advice: Form) -> str:
-    if not advice["options"] or not advice["options"][0]["risks"]:
-        return f"{advice['risk']}: how likely the workload fails once the advice is followed"
-    by_resource = _plain(advice["options"][0]["risks"])
-    return f"{advice['risk']} (of the first option: {by_resource})"
-
-
-def _options(options: Sequence[Form]) -> list[str]:
-    return [f"{each['rank']}. {each['description']}: {each['why']}" for each in options]
 
 
 def _savings(savings: Form) -> Iterator[str]:
@@ -150,7 +131,7 @@ def _queries(queries: Sequence[Form]) -> Iterator[str]:
         yield f"\t{each['promql']}"
 
 
-def _wrapped(lines: Sequence[str], indent: str) -> Iterator[str]:
+def _wrapped(lines: Iterable[str], indent: str) -> Iterator[str]:
     for line in lines:
         if line.startswith("\t"):
             yield f"{indent}{_INDENT}{line[1:]}"

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final
 
+from rightsizer.console.advice import advice_lines, severest_first
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.model.advice import OPEN_STATES
-from rightsizer.model.finding import FindingKind, Severity
 from rightsizer.model.units import MIB, format_duration
 from rightsizer.report.labels import first_names, readable_name
 
@@ -70,20 +70,22 @@ def _step(step: Mapping[str, Any]) -> str:
     return f"{action} {who}{to}{advice}, which frees {gpus_text(sum(step['frees'].values()))}"
 
 
-_KINDS: Final = tuple(FindingKind)
-_SEVERITIES: Final = tuple(Severity)
 _MOST_PIECES: Final = 20
 _MOST_IDS: Final = 3
 
 
 def _advice(advice: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Open advice by what was found, the severest first."""
-    still_open = sorted((each for each in advice if each["state"] in OPEN_STATES), key=_place)
+    still_open = sorted(
+        (each for each in advice if each["state"] in OPEN_STATES),
+        key=lambda each: (severest_first(each), by_savings(each)),
+    )
     for kind, group in groupby(still_open, key=lambda each: str(each["finding"])):
         pieces = list(group)
         yield f"{kind.capitalize()}:"
         for each in pieces[:_MOST_PIECES]:
-            yield from _piece(each)
+            about = f"; {each['key']}" if each["key"] else ""
+            yield from advice_lines(each, _action(each["action"]), about)
         if len(pieces) > _MOST_PIECES:
             yield f"  and {len(pieces) - _MOST_PIECES} more; --json has all"
         yield ""
@@ -108,38 +110,11 @@ def _node_advice(
         yield from wrapped(f"{reason}, {_action(action)}: {named}", 2)
 
 
-def _place(advice: Mapping[str, Any]) -> tuple[int, int, float, float, str]:
-    """By kind; in a kind the severest first, then what saves most."""
-    kind, severity = _KINDS.index(advice["finding"]), _SEVERITIES.index(advice["severity"])
-    return (kind, -severity, *by_savings(advice))
-
-
 def by_savings(advice: Mapping[str, Any]) -> tuple[float, float, str]:
     """Sorts what saves most first."""
     savings = advice["savings"]
     dollars, gpus = savings["dollars_per_hour_low"] or 0.0, savings["gpus_low"] or 0.0
     return -dollars, -gpus, advice["id"]
-
-
-def _piece(advice: Mapping[str, Any]) -> Iterator[str]:
-    by = f" by {advice['actor']}" if advice["actor"] else ""
-    about = f"; {advice['key']}" if advice["key"] else ""
-    yield from wrapped(f"{advice['id']}  {advice['severity']}, {advice['state']}{by}{about}", 2)
-    yield from wrapped(advice["summary"], 4, 0)
-    rest = f"confidence {advice['confidence']:.2f}, risk {advice['risk']}"
-    yield from wrapped(f"{_action(advice['action'])}; {rest}{_savings(advice['savings'])}", 4, 0)
-
-
-def _savings(savings: Mapping[str, Any]) -> str:
-    if savings["gpus_low"] is None or savings["gpus_high"] is None:
-        return f"; savings: {savings['reason']}" if savings["reason"] else ""
-    told = f"; saves {_range(savings['gpus_low'], savings['gpus_high'])} GPUs"
-    low, high = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
-    return told if low is None or high is None else f"{told}, {_range(low, high)} $/h"
-
-
-def _range(low: float, high: float) -> str:
-    return f"{low:,.2f}" if low == high else f"{low:,.2f} to {high:,.2f}"
 
 
 def _action(action: str) -> str:

@@ -12,7 +12,7 @@ from rightsizer.catalogue.catalogue import Catalogue, plain_name
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.catalogue.settings import CatalogueSettings
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.device import Device
@@ -185,30 +185,22 @@ _PATIENCE_SECONDS: Final = 10.0
 """Opening NVML takes some 3 s where no persistence daemon runs."""
 
 
+_FILES: Final = """
+--search TEXT: list boards with all these words in their key, names, architecture, form or memory
+--catalogue FILE: YAML file that changes or adds boards; units are in its keys
+--prices FILE: YAML file that changes or adds prices, in dollars per GPU-hour
+"""
+_JSON: Final = """
+--json: answer in JSON; bytes, hertz, watts, seconds, dollars
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which boards, and how to answer."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="keys or names of boards")
-    parser.add_argument(
-        "--search",
-        metavar="TEXT",
-        help="list boards with all these words in their key, names, architecture, form or memory",
-    )
-    parser.add_argument(
-        "--catalogue",
-        type=Path,
-        metavar="FILE",
-        help="YAML file that changes or adds boards; units are in its keys",
-    )
-    parser.add_argument(
-        "--prices",
-        type=Path,
-        metavar="FILE",
-        help="YAML file that changes or adds prices, in dollars per GPU-hour",
-    )
+    add_flags(parser.add_argument, _FILES, catalogue=Path, prices=Path)
     add_config_flag(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="answer in JSON; bytes, hertz, watts, seconds, dollars"
-    )
+    add_flags(parser.add_argument, _JSON)
 
 
 def run(arguments: argparse.Namespace) -> int:

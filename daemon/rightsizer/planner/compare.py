@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.question_file import FileQuestion, read_questions
@@ -40,18 +40,19 @@ _NEEDED: Final = _KEYS[:3]
 _REMEDY: Final = "'rightsizer compare --help' shows what it takes"
 
 
+_FLAGS: Final = """
+--workload NAME: such as inference-llm
+--from GPU: catalogue key or NVML name
+--to GPU: catalogue key or NVML name
+--precision FORMAT: number format to run in where a GPU has it
+--catalogue FILE: YAML file that changes or adds boards
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which GPUs at what, or a file that asks; and how to answer."""
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON file")
-    parser.add_argument("--workload", metavar="NAME", help="such as inference-llm")
-    parser.add_argument("--from", metavar="GPU", help="catalogue key or NVML name")
-    parser.add_argument("--to", metavar="GPU", help="catalogue key or NVML name")
-    parser.add_argument(
-        "--precision", metavar="FORMAT", help="number format to run in where a GPU has it"
-    )
-    parser.add_argument(
-        "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
-    )
+    add_flags(parser.add_argument, _FLAGS, catalogue=Path)
     add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
 
@@ -67,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     find = partial(find_place, catalogue, memory_settings=settings.sizing.memory)
-    given = {key: value for key in _KEYS if (value := getattr(arguments, key)) is not None}
+    flags = {**vars(arguments), "from": arguments.from_}
+    given = {key: flags[key] for key in _KEYS if flags[key] is not None}
     if arguments.file is None:
         answers, is_list = [_of_flags(given, find)], False
     elif given:

@@ -4,9 +4,10 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.files import whole_file
@@ -33,33 +34,22 @@ docs/profiles.md tells what is read of each format, and every key of the JSON.
 """
 
 
+_FLAGS: Final = """
+--against FILE: earlier profiles of the same workloads, in the same order: before and after
+--report OUT: write the answer as one page of HTML too
+--json: answer in JSON; seconds, bytes, ratios
+--history.path FILE: the history of the node that it was recorded on: show what telemetry says of
+  the same GPUs and time, and where the two contradict each other (default: none)
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to read, and how to answer."""
     parser.add_argument(
         "files", type=Path, nargs="+", metavar="FILE", help="files of profilers, or their folders"
     )
-    parser.add_argument(
-        "--against",
-        type=Path,
-        nargs="+",
-        default=(),
-        metavar="FILE",
-        help="earlier profiles of the same workloads, in the same order: before and after",
-    )
-    parser.add_argument(
-        "--report", type=Path, metavar="OUT", help="write the answer as one page of HTML too"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="answer in JSON; seconds, bytes, ratios"
-    )
-    parser.add_argument(
-        "--history.path",
-        dest="history_path",
-        type=Path,
-        metavar="FILE",
-        help="the history of the node that it was recorded on: show what telemetry says of the "
-        "same GPUs and time, and where the two contradict each other (default: none)",
-    )
+    against = {"type": Path, "nargs": "+", "default": ()}
+    add_flags(parser.add_argument, _FLAGS, against=against, report=Path, history_path=Path)
     add_config_flag(parser)
 
 

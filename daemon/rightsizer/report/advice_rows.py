@@ -1,12 +1,12 @@
 """Advice that is open, ranked by what it saves, and what became of the rest."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Reason, Savings, Severity
 from rightsizer.model.frozen import asdict, fields
-from rightsizer.model.units import HOURS_PER_MONTH, Nanoseconds, seconds
+from rightsizer.model.units import HOURS_PER_MONTH, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts
 from rightsizer.report.labels import confidence_label, reason_label
 from rightsizer.report.model import AdviceRow, OutcomeRow, SavingsSummary
@@ -26,15 +26,29 @@ _SEVERITIES: Final = tuple(Severity)
 
 def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
     """Advice that is open at the end of the span, by what it saves, most first."""
-    labels = {each.device.uuid: label_of(each) for each in facts.devices}
-    rows = [_row(each, labels) for each in facts.advice if _was_open(each, facts.until)]
-    return tuple(sorted(rows, key=_rank))
+    labels, until = {each.device.uuid: label_of(each) for each in facts.devices}, facts.until
+    was_open = (
+        each
+        for each in facts.advice
+        if each.opened <= until
+        and (each.is_open or (each.closed is not None and each.closed >= until))
+    )
+    return tuple(sorted((_row(each, labels) for each in was_open), key=_rank))
 
 
 def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
     """Advice that ended, or whose outcome was measured, within the span; latest first."""
     rates = {each.device.uuid: each.rate for each in facts.devices}
-    rows = [_outcome(each, rates) for each in facts.advice if _ended_within(each, facts)]
+    ended = (
+        each
+        for each in facts.advice
+        if (not each.is_open or each.verified is not None)
+        and any(
+            time is not None and facts.since <= time <= facts.until
+            for time in (each.closed, each.verified)
+        )
+    )
+    rows = [_outcome(each, rates) for each in ended]
     return tuple(sorted(rows, key=lambda row: (-(row.verified or row.closed or 0.0), row.id)))
 
 
@@ -83,19 +97,12 @@ def _savings(saved: Savings) -> SavingsSummary:
 def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
     finding = advice.finding
     return AdviceRow(
-        id=finding.id,
-        rule=finding.rule,
+        **_parts(finding, "id rule reasons action summary workload confidence risk severity"),
+        **_parts(finding, "instructions exclusive_group"),
         finding=finding.kind,
-        reasons=finding.reasons,
-        action=finding.action,
-        summary=finding.summary,
-        workload=finding.workload,
         devices=tuple(labels.get(uuid, uuid) for uuid in finding.devices),
-        confidence=finding.confidence,
         confidence_word=confidence_label(finding.confidence),
         confidence_factors=dict(finding.confidence_factors),
-        risk=finding.risk,
-        severity=finding.severity,
         state=advice.state,
         opened=seconds(advice.opened),
         savings=_savings(finding.savings),
@@ -103,43 +110,30 @@ def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
             f"{each.description} (risk: {reason_label(each.risk).lower()})"
             for each in finding.options
         ),
-        instructions=finding.instructions,
-        exclusive_group=finding.exclusive_group,
     )
+
+
+def _parts(source: object, names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names.split()}
 
 
 def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRow:
     finding, hours = advice.finding, advice.realized_gpu_hours
-    low, high = _dollars(hours, [rates.get(uuid) for uuid in finding.devices])
+    priced = [rates.get(uuid) for uuid in finding.devices]
+    known = [rate for rate in priced if rate is not None]
+    low = high = None
+    # From the cheapest of the devices to the dearest.
+    if hours is not None and known and len(known) == len(priced):
+        low = hours * min(rate.dollars_per_hour_low for rate in known)
+        high = hours * max(rate.dollars_per_hour_high for rate in known)
     return OutcomeRow(
-        id=finding.id,
-        rule=finding.rule,
-        reasons=finding.reasons,
-        action=finding.action,
-        workload=finding.workload,
-        summary=finding.summary,
-        state=advice.state,
+        **_parts(finding, "id rule reasons action workload summary"),
+        **_parts(advice, "state actor why realized_gpu_hours"),
         opened=seconds(advice.opened),
         closed=None if advice.closed is None else seconds(advice.closed),
         verified=None if advice.verified is None else seconds(advice.verified),
-        realized_gpu_hours=hours,
         realized_dollars_low=low,
         realized_dollars_high=high,
-        actor=advice.actor,
-        why=advice.why,
-    )
-
-
-def _dollars(
-    hours: float | None, rates: Sequence[PriceRate | None]
-) -> tuple[float | None, float | None]:
-    """What so many GPU-hours cost: from the cheapest of the devices to the dearest."""
-    known = [rate for rate in rates if rate is not None]
-    if hours is None or not known or len(known) < len(rates):
-        return None, None
-    return (
-        hours * min(rate.dollars_per_hour_low for rate in known),
-        hours * max(rate.dollars_per_hour_high for rate in known),
     )
 
 
@@ -148,18 +142,6 @@ def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
     dollars = 0.0 if low is None else (low + (low if high is None else high)) / 2
     severity = _SEVERITIES.index(Severity(row.severity))
     return (-dollars, -(row.savings.gpus_high or 0.0), -severity, row.id)
-
-
-def _was_open(advice: Advice, until: Nanoseconds) -> bool:
-    return advice.opened <= until and (
-        advice.is_open or (advice.closed is not None and advice.closed >= until)
-    )
-
-
-def _ended_within(advice: Advice, facts: ReportFacts) -> bool:
-    times = [time for time in (advice.closed, advice.verified) if time is not None]
-    is_over = not advice.is_open or advice.verified is not None
-    return is_over and any(facts.since <= time <= facts.until for time in times)
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:

@@ -83,8 +83,13 @@ def stacked_columns(name: str, description: str, columns: Sequence[ChartColumn])
     """Bars from the ground up, each divided into its parts of a whole."""
     height, step = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT) / max(1, len(columns))
     gap = step * _GAP if len(columns) <= 100 else 0.0  # noqa: PLR2004 - narrower is invisible.
+    every = -(-len(columns) // _MOST_LABELS)
     paths: dict[str, list[str]] = {}
-    hovers = []
+    axis, labels, hovers = [], [], []
+    for share in _LINES:
+        y = _TOP + height * (1 - share)
+        axis.append(f'<path class="line" d="M{_LEFT:g} {y:g}H{_WIDTH:g}"/>')
+        axis.append(text(_LEFT - 6, y + 4, f"{share:.0%}", "end"))
     for place, column in enumerate(columns):
         x, whole, reached = _LEFT + place * step, sum(column.parts.values()), 0.0
         for part, value in column.parts.items():
@@ -93,51 +98,30 @@ def stacked_columns(name: str, description: str, columns: Sequence[ChartColumn])
                 y = _TOP + height - reached - tall
                 paths.setdefault(part, []).append(box(x + gap / 2, y, step - gap, tall))
                 reached += tall
-        hovers.append(
-            f'<path class="hover" d="{box(x, _TOP, step, height)}">'
-            f"<title>{escape(column.tip)}</title></path>"
-        )
-    drawn = [f'<path class="g-{part}" d="{"".join(d)}"/>' for part, d in paths.items()]
-    return figure(
-        (_WIDTH, _HEIGHT),
-        name,
-        description,
-        [*_axis(height), *drawn, *_labels(columns), *hovers],
-        "chart",
-    )
+        if place % every == 0:
+            middle = _LEFT + (place + 0.5) * step
+            labels.append(text(middle, _HEIGHT - 6, column.label, "middle"))
+        area = box(x, _TOP, step, height)
+        hovers.append(f'<path class="hover" d="{area}"><title>{escape(column.tip)}</title></path>')
+    drawn = _drawn(paths)
+    return figure((_WIDTH, _HEIGHT), name, description, [*axis, *drawn, *labels, *hovers], "chart")
+
+
+def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f'<path class="g-{part}" d="{"".join(d)}"/>' for part, d in paths.items()]
 
 
 def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> str:
     """One bar from left to right."""
     whole = sum(parts.values())
-    told = ", ".join(f"{words[part]} {value / whole:.0%}" for part, value in parts.items() if value)
-    drawn, reached = [], 0.0
+    told, paths, reached = [], dict[str, list[str]](), 0.0
     for part, value in parts.items():
         if value:
+            told.append(f"{words[part]} {value / whole:.0%}")
             width = value / whole * 100
-            drawn.append(f'<path class="g-{part}" d="{box(reached, 0, width, 10)}"/>')
+            paths[part] = [box(reached, 0, width, 10)]
             reached += width
-    return figure((100, 10), name, told, drawn, "split")
-
-
-def _axis(height: float) -> list[str]:
-    found = []
-    for share in _LINES:
-        y = _TOP + height * (1 - share)
-        found += [
-            f'<path class="line" d="M{_LEFT:g} {y:g}H{_WIDTH:g}"/>',
-            text(_LEFT - 6, y + 4, f"{share:.0%}", "end"),
-        ]
-    return found
-
-
-def _labels(columns: Sequence[ChartColumn]) -> list[str]:
-    step, every = (_WIDTH - _LEFT) / max(1, len(columns)), -(-len(columns) // _MOST_LABELS)
-    return [
-        text(_LEFT + (place + 0.5) * step, _HEIGHT - 6, column.label, "middle")
-        for place, column in enumerate(columns)
-        if place % every == 0
-    ]
+    return figure((100, 10), name, ", ".join(told), _drawn(paths), "split")
 
 
 def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
@@ -151,5 +135,4 @@ def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
     told = ", ".join(
         f"mostly {words[group]} in {cells.count(group)} of {len(cells)}" for group in paths
     )
-    drawn = [f'<path class="g-{group}" d="{"".join(d)}"/>' for group, d in paths.items()]
-    return figure((max(1, len(cells)), 10), name, told, drawn, "strip")
+    return figure((max(1, len(cells)), 10), name, told, _drawn(paths), "strip")

@@ -8,7 +8,7 @@ first and last a letter or digit.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -39,22 +39,31 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
     """The labels by name, without the prefix, in alphabetical order; the unknown have none."""
     boards = [each for each in facts.devices if each.mig is None]
     uuids = [each.uuid for each in boards]
-    joined = _joined(facts.topology.links, frozenset(uuids))
     nodes = Counter(
         place.numa_node
         for uuid, place in facts.topology.placements.items()
         if uuid in uuids and place.numa_node is not None
     )
-    found: dict[str, str | int | None] = {
+
+    def same(value: Callable[[Device], object]) -> object:
+        """What all have; a word of its own where they differ."""
+        found = {value(each) for each in boards}
+        return _SEVERAL if len(found) > 1 else next(iter(found), None)
+
+    def mebibytes(device: Device) -> int | None:
+        size = device.memory_total_bytes
+        return None if size is None else int(size / MIB)
+
+    found: dict[str, object] = {
         "gpu-count": len(boards),
         "gpu-healthy-count": sum(uuid in facts.healthy for uuid in uuids),
-        "gpu-product": _same(each.name for each in boards),
-        "gpu-memory-mib": _same(_mebibytes(each.memory_total_bytes) for each in boards),
-        "nvlink-set-size": joined,
+        "gpu-product": same(lambda each: each.name),
+        "gpu-memory-mib": same(mebibytes),
+        "nvlink-set-size": _joined(facts.topology.links, frozenset(uuids)),
         "numa-nodes": len(facts.topology.numa_nodes) or None,
         "gpus-per-numa-node": "-".join(str(nodes[node]) for node in sorted(nodes)) or None,
-        "pcie-generation": _same(_text(each.pcie_generation_maximum) for each in boards),
-        "pcie-width": _same(_text(each.pcie_width_maximum) for each in boards),
+        "pcie-generation": same(lambda each: each.pcie_generation_maximum),
+        "pcie-width": same(lambda each: each.pcie_width_maximum),
     }
     profiles = Counter(each.mig.profile for each in facts.devices if each.mig is not None)
     found |= {f"mig-{profile}": count for profile, count in profiles.items()}
@@ -98,22 +107,6 @@ def _largest(chosen: int, candidates: set[str], peers: Mapping[str, set[str]]) -
         if peers[uuid] >= left:
             break
     return best
-
-
-def _same(values: Iterable[str | None]) -> str | None:
-    """What all have; a word of its own where they differ."""
-    found = set(values)
-    if len(found) > 1:
-        return _SEVERAL
-    return next(iter(found), None)
-
-
-def _mebibytes(size: float | None) -> str | None:
-    return None if size is None else str(int(size / MIB))
-
-
-def _text(value: int | None) -> str | None:
-    return None if value is None else str(value)
 
 
 def _word(text: str) -> str:

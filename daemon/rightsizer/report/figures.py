@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rightsizer.model.state import Resource
@@ -39,29 +39,28 @@ def kilowatt_hours(value: float | None) -> str:
 
 def dollars(low: float | None, high: float | None) -> str:
     """`$120 to $340`."""
+    return _interval(low, high, _dollars, "$")
+
+
+def span_text(low: float | None, high: float | None) -> str:
+    """`1 to 2`."""
+    return _interval(low, high, number)
+
+
+def _interval(
+    low: float | None, high: float | None, written: Callable[[float], str], mark: str = ""
+) -> str:
     if low is None:
         return NOTHING
-    first = _dollars(low)
-    last = first if high is None else _dollars(high)
+    first, last = written(low), written(low if high is None else high)
     if first == last:
-        return f"${first}"
-    return f"${first} to ${last}" if low else f"up to ${last}"
+        return f"{mark}{first}"
+    return f"{mark}{first} to {mark}{last}" if low else f"up to {mark}{last}"
 
 
 def money(amount: UsageAmount) -> str:
     """What an amount costs."""
     return dollars(amount.dollars_low, amount.dollars_high)
-
-
-def span_text(low: float | None, high: float | None) -> str:
-    """`1 to 2`."""
-    if low is None:
-        return NOTHING
-    first = number(low)
-    last = first if high is None else number(high)
-    if first == last:
-        return first
-    return f"{first} to {last}" if low else f"up to {last}"
 
 
 def moment_text(time: float | None, timezone: dt.tzinfo) -> str:
@@ -71,11 +70,6 @@ def moment_text(time: float | None, timezone: dt.tzinfo) -> str:
     return dt.datetime.fromtimestamp(time, timezone).strftime("%Y-%m-%d %H:%M")
 
 
-def day_text(date: dt.date) -> str:
-    """`31 January 2026`, without the locale's help."""
-    return f"{date.day} {_MONTHS[date.month - 1]} {date.year}"
-
-
 _MONTHS: Final = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
@@ -83,14 +77,10 @@ _MONTHS: Final = (
 
 
 def _dollars(value: float) -> str:
-    return f"{value:,.2f}" if 0 < value < _TEN else _rounded(value)
-
-
-def _rounded(value: float) -> str:
-    """Three digits of what is large: nobody knows a price better."""
-    if value < _THOUSAND:
-        return f"{value:,.0f}"
-    return f"{float(f'{value:.3g}'):,.0f}"
+    """Three digits of what is large: no price is known better."""
+    if 0 < value < _TEN:
+        return f"{value:,.2f}"
+    return f"{value if value < _THOUSAND else float(f'{value:.3g}'):,.0f}"
 
 
 def fit_text(row: DeviceRow, resource: Resource) -> str:
@@ -131,10 +121,11 @@ _MOMENT: Final = dt.timedelta(seconds=1)
 
 
 def span_line(span: ReportSpan, timezone: dt.tzinfo) -> str:
-    """`5 January 2026 to 3 February 2026`, the last day included."""
-    first = dt.datetime.fromtimestamp(span.start, timezone).date()
-    last = (dt.datetime.fromtimestamp(span.end, timezone) - _MOMENT).date()
-    return day_text(first) if first == last else f"{day_text(first)} to {day_text(last)}"
+    """`5 January 2026 to 3 February 2026`, the last day included; without the locale's help."""
+    moments = (span.start, span.end)
+    start, end = (dt.datetime.fromtimestamp(each, timezone) for each in moments)
+    dates = dict.fromkeys((start.date(), (end - _MOMENT).date()))
+    return " to ".join(f"{each.day} {_MONTHS[each.month - 1]} {each.year}" for each in dates)
 
 
 def kinds_text(model: ReportModel) -> str:

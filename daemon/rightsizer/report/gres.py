@@ -39,41 +39,30 @@ def gres_conf(
     names = {each.uuid: each.name for each in known}
     given = [each for each in known if each.is_given_out]
     told = [each for each in given if each.uuid in files]
-    kinds = {each.uuid: _kind(each, names) for each in told}
-    lines = [_line(each, kinds[each.uuid], told, topology, files, cores) for each in told]
-    absent = [
-        f"# {each.name or _UNNAMED} {each.uuid}: its device file is not known, so no job gets it"
-        for each in given
-        if each.uuid not in files
-    ]
-    counts = ",".join(f"gpu:{kind}:{count}" for kind, count in Counter(kinds.values()).items())
-    ending = [f"# slurm.conf: GresTypes=gpu, and NodeName={host} Gres={counts}"] if counts else []
+    has_links = len(told) > 1 and all(each.mig is None for each in told)
+    lines, absent, counts = [], [], Counter[str]()
+    for each in given:
+        if each.uuid not in files:
+            name = f"{each.name or _UNNAMED} {each.uuid}"
+            absent.append(f"# {name}: its device file is not known, so no job gets it")
+            continue
+        board = each.uuid if each.mig is None else each.mig.parent_uuid
+        kind = _spelled(names.get(board, "")) + (f"_{each.mig.profile}" if each.mig else "")
+        counts[kind] += 1
+        own, place = files[each.uuid], topology.placements.get(board)
+        file = f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}"
+        words = ["Name=gpu", f"Type={kind}", file]
+        cpus = () if place is None else place.cpus
+        near = cpu_list(tuple(sorted({cores[cpu] for cpu in cpus if cpu in cores})))
+        if near is not None:
+            words.append(f"Cores={near}")
+        if has_links:
+            links = (str(_links(each.uuid, other.uuid, topology)) for other in told)
+            words.append(f"Links={','.join(links)}")
+        lines.append(" ".join(words))
+    kinds = ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+    ending = [f"# slurm.conf: GresTypes=gpu, and NodeName={host} Gres={kinds}"] if kinds else []
     return "\n".join([*_HEAD, *lines, *absent, *ending])
-
-
-def _line(  # noqa: PLR0913, PLR0917 - the columns of a line.
-    device: Device,
-    kind: str,
-    told: Sequence[Device],
-    topology: Topology,
-    files: Mapping[str, Sequence[str]],
-    cores: Mapping[int, int],
-) -> str:
-    own = files[device.uuid]
-    words = ["Name=gpu", f"Type={kind}"]
-    words.append(f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}")
-    place = topology.placements.get(device.uuid if device.mig is None else device.mig.parent_uuid)
-    near = _cores(() if place is None else place.cpus, cores)
-    if near is not None:
-        words.append(f"Cores={near}")
-    if len(told) > 1 and all(each.mig is None for each in told):
-        links = [_links(device.uuid, each.uuid, topology) for each in told]
-        words.append(f"Links={','.join(map(str, links))}")
-    return " ".join(words)
-
-
-def _cores(cpus: Iterable[int], cores: Mapping[int, int]) -> str | None:
-    return cpu_list(tuple(sorted({cores[cpu] for cpu in cpus if cpu in cores})))
 
 
 def _links(one: str, other: str, topology: Topology) -> int:
@@ -84,12 +73,6 @@ def _links(one: str, other: str, topology: Topology) -> int:
         return 0
     # The driver may use them and not tell how many.
     return max(1, link.nvlinks)
-
-
-def _kind(device: Device, names: Mapping[str, str]) -> str:
-    if device.mig is None:
-        return _spelled(device.name)
-    return f"{_spelled(names.get(device.mig.parent_uuid, ''))}_{device.mig.profile}"
 
 
 def _spelled(name: str) -> str:

@@ -75,6 +75,7 @@ def _days_chart(model: ReportModel) -> str:
 
 
 def _device(row: DeviceRow, resources: list[Resource]) -> dict[str, Any]:
+    known = {fit.resource: (fit.demand, fit.need) for fit in row.fits}
     return {
         "device": row,
         "holders": first_names(row.workloads, _MOST_HOLDERS) or "no known owner",
@@ -82,17 +83,16 @@ def _device(row: DeviceRow, resources: list[Resource]) -> dict[str, Any]:
         "strip": strip(f"{row.label} over time", row.strip.cells, GROUP_NAMES),
         "percents": group_percents(row),
         "cause": main_cause(row.waste_hours),
-        "fits": [_fit(row, resource) for resource in resources],
+        "fits": [
+            {
+                "bar": fit_bar(f"{row.label}, {each}", *known.get(each, (None, None))),
+                "text": fit_text(row, each),
+            }
+            for each in resources
+        ],
         "verdict": fit_verdict(row),
         "verdict_kind": fit_verdict_class(row),
     }
-
-
-def _fit(row: DeviceRow, resource: Resource) -> dict[str, str]:
-    found = next((each for each in row.fits if each.resource == resource), None)
-    demand, need = (None, None) if found is None else (found.demand, found.need)
-    name = f"{row.label}, {resource}"
-    return {"bar": fit_bar(name, demand, need), "text": fit_text(row, resource)}
 
 
 def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:

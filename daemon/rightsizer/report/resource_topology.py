@@ -1,6 +1,7 @@
 """The node as a NodeResourceTopology, by which Kubernetes' topology-aware schedulers place pods."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.model.device import Device
@@ -35,9 +36,12 @@ def resource_topology(
         held: Uuids of what is in use.
         host: The node's name in Kubernetes.
     """
-    given = tuple(each for each in devices if each.is_given_out)
-    nodes = sorted({*topology.numa_nodes, *(_known(_node_of(each, topology)) for each in given)})
+    given = {each.uuid: each for each in devices if each.is_given_out}
+    homes = {uuid: _node_of(each, topology) for uuid, each in given.items()}
+    nodes = {*topology.numa_nodes, *(node for node in homes.values() if node is not None)}
     zones = sorted(node for node in nodes if node >= 0) or [0]
+    if len(zones) == 1:
+        homes = {uuid: zones[0] if node is None else node for uuid, node in homes.items()}
     return {
         "apiVersion": _VERSION,
         "kind": "NodeResourceTopology",
@@ -47,10 +51,12 @@ def resource_topology(
                 "name": f"node-{node}",
                 "type": "Node",
                 "costs": _costs(node, zones, distances),
-                "resources": _resources(
-                    [each for each in given if _is_in(each, node, zones, topology)],
-                    topology.numa_nodes.get(node, ()),
-                    held,
+                "resources": list(
+                    _resources(
+                        [given[uuid] for uuid, home in homes.items() if home == node],
+                        topology.numa_nodes.get(node, ()),
+                        held,
+                    )
                 ),
             }
             for node in zones
@@ -58,19 +64,34 @@ def resource_topology(
     }
 
 
+def _resources(
+    devices: Iterable[Device], cpus: Collection[int], held: Collection[str]
+) -> Iterator[dict[str, str]]:
+    """Each resource with how many there are, and how many are free."""
+    counts: Counter[str] = Counter()
+    free: Counter[str] = Counter()
+    for each in devices:
+        name = _GPU if each.mig is None else f"{_MIG}{each.mig.profile}"
+        counts[name] += 1
+        free[name] += each.uuid not in held
+    found = sorted(counts.items())
+    if cpus:
+        found.append((_CPU, len(cpus)))
+        free[_CPU] = len(cpus)
+    for name, count in found:
+        capacity, available = str(count), str(free[name])
+        yield {
+            "name": name,
+            "capacity": capacity,
+            "allocatable": capacity,
+            "available": available,
+        }
+
+
 def _node_of(device: Device, topology: Topology) -> int | None:
     place = topology.placements.get(device.uuid if device.mig is None else device.mig.parent_uuid)
     found = None if place is None else place.numa_node
     return device.numa_node if found is None else found
-
-
-def _known(node: int | None) -> int:
-    return -1 if node is None else node
-
-
-def _is_in(device: Device, node: int, zones: list[int], topology: Topology) -> bool:
-    found = _node_of(device, topology)
-    return found == node or (found is None and len(zones) == 1)
 
 
 def _costs(
@@ -81,24 +102,3 @@ def _costs(
     return [
         {"name": f"node-{other}", "value": distances.get((node, other), _HERE)} for other in zones
     ]
-
-
-def _resources(
-    devices: list[Device], cpus: Collection[int], held: Collection[str]
-) -> list[dict[str, str]]:
-    names = [_GPU if each.mig is None else f"{_MIG}{each.mig.profile}" for each in devices]
-    found = []
-    for name in sorted(set(names)):
-        own = [each.uuid for each, its in zip(devices, names, strict=True) if its == name]
-        free = sum(uuid not in held for uuid in own)
-        found.append(_resource(name, len(own), free))
-    return [*found, _resource(_CPU, len(cpus), len(cpus))] if cpus else found
-
-
-def _resource(name: str, capacity: int, available: int) -> dict[str, str]:
-    return {
-        "name": name,
-        "capacity": str(capacity),
-        "allocatable": str(capacity),
-        "available": str(available),
-    }

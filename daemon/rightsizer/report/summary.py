@@ -8,43 +8,47 @@ from rightsizer.model.finding import Action
 from rightsizer.model.state import Cause
 from rightsizer.report.figures import dollars, hours, money, number, percent, span_text
 from rightsizer.report.labels import ACTION_LABELS, CAUSE_LABELS, GROUP_NAMES, GROUPS, StateGroup
-from rightsizer.report.model import AdviceRow, ReportModel, SavingsSummary
+from rightsizer.report.model import ReportModel, SavingsSummary
 
 _MOST_CAUSES: Final = 3
 
 
 def summary_of(model: ReportModel) -> Iterator[str]:
     """What happened, what it cost, what to do."""
+    span, missing = model.span, model.summary.groups[StateGroup.NO_DATA]
     if not model.has_data:
-        yield "Nothing is known of this span: " + _why_nothing(model)
+        is_elsewhere = span.history_end <= span.start or span.history_start >= span.end
+        yield "Nothing is known of this span: " + (
+            "the history holds other times (below). Ask for a span within them."
+            if is_elsewhere
+            else "the agent ran and could not read the GPUs, or did not run."
+        )
         return
     yield _done(model)
     yield _wasted(model)
     yield _to_do(model)
     yield from _returned(model)
-    yield _known(model)
+    if not missing:
+        yield "All of the span is known."
+    else:
+        yield (
+            f"{percent(span.coverage_ratio)} of the span is known; of {hours(missing)} of GPU time "
+            "nothing is, and none of it is counted as idle."
+        )
 
 
 def saved_text(savings: SavingsSummary) -> str:
     """What acting would save in a month."""
     parts = []
     if savings.dollars_per_month_high:
-        parts.append(
-            f"{dollars(savings.dollars_per_month_low, savings.dollars_per_month_high)} a month"
-        )
+        monthly = dollars(savings.dollars_per_month_low, savings.dollars_per_month_high)
+        parts.append(f"{monthly} a month")
     if savings.gpus_high:
         count = span_text(savings.gpus_low, savings.gpus_high)
         parts.append(f"{count} {'GPU' if count == '1' else 'GPUs'}")
     if parts:
         return ", ".join(parts)
     return f"no figure: {savings.reason}" if savings.reason else "nothing to count"
-
-
-def _why_nothing(model: ReportModel) -> str:
-    span = model.span
-    if span.history_end <= span.start or span.history_start >= span.end:
-        return "the history holds other times (below). Ask for a span within them."
-    return "the agent ran and could not read the GPUs, or did not run."
 
 
 def _done(model: ReportModel) -> str:
@@ -91,13 +95,10 @@ def _to_do(model: ReportModel) -> str:
         if count > 1 and (total.dollars_per_month_high or total.gpus_high)
         else ""
     )
-    return f"{pieces} open{saves}. First: {_first(model.advice[0])}."
-
-
-def _first(row: AdviceRow) -> str:
-    action = ACTION_LABELS[Action(row.action)]
-    who = row.workload or ", ".join(row.devices)
-    return f"{action[:1].lower()}{action[1:]} ({who}; {row.confidence_word})"
+    first = model.advice[0]
+    action, who = ACTION_LABELS[Action(first.action)], first.workload or ", ".join(first.devices)
+    what = f"{action[:1].lower()}{action[1:]} ({who}; {first.confidence_word})"
+    return f"{pieces} open{saves}. First: {what}."
 
 
 def _returned(model: ReportModel) -> Iterator[str]:
@@ -109,16 +110,6 @@ def _returned(model: ReportModel) -> Iterator[str]:
     yield (
         f"Of the advice that was followed up so far {succeeded} paid off and {failed} did not; "
         f"{number(saved)} GPU-hours are measured to have been saved."
-    )
-
-
-def _known(model: ReportModel) -> str:
-    missing = model.summary.groups[StateGroup.NO_DATA]
-    if not missing:
-        return "All of the span is known."
-    return (
-        f"{percent(model.span.coverage_ratio)} of the span is known; of {hours(missing)} of GPU "
-        "time nothing is, and none of it is counted as idle."
     )
 
 

@@ -1,14 +1,14 @@
 """Rows of devices and of workloads over the span: use, waste, fit."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, replace
 from typing import Final
 
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Provisioning
-from rightsizer.report.facts import PriceRate, ReportDeviceFacts, ReportFacts, Slice, WorkloadFacts
+from rightsizer.report.facts import ReportDeviceFacts, ReportFacts, Slice, WorkloadFacts
 from rightsizer.report.labels import GROUP_OF, GROUPS, StateGroup
 from rightsizer.report.model import DeviceRow, FitRow, StripRow, WorkloadRow, energy_of, priced
 
@@ -23,7 +23,10 @@ def device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
     device, window = facts.device, facts.window
     part = device.capacity_ratio
     states = hours_by_state(window.states, part)
-    total_hours = _span_hours(facts, report)
+    # A parent of MIG instances should have no time but that before it was divided.
+    accounted = window.accounted
+    total = accounted if device.has_mig_instances else max(report.until - report.since, accounted)
+    total_hours = total * part / HOUR
     unrecorded = max(0.0, total_hours - sum(states.values()))
     wasted_seconds = sum(window.waste_seconds.values())
     waste_joules = energy_of(facts, sum(window.waste_joules.values()))
@@ -76,17 +79,6 @@ def grouped(states: Mapping[str, float], unrecorded: float = 0.0) -> dict[str, f
     return {group: float(found[group]) for group in GROUPS}
 
 
-def _span_hours(facts: ReportDeviceFacts, report: ReportFacts) -> float:
-    """The time that a device should have been accounted for.
-
-    A parent of MIG instances has none but that before it was divided.
-    """
-    accounted = facts.window.accounted
-    if facts.device.has_mig_instances:
-        return accounted * facts.device.capacity_ratio / HOUR
-    return max(report.until - report.since, accounted) * facts.device.capacity_ratio / HOUR
-
-
 def _fits(provisioning: Provisioning) -> Iterable[FitRow]:
     for resource in Resource:
         fit = provisioning.resources.get(resource)
@@ -105,13 +97,10 @@ def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
         for state, time in each.states.items():
             counts[GROUP_OF[state]] += time
     cells = range(-(-hours // cell))
-    return StripRow(cell, tuple(_mostly(times.get(place)) for place in cells))
-
-
-def _mostly(counts: Counter[StateGroup] | None) -> StateGroup:
-    if not counts:
-        return StateGroup.NO_DATA
-    return max(GROUPS, key=lambda group: counts[group])
+    # The first group of the most, and no data where there is none.
+    found = (times.get(place) or {StateGroup.NO_DATA: 1} for place in cells)
+    mostly = (max(GROUPS, key=lambda group: each.get(group, 0)) for each in found)
+    return StripRow(cell, tuple(mostly))
 
 
 def workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
@@ -123,8 +112,20 @@ def workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
 
 def _row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> WorkloadRow:
     held = [devices[uuid] for uuid in facts.devices if uuid in devices]
-    # Whose devices nobody noted down held some of these.
-    window, part, rate = facts.window, _part(held), _rate(held or list(devices.values()))
+    parts = [each.device.capacity_ratio for each in held]
+    # How much of a GPU its devices are; their mean, for which it held when is not kept apart.
+    window, part = facts.window, sum(parts) / len(parts) if parts else 1.0
+    # If its devices are not known, it held some of these.
+    rates = [each.rate for each in held or devices.values()]
+    known_rates = [each for each in rates if each is not None]
+    rate = None
+    # From the cheapest of its devices at the least to the dearest at the most.
+    if known_rates and len(known_rates) == len(rates):
+        rate = replace(
+            known_rates[0],
+            dollars_per_hour_low=min(each.dollars_per_hour_low for each in known_rates),
+            dollars_per_hour_high=max(each.dollars_per_hour_high for each in known_rates),
+        )
     states = hours_by_state(window.states, part)
     total = sum(states.values())
     known = total - states.get(State.UNKNOWN, 0.0)
@@ -144,23 +145,4 @@ def _row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> Work
         ),
         waste_hours=waste,
         main_cause=max(waste, key=lambda cause: waste[cause]) if any(waste.values()) else None,
-    )
-
-
-def _part(held: Sequence[ReportDeviceFacts]) -> float:
-    """How much of a GPU its devices are; their mean, for which it held when is not kept apart."""
-    parts = [each.device.capacity_ratio for each in held]
-    return sum(parts) / len(parts) if parts else 1.0
-
-
-def _rate(held: Sequence[ReportDeviceFacts]) -> PriceRate | None:
-    """From the cheapest of its devices at the least to the dearest at the most."""
-    rates = [each.rate for each in held]
-    known = [rate for rate in rates if rate is not None]
-    if not known or len(known) < len(rates):
-        return None
-    return replace(
-        known[0],
-        dollars_per_hour_low=min(rate.dollars_per_hour_low for rate in known),
-        dollars_per_hour_high=max(rate.dollars_per_hour_high for rate in known),
     )

@@ -1,4 +1,4 @@
-"""One file a rule of the estate: its settings and one function. A new rule is one more line."""
+"""One file a rule of the fleet: its settings and one function. A new rule is one more line."""
 
 from typing import Any, Final
 

@@ -1,6 +1,7 @@
 """Rule: pools whose held GPUs follow the day; scale their nodes by the hour."""
 
 import math
+from itertools import chain, repeat
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import (
@@ -14,7 +15,7 @@ from rightsizer.advice.autoscale_schedule import (
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.fleet.model import FleetPool, HourlySeries
+from rightsizer.fleet.model import FleetPool
 from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, shape_by_hour
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import follow_the_load
@@ -32,53 +33,45 @@ _WEEKS: Final = 2
 _SEVERAL: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLoad:
-    """A pool's load, counted in nodes."""
+def node_load(pool: FleetPool) -> ReplicaLoad | None:
+    """The load of a pool whose nodes are alike, in nodes; `None` where nothing is known.
 
-    load: ReplicaLoad
-    """By five minutes, each as the worst moment of its hour."""
-    empty_ratio: float
-    """Part of the nodes' time in which a whole node was empty as the work was placed."""
-
-
-def node_load(pool: FleetPool) -> NodeLoad | None:
-    """The load of a pool whose nodes are alike; `None` where they are not, or nothing is known."""
+    It is by five minutes, each as the worst moment of its hour.
+    """
     sizes = {size for size in pool.size_by_node.values() if size}
     if len(sizes) != 1 or not known_values(pool.held_peak):
         return None
-    (each,) = sizes
-    nodes = len(pool.size_by_node)
+    (each,), nodes, blocks = sizes, len(pool.size_by_node), HOUR // BLOCK_SPAN
     starts: list[int] = []
     held: list[int] = []
     needed: list[int] = []
-    for at, peak in enumerate(pool.held_peak.values):
+    presents = chain(pool.present.values, repeat(None))
+    for at, (peak, present) in enumerate(zip(pool.held_peak.values, presents, strict=False)):
         if peak is None:
             continue
-        present = pool.present.values[at] if at < len(pool.present.values) else None
         there = nodes if present is None else min(nodes, _nodes(present, each))
-        blocks = range(pool.held_peak.start + at * HOUR, pool.held_peak.start + (at + 1) * HOUR)
-        starts.extend(blocks[::BLOCK_SPAN])
-        held.extend([there] * (HOUR // BLOCK_SPAN))
-        needed.extend([min(there, _nodes(peak, each))] * (HOUR // BLOCK_SPAN))
-    load = ReplicaLoad(tuple(starts), tuple(held), tuple(needed), nodes, each)
-    # Nodes of which nothing is known were never empty.
-    empty = [_empty_part(pool.node_free.get(node), each) for node in pool.size_by_node]
-    return NodeLoad(load, sum(empty) / len(empty))
+        start = pool.held_peak.start + at * HOUR
+        starts.extend(range(start, start + HOUR, BLOCK_SPAN))
+        held.extend([there] * blocks)
+        needed.extend([min(there, _nodes(peak, each))] * blocks)
+    return ReplicaLoad(tuple(starts), tuple(held), tuple(needed), nodes, each)
+
+
+def _empty_ratio(pool: FleetPool, each: int) -> float:
+    """Part of the nodes' time in which a whole node was empty as the work was placed.
+
+    Nodes of which nothing is known were never empty.
+    """
+    empty = 0.0
+    for node in pool.size_by_node:
+        hours = pool.node_free.get(node)
+        known = known_values(hours) if hours else []
+        empty += sum(free >= each - _WHOLE for free in known) / len(known) if known else 0.0
+    return empty / len(pool.size_by_node)
 
 
 def _nodes(gpus: float, each: int) -> int:
     return math.ceil(round(gpus / each, _PLACES))
-
-
-def _empty_part(hours: HourlySeries | None, each: int) -> float:
-    known = known_values(hours) if hours else []
-    return sum(value >= each - _WHOLE for value in known) / len(known) if known else 0.0
-
-
-def _scaling() -> ScalingSettings:
-    """Nodes, not replicas: they take longer to come, and a spare one is dearer."""
-    return ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +92,17 @@ class PoolAutoscaleSettings:
         "too irregular.",
         source="as for a service's replicas",
     )
-    scaling: ScalingSettings = field(default_factory=_scaling)
+    scaling: ScalingSettings = field(
+        # Nodes, not replicas: they take longer to come, and a spare one is dearer.
+        default_factory=lambda: ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)
+    )
     conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
-    nodes: NodeLoad
+    load: ReplicaLoad
+    empty_ratio: float
     schedule: ReplicaSchedule
     followed: ScalingOutcome
 
@@ -120,18 +117,19 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
     if shape is None or not (shape.is_daily or shape.is_weekly):
         summary = f"{pool.name}: what is held of it does not follow the day."
         return subject.find_nothing(summary, subject.factors(0.0))
-    nodes = node_load(pool)
-    if nodes is None:
+    load = node_load(pool)
+    if load is None:
         why = "its nodes are not alike, so that their number says little"
         return subject.abstain(why, Reason.UNSUPPORTED_TELEMETRY)
-    if nodes.load.size < _SEVERAL:
+    if load.size < _SEVERAL:
         return subject.find_nothing(f"{pool.name}: one node is all it needs.")
     days = subject.known_seconds / DAY_SECONDS
     is_weekly = shape.is_weekly and days >= _WEEKS * 7 * settings.minimum_coverage_ratio
     outlook = _Outlook(
-        nodes,
-        schedule(nodes.load, settings.scaling, is_weekly=is_weekly),
-        followed(nodes.load, settings.scaling),
+        load,
+        _empty_ratio(pool, load.gpus_each),
+        schedule(load, settings.scaling, is_weekly=is_weekly),
+        followed(load, settings.scaling),
     )
     planned = outlook.schedule.outcome
     saved, short = planned.saved_ratio, planned.short_ratio
@@ -145,9 +143,9 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
 
 
 def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
-    pool, load, planned = subject.pool, outlook.nodes.load, outlook.schedule.outcome
+    pool, load, planned = subject.pool, outlook.load, outlook.schedule.outcome
     gpus = load.size * load.gpus_each
-    low = gpus * min(planned.saved_ratio, outlook.nodes.empty_ratio)
+    low = gpus * min(planned.saved_ratio, outlook.empty_ratio)
     high = gpus * max(planned.saved_ratio, outlook.followed.saved_ratio)
     least, most = min(outlook.schedule.replicas), max(outlook.schedule.replicas)
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values)).risk
@@ -173,30 +171,33 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
 
 
 def _evidence(outlook: _Outlook) -> dict[str, object]:
-    load = outlook.nodes.load
+    load = outlook.load
+    outcomes = {
+        "by_schedule": outlook.schedule.outcome,
+        "following_the_load": outlook.followed,
+    }
     return {
         "nodes": load.size,
         "gpus_per_node": load.gpus_each,
         "nodes_needed_most": max(load.needed),
         "nodes_needed_mean": round(sum(load.needed) / len(load.needed), 2),
-        "nodes_empty_ratio": round(outlook.nodes.empty_ratio, 4),
+        "nodes_empty_ratio": round(outlook.empty_ratio, 4),
         "schedule": [
             {"from_hour": start, "to_hour": end, "nodes": nodes}
             for start, end, nodes in spans_of(outlook.schedule)
         ],
         "periods": outlook.schedule.periods,
-        "by_schedule": _about(outlook.schedule.outcome, load),
-        "following_the_load": _about(outlook.followed, load),
-    }
-
-
-def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
-    saved = outcome.held_seconds - outcome.scaled_seconds
-    return {
-        "saved_ratio": round(outcome.saved_ratio, 4),
-        "saved_gpu_hours": round(saved * load.gpus_each / HOUR_SECONDS, 1),
-        "short_ratio": round(outcome.short_ratio, 4),
-        "short_minutes": round(outcome.short_seconds / 60.0),
+        **{
+            name: {
+                "saved_ratio": round(each.saved_ratio, 4),
+                "saved_gpu_hours": round(
+                    (each.held_seconds - each.scaled_seconds) * load.gpus_each / HOUR_SECONDS, 1
+                ),
+                "short_ratio": round(each.short_ratio, 4),
+                "short_minutes": round(each.short_seconds / 60.0),
+            }
+            for name, each in outcomes.items()
+        },
     }
 
 

@@ -41,6 +41,11 @@ class Replicated:
     each: HourlyLoad
     """Of its busiest replica."""
 
+    @property
+    def key(self) -> str:
+        """The workload's."""
+        return self.view.case.key
+
 
 def replicated(
     view: FleetWorkload, minimum_coverage_ratio: float, market: Market
@@ -50,21 +55,36 @@ def replicated(
     Its replicas share its load as their needs do, and each is taken for the busiest.
     """
     case, count = view.case, sum(view.nodes.values())
-    workload = case.workload
-    if workload is None or workload.workload_class is not WorkloadClass.SERVING:
+    workload, fits = case.workload, case.provisioning
+    if (
+        workload is None
+        or workload.workload_class is not WorkloadClass.SERVING
+        or count < _SEVERAL
+        or workload.allocator is Allocator.PREALLOCATING
+        or not case.devices
+        or not _is_apart(case, market)
+        or any(fit.is_underprovisioned or fit.memory_is_preallocated for fit in fits)
+    ):
         return None
-    if count < _SEVERAL or workload.allocator is Allocator.PREALLOCATING:
-        return None
-    if not case.devices or not _is_apart(case, market):
-        return None
-    if any(fit.is_underprovisioned or fit.memory_is_preallocated for fit in case.provisioning):
-        return None
-    memory = _largest(case, Resource.MEMORY)
+    # The largest need of a replica, with its margin; unknown where one's is.
+    memory = [
+        fit.resources[Resource.MEMORY].need for fit in fits if Resource.MEMORY in fit.resources
+    ]
+    known = [need for need in memory if need is not None]
     compute = filled(view.compute)
-    if memory is None or compute is None or known_ratio(view.compute) < minimum_coverage_ratio:
+    if not known or len(known) < len(fits) or compute is None:
         return None
-    uneven = _unevenness(case) / count
-    load = HourlyLoad(case.key, [each * uneven for each in compute], [memory] * len(compute))
+    if known_ratio(view.compute) < minimum_coverage_ratio:
+        return None
+    needs = [
+        fit.resources[Resource.COMPUTE].need or 0.0
+        for fit in fits
+        if Resource.COMPUTE in fit.resources
+    ]
+    # Need of the busiest replica over that of the mean one.
+    unevenness = max(needs) * len(needs) / sum(needs) if needs and sum(needs) > 0.0 else 1.0
+    uneven = unevenness / count
+    load = HourlyLoad(case.key, [each * uneven for each in compute], [max(known)] * len(compute))
     return Replicated(view, count, load)
 
 
@@ -79,23 +99,6 @@ def _is_apart(case: Case, market: Market) -> bool:
         if not is_silent and not has_none:
             return False
     return True
-
-
-def _largest(case: Case, resource: Resource) -> float | None:
-    """The largest need of a replica, with its margin; `None` where one's is unknown."""
-    needs = [fit.resources[resource].need for fit in case.provisioning if resource in fit.resources]
-    known = [need for need in needs if need is not None]
-    return max(known) if known and len(known) == len(case.provisioning) else None
-
-
-def _unevenness(case: Case) -> float:
-    """Need of the busiest replica over that of the mean one."""
-    needs = [
-        fit.resources[Resource.COMPUTE].need or 0.0
-        for fit in case.provisioning
-        if Resource.COMPUTE in fit.resources
-    ]
-    return max(needs) * len(needs) / sum(needs) if needs and sum(needs) > 0.0 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,35 +126,32 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
         return subject.find_nothing(
             f"Work waits for GPUs of {subject.name}; what is there stays as it is."
         )
-    given = _given(subject, settings)
-    groups = _groups(list(given.values()), settings.limits)
-    gpus, freed = sum(each.replicas for each in given.values()), sum(map(_freed, groups))
+    market, length = subject.market, len(subject.pool.held_peak.values)
+    rule = GPU_COUNT.in_market(market)
+    given = [
+        service
+        for each in subject.workloads
+        if (service := replicated(each, settings.minimum_coverage_ratio, market)) is not None
+        and len(service.each.compute) == length
+        and not rule.judge(each.case).is_complaint
+    ]
+    groups = _groups(given, settings.limits)
+    gpus, freed = sum(each.replicas for each in given), sum(map(_freed, groups))
     if not freed or freed < settings.on_ratio * gpus:
         summary = f"{subject.name}: no replicas of its services fit on one another's GPUs."
-        return subject.find_nothing(summary, {}, {"services": sorted(given)})
+        return subject.find_nothing(summary, {}, {"services": sorted(each.key for each in given)})
     return _complaint(subject, groups, freed, freed / gpus - settings.on_ratio)
 
 
-def _given(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> dict[str, Replicated]:
-    """Services that may be consolidated, by key."""
-    lengths = len(subject.pool.held_peak.values)
-    rule = GPU_COUNT.in_market(subject.market)
-    found = (
-        replicated(each, settings.minimum_coverage_ratio, subject.market)
-        for each in subject.workloads
-    )
-    return {
-        each.each.key: each
-        for each in found
-        if each is not None
-        and len(each.each.compute) == lengths
-        and not rule.judge(each.view.case).is_complaint
-    }
+def _freed(group: Sequence[Replicated]) -> int:
+    """GPUs that become free where replicas of some services share theirs."""
+    counts = [each.replicas for each in group]
+    return sum(counts) - max(counts)
 
 
 def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Replicated]]:
     """Services of one namespace that would put one replica each on the same GPUs."""
-    by_key = {each.each.key: each for each in given}
+    by_key = {each.key: each for each in given}
     by_namespace: dict[str, list[HourlyLoad]] = {}
     for each in given:
         workload = each.view.case.workload
@@ -164,19 +164,13 @@ def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Rep
     ]
 
 
-def _freed(group: Sequence[Replicated]) -> int:
-    """GPUs that become free where replicas of some services share theirs."""
-    counts = [each.replicas for each in group]
-    return sum(counts) - max(counts)
-
-
 def _complaint(
     subject: PoolSubject, groups: Sequence[Sequence[Replicated]], freed: int, margin: float
 ) -> Finding:
     chosen = [each for group in groups for each in group]
     services, then = len(chosen), sum(each.replicas for each in chosen) - freed
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen)).risk
-    together = [[each.each.key for each in group] for group in groups]
+    together = [[each.key for each in group] for group in groups]
     return subject.complain(
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
@@ -188,7 +182,7 @@ def _complaint(
         factors=least_certain(sizing_factors(each.view.case, margin) for each in chosen),
         risk=risk,
         evidence={
-            "services": {each.each.key: each.replicas for each in chosen},
+            "services": {each.key: each.replicas for each in chosen},
             "together": together,
             "gpus_freed": freed,
         },

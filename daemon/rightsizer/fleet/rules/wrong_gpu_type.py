@@ -5,7 +5,7 @@ only boards are named of which the fleet has GPUs that were never needed, and
 none is promised twice.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.market import Market
@@ -58,8 +58,7 @@ class WrongGpuTypeSettings:
     conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
-@dataclass(frozen=True, slots=True)
-class _SpareBoards:
+class _SpareBoards(NamedTuple):
     """Spare GPUs of one board."""
 
     pool: str
@@ -75,73 +74,28 @@ def judge(
     wanted: list[tuple[FleetWorkload, Finding, tuple[Option, ...]]] = []
     verdicts: dict[str, Finding] = {}
     for each in sorted(view.workloads, key=lambda each: each.case.key):
-        boards = _boards(each, room)
+        # Other boards of which a pool has enough for all of the workload's GPUs.
+        own, needed = {device.board for device in each.case.devices}, sum(each.nodes.values())
+        boards = tuple(sorted({some.board for some in room if some.gpus >= needed > 0} - own))
         sized = _sized(each.case, boards, settings, market)
         options = _options(each, boards, market) if sized.is_complaint else ()
         if options:
             wanted.append((each, sized, options))
         else:
-            verdicts[each.case.key] = _no(each.case, sized)
-    wanted.sort(key=lambda each: (-_saved(each[2][0]), each[0].case.key))
+            verdicts[each.case.key] = _well(each.case, sized)
+
+    def turn(one: tuple[FleetWorkload, Finding, tuple[Option, ...]]) -> tuple[float, str]:
+        """What saves most comes first."""
+        savings = one[2][0].savings
+        return -(savings.dollars_per_hour_low or 0.0) if savings else 0.0, one[0].case.key
+
     left = {each: each.gpus for each in room}
-    for each, sized, options in wanted:
+    for each, sized, options in sorted(wanted, key=turn):
         verdicts[each.case.key] = _given(each, sized, options, left, market)
     return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
 
 
-def _spare(
-    view: FleetView, settings: WrongGpuTypeSettings, market: Market
-) -> tuple[_SpareBoards, ...]:
-    found = []
-    for pool in sorted(view.pools, key=lambda pool: pool.name):
-        if pool.board is None or may_wait_for(view, pool) > 0:
-            continue
-        too_little = PoolSubject.of(NAME, view, pool, market).too_little(settings)
-        growth = growth_of(pool, settings.growth)
-        is_filling = growth is not None and growth.is_filling
-        spare = spare_of(pool, settings.spare).gpus
-        if too_little is None and spare and not is_filling:
-            found.append(_SpareBoards(pool.name, pool.board, spare))
-    return tuple(found)
-
-
-def _boards(view: FleetWorkload, room: tuple[_SpareBoards, ...]) -> tuple[str, ...]:
-    """Other boards of which a pool has enough for all of the workload's GPUs."""
-    needed = sum(view.nodes.values())
-    own = {device.board for device in view.case.devices}
-    return tuple(sorted({each.board for each in room if each.gpus >= needed > 0} - own))
-
-
-def _sized(
-    case: Case, boards: tuple[str, ...], settings: WrongGpuTypeSettings, market: Market
-) -> Finding:
-    """Whether the workload is too small for its board at all."""
-    workload_class = case.workload_class
-    if workload_class is WorkloadClass.UNKNOWN:
-        why = "its class is unknown; state it in a policy"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if workload_class not in MOVABLE_CLASSES:
-        summary = f"A {workload_class} workload would only run longer on a cheaper board."
-        return find_nothing(NAME, case, summary)
-    if not boards:
-        return find_nothing(NAME, case, "No GPU of another board stands empty.")
-    rule = OVERPROVISIONED.in_market(market)
-    return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
-
-
-def _options(view: FleetWorkload, boards: tuple[str, ...], market: Market) -> tuple[Option, ...]:
-    """Those that hold its need for less, best first."""
-    of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
-    options = smaller_boards(view.case, replace(market, settings=of_fleet))
-    return tuple(each for each in options if each.risk is not Risk.HIGH)
-
-
-def _saved(option: Option) -> float:
-    savings = option.savings
-    return (savings.dollars_per_hour_low or 0.0) if savings else 0.0
-
-
-def _no(case: Case, sized: Finding) -> Finding:
+def _well(case: Case, sized: Finding) -> Finding:
     if sized.abstained is not None:
         return abstain(NAME, case, sized.reasons[0], sized.abstained)
     if sized.is_complaint:
@@ -166,6 +120,46 @@ def _given(
                 return _complaint(view, sized, option, room, market)
     summary = "A cheaper board would do; those that stand empty are better used by others."
     return find_nothing(NAME, view.case, summary, {}, sized.evidence)
+
+
+def _spare(
+    view: FleetView, settings: WrongGpuTypeSettings, market: Market
+) -> tuple[_SpareBoards, ...]:
+    found = []
+    for pool in sorted(view.pools, key=lambda pool: pool.name):
+        if pool.board is None or may_wait_for(view, pool) > 0:
+            continue
+        too_little = PoolSubject.of(NAME, view, pool, market).too_little(settings)
+        growth = growth_of(pool, settings.growth)
+        is_filling = growth is not None and growth.is_filling
+        spare = spare_of(pool, settings.spare).gpus
+        if too_little is None and spare and not is_filling:
+            found.append(_SpareBoards(pool.name, pool.board, spare))
+    return tuple(found)
+
+
+def _sized(
+    case: Case, boards: tuple[str, ...], settings: WrongGpuTypeSettings, market: Market
+) -> Finding:
+    """Whether the workload is too small for its board at all."""
+    workload_class = case.workload_class
+    if workload_class is WorkloadClass.UNKNOWN:
+        why = "its class is unknown; state it in a policy"
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if workload_class not in MOVABLE_CLASSES:
+        summary = f"A {workload_class} workload would only run longer on a cheaper board."
+        return find_nothing(NAME, case, summary)
+    if not boards:
+        return find_nothing(NAME, case, "No GPU of another board stands empty.")
+    rule = OVERPROVISIONED.in_market(market)
+    return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
+
+
+def _options(view: FleetWorkload, boards: tuple[str, ...], market: Market) -> tuple[Option, ...]:
+    """Those that hold its need for less, best first."""
+    of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
+    options = smaller_boards(view.case, replace(market, settings=of_fleet))
+    return tuple(each for each in options if each.risk is not Risk.HIGH)
 
 
 def _complaint(
