@@ -74,12 +74,7 @@ class JobUsageReport:
 
 
 def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
-    """The report on a job.
-
-    Args:
-        path: The history.
-        settings: The agent's.
-        job: The number of a Slurm job, or the key of any workload.
+    """The report on a job of a history: the number of a Slurm job, or the key of any workload.
 
     Raises:
         HistoryError: there is no history, or no such workload in it.

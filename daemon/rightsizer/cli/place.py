@@ -35,12 +35,9 @@ _LOOK: Final = (
 
 
 def place_text(form: Any, *, is_explained: bool) -> str:
-    """What was chosen and why, or why nothing was.
+    """What was chosen and why, or why nothing was, from the answer as JSON has it.
 
-    Args:
-        form: The answer as JSON has it.
-        is_explained: Whether other sets and other GPUs are told of too; where nothing was chosen
-            they are in any case.
+    Where it is to be explained, other sets and other GPUs are told of too.
     """
     lines = list(_chosen(form)) if form["is_met"] else ["Nothing fits."]
     lines += ["", "Why", *(line for each in form["reasons"] for line in wrapped(each, 2))]
@@ -126,11 +123,6 @@ def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form
 
     It knows the states of this moment alone: not for how long a GPU has been idle, what was
     measured before, nor what is lent.
-
-    Args:
-        settings: Which driver, and all thresholds.
-        request: What is asked for.
-        clock: The clock to wait by.
 
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.

@@ -108,13 +108,7 @@ def resume(arguments: argparse.Namespace) -> int:
 def wait_until_done(
     held: ReleasableResource, ask: Callable[[], Form | None], patience_seconds: float, clock: Clock
 ) -> Form:
-    """The release once it is carried out.
-
-    Args:
-        held: What is let go.
-        ask: Gives the release as it stands, `None` where there is none any more.
-        patience_seconds: How long it may take.
-        clock: The clock to wait by.
+    """The release once it is carried out; `ask` gives it as it stands, `None` without one.
 
     Raises:
         RightsizerError: it is not carried out in time, or was taken back.

@@ -19,12 +19,7 @@ _NOWHERE: Final = os.devnull
 
 
 def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
-    """The flag.
-
-    Args:
-        parser: The command's.
-        instead_of: What is not asked then.
-    """
+    """The flag of a simulated node that is looked at in place of something."""
     parser.add_argument(
         "--simulated.scenario",
         "--scenario",

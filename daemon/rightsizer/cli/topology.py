@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -200,19 +199,12 @@ Two forms are for those who schedule: 'gres' is the node's gres.conf for Slurm, 
 NVLinks, and 'node-resource-topology' the object that Kubernetes' topology-aware schedulers place
 pods by. Both tell of MIG instances too, take two seconds, and need the driver.
 """
+_GRES: Final = "gres"
+_TOPOLOGY: Final = "node-resource-topology"
 _NO_BUS: Final = Path(os.devnull)
 """A simulated node has none, and what is on this machine's does not belong to it."""
 _PATIENCE_SECONDS: Final = 10.0
 """Opening NVML takes some 3 s where no persistence daemon runs."""
-
-
-class _Format(StrEnum):
-    """How to answer."""
-
-    TEXT = "text"
-    JSON = "json"
-    GRES = "gres"
-    NODE_RESOURCE_TOPOLOGY = "node-resource-topology"
 
 
 _FORMS: Final = """
@@ -223,7 +215,7 @@ _FORMS: Final = """
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which node, and how to answer."""
-    form = {"choices": tuple(map(str, _Format)), "default": str(_Format.TEXT)}
+    form = {"choices": ("text", "json", _GRES, _TOPOLOGY), "default": "text"}
     add_flags(parser.add_mutually_exclusive_group().add_argument, _FORMS, format=form)
     flags = f"""
 --node-name NAME: the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment,
@@ -243,26 +235,25 @@ def run(arguments: argparse.Namespace) -> int:
         RightsizerError: there is no GPU.
     """
     settings = settings_of(arguments, Settings)
-    form = _Format.JSON if arguments.json else _Format(arguments.format)
-    if form in {_Format.GRES, _Format.NODE_RESOURCE_TOPOLOGY}:
-        say(_for_scheduler(form, settings, arguments))
+    if arguments.format in {_GRES, _TOPOLOGY}:
+        say(_for_scheduler(settings, arguments))
     else:
-        _show_survey(form, settings, arguments)
+        _show_survey(settings, arguments)
     return 0
 
 
-def _for_scheduler(form: _Format, settings: Settings, arguments: argparse.Namespace) -> str:
+def _for_scheduler(settings: Settings, arguments: argparse.Namespace) -> str:
     """What only a few looks at the driver tell: MIG instances, and who holds what."""
     host = arguments.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
     with looked_at(settings, arguments.scenario) as looked:
         sysfs = _sysfs(arguments, Path(looked.path.sysfs))
         chosen = replace(looked, path=replace(looked.path, sysfs=str(sysfs)))
-        if form is _Format.GRES:
+        if arguments.format == _GRES:
             return gres_by_look(chosen, SystemClock(), host)
         return json.dumps(resource_topology_by_look(chosen, SystemClock(), host), indent=1)
 
 
-def _show_survey(form: _Format, settings: Settings, arguments: argparse.Namespace) -> None:
+def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
     scenario = arguments.scenario or settings.sources.simulated.scenario
     sysfs = _sysfs(arguments, _NO_BUS if scenario else Path(settings.path.sysfs))
     catalogue = read_catalogue(settings.catalogue.boards_path)
@@ -277,7 +268,7 @@ def _show_survey(form: _Format, settings: Settings, arguments: argparse.Namespac
     nameless = "" if survey.offered else "; GPUs go by their PCI addresses"
     for warning in survey.warnings:
         print(f"rightsizer: warning: {warning}{nameless}", file=sys.stderr)
-    if form is _Format.JSON:
+    if arguments.json or arguments.format == "json":
         told = topology_form(survey.topology, survey.devices, survey.offered)
         say(json.dumps(told, indent=1))
     else:

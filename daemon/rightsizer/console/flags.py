@@ -49,9 +49,7 @@ _LAST_SECOND: Final = 2**33
 def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:
     """A time of the command line in nanoseconds since the epoch.
 
-    Args:
-        text: ISO 8601, or seconds since the epoch.
-        timezone: Whose time it is where the text does not say.
+    The text is ISO 8601, in the time zone unless it says otherwise, or seconds since the epoch.
     """
     with contextlib.suppress(InvalidOperation):
         number = Decimal(text)

@@ -33,9 +33,7 @@ def add_config_flag(parser: argparse.ArgumentParser) -> None:
 def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:
     """The sections of the file that the flag names, and of the environment over it.
 
-    Args:
-        arguments: The command line's.
-        root: The frozen dataclass whose fields are the sections; others are passed over.
+    The fields of the frozen dataclass `root` are the sections; others are passed over.
 
     Raises:
         ConfigurationError: file or environment have faults.

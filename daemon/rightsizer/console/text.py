@@ -8,13 +8,7 @@ from typing import Final
 def aligned(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]
 ) -> list[str]:
-    """A line each, the header first.
-
-    Args:
-        header: Names of the columns.
-        rows: As many cells each.
-        left: Columns that begin at their left edge; numbers end at their right one.
-    """
+    """A line each, the header first; columns of `left` begin at their left edge."""
     every = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*every, strict=True)]
     return [
@@ -30,13 +24,7 @@ WIDTH: Final = 100
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
-    """Lines of a text.
-
-    Args:
-        text: What to break.
-        indent: Blanks before the first line.
-        hanging: So many more before the others.
-    """
+    """Lines of a text, the first indented by some blanks, the others by `hanging` more."""
     return textwrap.wrap(
         text,
         WIDTH,
@@ -48,11 +36,5 @@ def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """A count with its noun: `1 finding`, `2 findings`.
-
-    Args:
-        count: How many there are.
-        one: The noun for one.
-        many: The noun for any other number, where an `s` at the end does not make it.
-    """
+    """A count with its noun: `1 finding`, `2 findings`; `many` where an `s` does not make it."""
     return f"{count} {one if count == 1 else many or one + 's'}"

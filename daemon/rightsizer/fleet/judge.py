@@ -208,44 +208,54 @@ class FleetJudge:
         """
         del advice
         with paused_collection():
-            return self._run(open_now)
+            context = self._context()
+            store = partial(store_of, self._settings.fleet, self._workers)
+            task = FetchTask(store, context.sources.readers(context.reports))
+            reading = partial(self._progress, "reading")
+            used = fetch(context.plan, self._cache, task, self._workers, reading)
+            self._cache.forget(context.plan.first_day - 1)
+            request = self._request(context)
+            policies = FleetGuidance.of(self._settings.policies, context.inventory)
+            verdicts, view = self._evaluated(context, request, policies, open_now)
+            judgements = policies.suppressed(verdicts.judgements, context.now)
+            for fault in verdicts.faults:
+                self._log.error("rule_failed", **fault._asdict())
+            self.devices = frozenset(context.inventory.devices)
+            self._answer = FleetAnswer(
+                time=context.now,
+                lookback_seconds=self._settings.fleet.lookback_seconds,
+                sources=context.reports,
+                view=view,
+                judgements=judgements,
+                tallies=verdicts.tallies,
+                node_advice=context.inventory.advice,
+                waiting=view.waiting,
+                served=place_waiting(view, judgements),
+                teams=team_uses(view.workloads, configured_market(self._settings)),
+                use=context.store.use + used,
+                notes=tuple(self._notes(context, verdicts.faults)),
+            )
+            keys = (key for key, _ in open_now)
+            measured = CaseMeasurement(self._cache, request, keys, settings=self._case_settings)
+            return RecommenderResult(context.now, judgements, measured)
+
+    def _notes(self, context: FleetContext, faults: Sequence[RuleFault]) -> Iterator[str]:
+        yield from context.store.warnings
+        aside = self._cache.database.set_aside
+        if aside is not None:
+            yield f"The kept days were broken and are now '{aside}'; all were read anew."
+        for report in context.reports:
+            yield from gaps_of(report, context.now)
+        if faults:
+            rules = ", ".join(sorted({fault.rule for fault in faults}))
+            yield (
+                f"{len(faults)} verdicts are missing, for a fault of this program in {rules}; "
+                "its log says more."
+            )
 
     def _context(self) -> FleetContext:
         now = self._clock.wall_time()
         return fleet_context(self._settings, self._catalogue, self._cache, now, self._progress)
-
-    def _run(self, open_now: AbstractSet[tuple[str, str]]) -> RecommenderResult:
-        context = self._context()
-        inventory = context.inventory
-        store = partial(store_of, self._settings.fleet, self._workers)
-        task = FetchTask(store, context.sources.readers(context.reports))
-        reading = partial(self._progress, "reading")
-        used = fetch(context.plan, self._cache, task, self._workers, reading)
-        self._cache.forget(context.plan.first_day - 1)
-        request = self._request(context)
-        policies = FleetGuidance.of(self._settings.policies, inventory)
-        verdicts, view = self._evaluated(context, request, policies, open_now)
-        judgements = policies.suppressed(verdicts.judgements, context.now)
-        for fault in verdicts.faults:
-            self._log.error("rule_failed", **fault._asdict())
-        self.devices = frozenset(inventory.devices)
-        self._answer = FleetAnswer(
-            time=context.now,
-            lookback_seconds=self._settings.fleet.lookback_seconds,
-            sources=context.reports,
-            view=view,
-            judgements=judgements,
-            tallies=verdicts.tallies,
-            node_advice=inventory.advice,
-            waiting=view.waiting,
-            served=place_waiting(view, judgements),
-            teams=team_uses(view.workloads, configured_market(self._settings)),
-            use=context.store.use + used,
-            notes=_notes(context, verdicts.faults, self._cache),
-        )
-        keys = (key for key, _ in open_now)
-        measured = CaseMeasurement(self._cache, request, keys, settings=self._case_settings)
-        return RecommenderResult(context.now, judgements, measured)
 
     def _request(self, context: FleetContext) -> BatchRequest:
         inventory, first = context.inventory, context.plan.first_day
@@ -301,18 +311,3 @@ class FleetJudge:
             each for each in without_conflicts(whole) if self._keeps_all or matters(each, open_now)
         ]
         return verdicts, views(max(spans))
-
-
-def _notes(context: FleetContext, faults: Sequence[RuleFault], days: DayCache) -> tuple[str, ...]:
-    notes = list(context.store.warnings)
-    aside = days.database.set_aside
-    if aside is not None:
-        notes.append(f"The kept days were broken and are now '{aside}'; all were read anew.")
-    notes += [gap for report in context.reports for gap in gaps_of(report, context.now)]
-    if faults:
-        rules = ", ".join(sorted({fault.rule for fault in faults}))
-        notes.append(
-            f"{len(faults)} verdicts are missing, for a fault of this program in {rules}; "
-            "its log says more."
-        )
-    return tuple(notes)

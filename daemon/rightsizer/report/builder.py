@@ -3,7 +3,6 @@
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from rightsizer.model.frozen import asdict
@@ -30,7 +29,6 @@ from rightsizer.report.model import (
     ReportModel,
     ReportSpan,
     Summary,
-    UsageAmount,
     energy_of,
     priced,
     summed,
@@ -81,11 +79,8 @@ def _date(time: Nanoseconds, timezone: dt.tzinfo) -> dt.date:
 
 _MOST_GAPS: Final = 10
 _NO_RATE: Final[dict[str, Any]] = {
-    "dollars_per_hour_low": None,
-    "dollars_per_hour_high": None,
-    "billing": "",
-    "source": "",
-    "date": "",
+    **dict.fromkeys(("dollars_per_hour_low", "dollars_per_hour_high")),
+    **dict.fromkeys(("billing", "source", "date"), ""),
 }
 
 
@@ -130,7 +125,14 @@ def _summary(
     for row in devices:
         states.update(row.states)
     known = sum(states.values()) - states[State.UNKNOWN]
-    used = summed(_used(each) for each in facts.devices)
+    used = summed(
+        priced(
+            each.window.used_seconds * each.device.capacity_ratio / HOUR_SECONDS,
+            energy_of(each, each.window.used_joules),
+            each.rate,
+        )
+        for each in facts.devices
+    )
     wasted = summed(row.wasted for row in devices)
     return Summary(
         devices=len(devices),
@@ -149,27 +151,23 @@ def _summary(
     )
 
 
-def _used(facts: ReportDeviceFacts) -> UsageAmount:
-    hours = facts.window.used_seconds * facts.device.capacity_ratio / HOUR_SECONDS
-    return priced(hours, energy_of(facts, facts.window.used_joules), facts.rate)
-
-
 def _causes(facts: ReportFacts, known_hours: float) -> tuple[CauseRow, ...]:
-    rows = [_cause(cause, facts, known_hours) for cause in Cause]
-    found = [row for row in rows if row.wasted.gpu_hours > 0]
-    return tuple(sorted(found, key=lambda row: (-row.wasted.gpu_hours, row.cause)))
-
-
-def _cause(cause: Cause, facts: ReportFacts, known_hours: float) -> CauseRow:
-    wasted = summed(
-        priced(
-            each.window.waste_seconds.get(cause, 0.0) * each.device.capacity_ratio / HOUR_SECONDS,
-            energy_of(each, each.window.waste_joules.get(cause, 0.0)),
-            each.rate,
+    rows = []
+    for cause in Cause:
+        wasted = summed(
+            priced(
+                each.window.waste_seconds.get(cause, 0.0)
+                * each.device.capacity_ratio
+                / HOUR_SECONDS,
+                energy_of(each, each.window.waste_joules.get(cause, 0.0)),
+                each.rate,
+            )
+            for each in facts.devices
         )
-        for each in facts.devices
-    )
-    return CauseRow(cause, wasted, wasted.gpu_hours / known_hours if known_hours else 0.0)
+        if wasted.gpu_hours > 0:
+            share = wasted.gpu_hours / known_hours if known_hours else 0.0
+            rows.append(CauseRow(cause, wasted, share))
+    return tuple(sorted(rows, key=lambda row: (-row.wasted.gpu_hours, row.cause)))
 
 
 def _health(facts: ReportFacts, devices: Sequence[DeviceRow]) -> ReportHealth:
@@ -194,14 +192,10 @@ def _conditions(devices: Iterable[ReportDeviceFacts]) -> Iterable[ConditionRow]:
 
 
 def _prices(devices: Sequence[ReportDeviceFacts]) -> Iterable[PriceRow]:
-    def kind(facts: ReportDeviceFacts) -> tuple[str, str]:
-        return facts.device.board or "", facts.device.name
-
-    for (board, name), same in groupby(sorted(devices, key=kind), key=kind):
-        found = list(same)
-        rate = found[0].rate
-        yield PriceRow(
-            model=board or name or "unknown",
-            devices=len(found),
-            **(_NO_RATE if rate is None else asdict(rate)),
-        )
+    by_model: dict[tuple[str, str], list[ReportDeviceFacts]] = defaultdict(list)
+    for each in devices:
+        by_model[each.device.board or "", each.device.name].append(each)
+    for (board, name), same in sorted(by_model.items(), key=lambda each: each[0]):
+        rate = same[0].rate
+        terms = _NO_RATE if rate is None else asdict(rate)
+        yield PriceRow(model=board or name or "unknown", devices=len(same), **terms)

@@ -11,12 +11,11 @@ from rightsizer.model.report import (
     DeviceReport,
     Report,
     Totals,
-    WorkloadReport,
 )
-from rightsizer.model.topology import Adapter, GpuLink, LinkKind, Placement, Topology
+from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.workload import Workload
 from rightsizer.report.freshness import window_coverage_ratio
 
 _PORT: Final = "generation width generation_maximum width_maximum"
@@ -57,7 +56,11 @@ def topology_form(topology: Topology, devices: Iterable[Device], offered: Collec
             if device.uuid in topology.placements
         ],
         "links": [_link(link) for link in topology.links],
-        "adapters": [_adapter(adapter) for adapter in topology.adapters],
+        "adapters": [
+            attributes(adapter, "name kind pci_bus_id numa_node")
+            | {"links": {uuid: _kind(kind) for uuid, kind in adapter.links.items()}}
+            for adapter in topology.adapters
+        ],
         "numa_nodes": [
             {"node": node, "cpus": cpu_list(cpus)}
             for node, cpus in sorted(topology.numa_nodes.items())
@@ -102,11 +105,6 @@ def _link(link: GpuLink) -> Form:
         "pcie_kind": _kind(link.pcie_kind),
         "can_read_peer": link.can_read_peer,
     }
-
-
-def _adapter(adapter: Adapter) -> Form:
-    links = {uuid: _kind(kind) for uuid, kind in adapter.links.items()}
-    return attributes(adapter, "name kind pci_bus_id numa_node") | {"links": links}
 
 
 def _kind(kind: LinkKind) -> str | None:
@@ -161,7 +159,11 @@ def device_form(report: DeviceReport) -> Form:
         **attributes(device, "facts"),
         "nvlinks": plain(reading.nvlinks) if reading else [],
         "xids": None if report.xids is None else plain(report.xids.counts),
-        "workloads": [_holding_form(holding) for holding in report.holdings],
+        "workloads": [
+            _holder(each.workload, "namespace pod container step")
+            | attributes(each, "share_ratio has_process")
+            for each in report.holdings
+        ],
         "totals": _totals_form(report.totals),
         "provisioning": {
             window: _provisioning_form(window, provisioning)
@@ -186,7 +188,15 @@ def report_form(report: Report) -> Form:
         },
         "devices": [device_form(device) for device in report.devices],
         "advice": [advice_form(advice) for advice in report.advice],
-        "workloads": [_workload_report_form(workload) for workload in report.workloads],
+        "workloads": [
+            {
+                **_holder(each.workload, "namespace"),
+                "devices": list(each.devices),
+                **_times(each, "last_seen"),
+                "totals": _totals_form(each.totals),
+            }
+            for each in report.workloads
+        ],
         "node": {
             **attributes(node, "signals driver"),
             "topology": topology_form(node.topology, devices, offered) if node.topology else None,
@@ -195,28 +205,9 @@ def report_form(report: Report) -> Form:
     }
 
 
-def _workload_report_form(report: WorkloadReport) -> Form:
-    workload = report.workload
-    return {
-        "workload": workload.key,
-        **attributes(workload, "kind name"),
-        "class": workload.workload_class,
-        "namespace": workload.namespace,
-        "devices": list(report.devices),
-        **_times(report, "last_seen"),
-        "totals": _totals_form(report.totals),
-    }
-
-
-def _holding_form(holding: Holding) -> Form:
-    workload = holding.workload
-    return {
-        "workload": workload.key,
-        **attributes(workload, "kind name"),
-        "class": workload.workload_class,
-        **attributes(workload, "namespace pod container step"),
-        **attributes(holding, "share_ratio has_process"),
-    }
+def _holder(workload: Workload, names: str) -> Form:
+    head = {"workload": workload.key, **attributes(workload, "kind name")}
+    return head | {"class": workload.workload_class} | attributes(workload, names)
 
 
 def _totals_form(totals: Totals) -> Form:

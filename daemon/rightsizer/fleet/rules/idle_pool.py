@@ -8,6 +8,7 @@ from typing import Final
 
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.console.text import counted
 from rightsizer.fleet.pools.hourly import (
     GrowthSettings,
     SpareCapacity,
@@ -76,8 +77,7 @@ def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, o
     is_empty = spare.keep == 0
     risk = risk_of(0.0, independent_hours(pool.held_peak.values)).risk
     action = Action.RELEASE if is_empty else Action.REDUCE_GPU_COUNT
-    nodes = _count(len(spare.nodes), "whole node")
-    less = _count(spare.gpus, "GPU")
+    nodes, less = counted(len(spare.nodes), "whole node"), counted(spare.gpus, "GPU")
     summary = f"{pool.name}: none of its {size} GPUs was held at any moment."
     if not is_empty:
         beside = f", {nodes} among them" if spare.nodes else ""
@@ -105,25 +105,14 @@ def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, o
         evidence=evidence,
         culprits=tuple(sorted(emptied & named_uuids)),
         options=tuple(
-            Option(
-                description,
-                risk,
-                target,
-                action,
-                fits=True,
-                savings=subject.savings(gpus, gpus),
-            )
-            for description, target, gpus in options
+            Option(what, risk, target, action, fits=True, savings=subject.savings(gpus, gpus))
+            for what, target, gpus in options
         ),
         target=str(min(size, -(-spare.keep // step) * step)),
         savings=subject.savings(spare.gpus, spare.gpus),
         instructions=take_out(spare.nodes, subject.scheduler),
         affected_gpus=spare.gpus,
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 RULE: Final = pool_rule(NAME, IdlePoolSettings(), judge)

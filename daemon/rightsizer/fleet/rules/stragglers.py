@@ -25,6 +25,11 @@ from rightsizer.model.settings import setting
 
 NAME: Final = "stragglers"
 _MOST_DEVICES: Final = 64
+_COMPARE: Final = """\
+# On {node}, and on a node that keeps up; take it out of the pool meanwhile.
+nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE,PCIE
+dcgmi diag -r 2
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,10 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
         culprits=tuple(devices[:_MOST_DEVICES]),
         target=",".join(names),
         savings=Savings(reason="what the jobs wait is said of each of them"),
-        instructions=tuple(map(_compare, names)),
+        instructions=tuple(
+            Instruction(f"Compare {node} with another node", _COMPARE.format(node=node), "sh")
+            for node in names
+        ),
         affected_gpus=float(len(devices)),
     )
 
@@ -88,13 +96,9 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
 def _odd(subject: PoolSubject, settings: StragglersSettings) -> dict[str, dict[str, Finding]]:
     """By node, the verdicts by job where all that is odd is on it and the job has other nodes."""
     nodes = {each.device.uuid: each.node for each in subject.pool.devices}
-    rule = RANK_IMBALANCE.with_settings(
-        replace(
-            RANK_IMBALANCE.settings,
-            on_ratio=settings.on_ratio,
-            minimum_known_seconds=settings.minimum_known_seconds,
-        )
-    )
+    known = settings.minimum_known_seconds
+    own = replace(RANK_IMBALANCE.settings, on_ratio=settings.on_ratio, minimum_known_seconds=known)
+    rule = RANK_IMBALANCE.with_settings(own)
     found: dict[str, dict[str, Finding]] = {}
     for each in subject.workloads:
         if len(each.nodes) <= 1 or len(each.case.devices) <= 1:
@@ -105,15 +109,6 @@ def _odd(subject: PoolSubject, settings: StragglersSettings) -> dict[str, dict[s
         if finding.is_complaint and node is not None:
             found.setdefault(node, {})[each.case.key] = finding
     return found
-
-
-def _compare(node: str) -> Instruction:
-    text = (
-        f"# On {node}, and on a node that keeps up; take it out of the pool meanwhile.\n"
-        "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE,PCIE\n"
-        "dcgmi diag -r 2\n"
-    )
-    return Instruction(f"Compare {node} with another node", text, "sh")
 
 
 RULE: Final = pool_rule(NAME, StragglersSettings(), judge)
