@@ -88,14 +88,7 @@ class Agent:
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
         self._stopping = threading.Event()
-        self._sinks = NotificationService(
-            settings,
-            storage.database,
-            lambda: self.advice_service.advice,
-            clock=clock,
-            warn=lambda event, message: self._log.warning(event, message=message),
-            sleep=self._stopping.wait,
-        )
+        self._sinks = self._notifications()
         self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
         rules, policies = configured_rules(settings), PolicySet(settings.policies_here)
         self.recommender = Recommender(self.accountant, rules, policies, clock, self.profiles)
@@ -121,25 +114,24 @@ class Agent:
         )
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
-        parts: tuple[Reloadable, ...] = access.files
-        if reread is not None:
-            parts = SettingsPart(settings, reread, self._change, clock.wall_time), *parts
-        self.reloader = Reloader(
-            parts, started=self._started, notifier=self._notifier, wall_time=clock.wall_time
-        )
+        self.reloader = self._reloader(access.files, reread)
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
         note_claim = self._actions.note_claim if self._actions else None
         self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
-        self._exposition = MetricsExposition(
-            self.accountant.latest,
-            settings.web.metrics,
-            self._freshness(),
-            clock.wall_time,
-            dcgm_source=settings.sources.dcgm.url,
-        )
+        self._exposition = self._new_exposition()
         self.server = self._server(access, local_routes)
         self._source_log = SourceLog(self._log)
         self._heartbeat = Heartbeat(self._notifier, clock)
+
+    def _notifications(self) -> NotificationService:
+        return NotificationService(
+            self.settings,
+            self._storage.database,
+            lambda: self.advice_service.advice,
+            clock=self._clock,
+            warn=lambda event, message: self._log.warning(event, message=message),
+            sleep=self._stopping.wait,
+        )
 
     def _capture_service(
         self, controls: ReleaseController, still_held: StillHeld
@@ -188,6 +180,14 @@ class Agent:
         now = self._clock.wall_time()
         return slots_of(report, view_of(self.settings, now, self._freshness()))
 
+    def _reloader(
+        self, files: Sequence[Reloadable], reread: Callable[[], Settings] | None
+    ) -> Reloader:
+        parts, wall_time = tuple(files), self._clock.wall_time
+        if reread is not None:
+            parts = (SettingsPart(self.settings, reread, self._change, wall_time), *parts)
+        return Reloader(parts, started=self._started, notifier=self._notifier, wall_time=wall_time)
+
     def _change(self, settings: Settings, rules: Sequence[Rule[Any]]) -> None:
         """Put settings in force that differ in nothing but what may change."""
         # The only one that can fail, and leaves all as it was where it does.
@@ -210,6 +210,11 @@ class Agent:
         # What accounting calls a gap is what readers of the report call stale.
         books = self.settings.accounting.books
         return FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
+
+    def _new_exposition(self) -> MetricsExposition:
+        latest, settings, wall_time = self.accountant.latest, self.settings, self._clock.wall_time
+        dcgm, metrics = settings.sources.dcgm.url, settings.web.metrics
+        return MetricsExposition(latest, metrics, self._freshness(), wall_time, dcgm_source=dcgm)
 
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
         settings = self.settings
