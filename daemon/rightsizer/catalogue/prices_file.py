@@ -30,7 +30,7 @@ _ON_PREMISES: Final[Mapping[str, tuple[float, float]]] = {
 }
 
 
-def read_price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
+def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
     """The price of a board by its entry; what is wrong with it goes to the row's faults.
 
     `names`: dates and sources by the short names that entries use; `is_stated`: whether the cloud
@@ -51,17 +51,7 @@ def read_price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool)
     )
 
 
-def read_on_premises(row: Row) -> OnPremises:
-    """What owning GPUs takes."""
-    row.refuse_unknown((*_ON_PREMISES, "source"))
-    figures = {
-        name: read_assumption(row, name, least, most)
-        for name, (least, most) in _ON_PREMISES.items()
-    }
-    return OnPremises(**figures, source=row.text("source") or "")
-
-
-def read_assumption(row: Row, key: Any, least: float, most: float) -> Assumption:
+def _assumption(row: Row, key: Any, least: float, most: float) -> Assumption:
     """A number, or a list of the usual, the lowest and the highest."""
     value = row.values.get(key)
     cells = value if isinstance(value, list) else [value] * _SPREAD
@@ -174,17 +164,17 @@ def _packaged() -> Document:
 def _prices(data: Mapping[str, Any], faults: Faults, stated: Collection[str]) -> Prices:
     top = Row(data, (), faults)
     names = {**top.row("sources").values, **top.row("dates").values}
-    rows, reserved = top.row("boards"), top.row("reserved")
-    reserved.refuse_unknown(("discounts", "source"))
+    rows, reserved = top.row("boards"), top.row("reserved", ("discounts", "source"))
     discounts = reserved.row("discounts")
+    owned = top.row("on_premises", (*_ON_PREMISES, "source"))
+    figures = {key: _assumption(owned, key, *bounds) for key, bounds in _ON_PREMISES.items()}
     return Prices(
         by_board={
-            key: read_price(key, rows.row(key), names, is_stated=key in stated)
-            for key in rows.values
+            key: _price(key, rows.row(key), names, is_stated=key in stated) for key in rows.values
         },
-        on_premises=read_on_premises(top.row("on_premises")),
+        on_premises=OnPremises(**figures, source=owned.text("source") or ""),
         reserved_discounts={
-            years: read_assumption(discounts, years, 0.0, 1.0) for years in discounts.values
+            years: _assumption(discounts, years, 0.0, 1.0) for years in discounts.values
         },
         reserved_source=reserved.text("source") or "",
     )

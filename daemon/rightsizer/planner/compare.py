@@ -101,9 +101,7 @@ def _of_flags(given: Mapping[str, str], find: _Find) -> dict[str, Any]:
 def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
     row = question.row
     row.refuse_unknown(_KEYS)
-    texts = {key: row.needed_text(key) for key in _NEEDED}
-    if row.values.get("precision") is not None:
-        texts["precision"] = row.needed_text("precision")
+    texts = {key: row.needed_text(key) for key in _KEYS if key in _NEEDED or key in row}
     question.refuse()
     try:
         return _comparison(texts, find)
@@ -112,8 +110,13 @@ def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
 
 
 def _comparison(texts: Mapping[str, str], find: _Find) -> dict[str, Any]:
-    workload = parse_workload(texts["workload"])
-    place, other = _place(texts, "from", find), _place(texts, "to", find)
+    workload, places = parse_workload(texts["workload"]), list[GpuPlace]()
+    for key in ("from", "to"):
+        try:
+            places.append(find(texts[key]))
+        except (RequirementError, UsageError) as error:
+            raise RequirementError(f"{key}: {error}") from None
+    place, other = places
     precision = parse_precision(texts["precision"]) if "precision" in texts else None
     ratio = place_ratio(workload, place, other, built_in_ratios(), precision)
     return {
@@ -124,13 +127,6 @@ def _comparison(texts: Mapping[str, str], find: _Find) -> dict[str, Any]:
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,
     }
-
-
-def _place(texts: Mapping[str, str], key: str, find: _Find) -> GpuPlace:
-    try:
-        return find(texts[key])
-    except (RequirementError, UsageError) as error:
-        raise RequirementError(f"{key}: {error}") from None
 
 
 def _line(answer: Mapping[str, Any]) -> str:

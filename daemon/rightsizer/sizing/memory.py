@@ -108,49 +108,33 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
     return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
 
 
-def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:
-    training, model = requirement.training, requirement.model
-    base = _base_format(requirement)
-    weights = weight_bytes(model, count, base, layout)
-    placed = placed_parameters(model, count, layout)
-    element = (requirement.precision.gradients or base).bytes_per_parameter
-    gradients = placed * element
-    optimizer = placed * _optimizer_bytes(training.optimizer, base)
-    if isinstance(model, RecommenderModel):
-        # Gradients of embeddings are sparse; their state is one number a row.
-        dense = model.dense_parameters / layout.tensor
-        gradients = dense * element
-        optimizer = dense * _optimizer_bytes(training.optimizer, base)
-        optimizer += model.embedding_rows * _ROW_STATE_BYTES / layout.tensor
+def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:
+    """Of all weights, or of adapters (16 bytes a parameter with AdamW) beside frozen ones."""
+    training, model, base = requirement.training, requirement.model, _base_format(requirement)
+    is_whole = requirement.task is ModelTask.TRAINING
     ranks, stage = layout.data, training.zero_stage
-    gathered = 0.0
-    if stage >= _SHARDS_WEIGHTS and ranks > 1:
-        unit = count.largest_unit / layout.tensor
+    trained = base if is_whole else NumberFormat.BF16
+    element = (requirement.precision.gradients or trained).bytes_per_parameter
+    state, rows, adapters = _optimizer_bytes(training.optimizer, trained), 0.0, 0.0
+    if not is_whole:
+        adapters = adapter_parameters(model, requirement.lora) / layout.tensor / layout.pipeline
+        changed = adapters
+    elif isinstance(model, RecommenderModel):
+        # Gradients of embeddings are sparse; their state is one number a row.
+        changed = model.dense_parameters / layout.tensor
+        rows = model.embedding_rows * _ROW_STATE_BYTES / layout.tensor
+    else:
+        changed = placed_parameters(model, count, layout)
+    gathered, shards = 0.0, ranks if stage >= _SHARDS_WEIGHTS else 1
+    if shards > 1:
+        unit, times = count.largest_unit / layout.tensor, 2 * base.bytes_per_parameter
         # Two units are gathered, one ahead; gradients of one are reduced in fp32 beside its own.
-        gathered = unit * (2 * base.bytes_per_parameter + _MASTER_BYTES)
+        gathered = unit * (times + (_MASTER_BYTES if is_whole else 0.0))
+    weights = weight_bytes(model, count, base, layout) + adapters * trained.bytes_per_parameter
     return (
-        weights / (ranks if stage >= _SHARDS_WEIGHTS else 1),
-        gradients / (ranks if stage >= _SHARDS_GRADIENTS else 1),
-        optimizer / (ranks if stage >= _SHARDS_OPTIMIZER else 1),
-        gathered,
-    )
-
-
-def _adapted(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:
-    """Frozen weights, and 16 bytes for each parameter of the adapters with AdamW."""
-    model, training = requirement.model, requirement.training
-    frozen = _base_format(requirement)
-    adapters = adapter_parameters(model, requirement.lora) / layout.tensor / layout.pipeline
-    trained = NumberFormat.BF16
-    ranks = layout.data if training.zero_stage >= _SHARDS_WEIGHTS else 1
-    gathered = 0.0
-    if ranks > 1:
-        gathered = 2 * count.largest_unit / layout.tensor * frozen.bytes_per_parameter
-    base = weight_bytes(model, count, frozen, layout)
-    return (
-        (base + adapters * trained.bytes_per_parameter) / ranks,
-        adapters * (requirement.precision.gradients or trained).bytes_per_parameter / ranks,
-        adapters * _optimizer_bytes(training.optimizer, trained) / ranks,
+        weights / shards,
+        changed * element / (ranks if is_whole and stage >= _SHARDS_GRADIENTS else shards),
+        (changed * state + rows) / (ranks if is_whole and stage >= _SHARDS_OPTIMIZER else shards),
         gathered,
     )
 
@@ -176,8 +160,7 @@ def training_memory(
     """
     count = count_parameters(requirement.model)
     is_whole = requirement.task is ModelTask.TRAINING
-    kept = (_full if is_whole else _adapted)(requirement, count, layout)
-    weights, gradients, optimizer, gathered = kept
+    weights, gradients, optimizer, gathered = _state(requirement, count, layout)
     activations = _activations(requirement, layout, settings)
     training = requirement.training
     at_once = training.micro_batch * layout.data

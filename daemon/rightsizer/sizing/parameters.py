@@ -139,9 +139,9 @@ def ffn_width(model: Transformer) -> int:
 
 def attention_parameters(model: Transformer) -> float:
     """The matrices of one layer's attention, biases and norms of queries and keys included."""
-    if model.kv_lora_rank:
-        return _latent_attention(model)
     width = head_dimension(model)
+    if model.kv_lora_rank:
+        return _latent_attention(model, model.kv_lora_rank, width)
     queries = model.heads * width
     keys = key_value_heads(model) * width
     count = model.hidden * (2 * queries + 2 * keys)
@@ -149,15 +149,13 @@ def attention_parameters(model: Transformer) -> float:
     return float(count + (2 * width if model.query_key_norm else 0))
 
 
-def _latent_attention(model: Transformer) -> float:
+def _latent_attention(model: Transformer, rank: int, width: int) -> float:
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
-    rank, rope, width = model.kv_lora_rank or 0, model.rope_head_dim, head_dimension(model)
-    values = model.value_head_dim or width
+    rope, values = model.rope_head_dim, model.value_head_dim or width
     queries = model.heads * (width + rope)
+    of_queries = model.hidden * queries
     if model.query_lora_rank:
         of_queries = model.query_lora_rank * (model.hidden + 1 + queries)
-    else:
-        of_queries = model.hidden * queries
     compressed = model.hidden * (rank + rope) + rank
     expanded = rank * model.heads * (width + values)
     return float(of_queries + compressed + expanded + model.heads * values * model.hidden)
@@ -174,13 +172,8 @@ def _transformer(model: Transformer) -> ParameterCount:
     dense_layers = model.layers - mixed_layers
     router = float(model.hidden * model.experts)
     mixed = attention + router + (model.experts + model.shared_experts) * expert
-    by_shape = (
-        embedding
-        + head
-        + model.hidden
-        + dense_layers * (attention + (dense if model.experts > 1 else expert))
-        + mixed_layers * mixed
-    )
+    plain = dense_layers * (attention + (dense if model.experts > 1 else expert))
+    by_shape = embedding + head + model.hidden + plain + mixed_layers * mixed
     total = model.parameters or by_shape
     unread = model.unread.total
     idle = mixed_layers * max(0, model.experts - model.experts_per_token) * expert

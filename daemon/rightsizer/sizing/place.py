@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.catalogue.board import Board, MigProfile, Precision
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.estimate import usable_bytes
 from rightsizer.sizing.mig import slice_capacity, sm_share
 from rightsizer.sizing.settings import MemorySettings
@@ -147,26 +147,19 @@ def achieved_ratios(
     """Of what large kernels reach where so much of the time goes to matrix products."""
     compute = _over(source.achieved(runs, matrix_ratio), target.achieved(will_run, matrix_ratio))
     memory_bandwidth = source.achieved_bytes_per_second / target.achieved_bytes_per_second
-    return _ratios(source, target, compute, memory_bandwidth)
+    peaks = peak_ratios(source, runs, target, will_run)
+    return replace(peaks, compute=compute, memory_bandwidth=memory_bandwidth)
 
 
 def peak_ratios(
     source: GpuPlace, runs: Precision, target: GpuPlace, will_run: Precision
 ) -> CapacityRatios:
     """Of what the datasheets promise, which is what shares are measured against."""
-    compute = _over(source.peak(runs), target.peak(will_run))
-    memory_bandwidth = source.peak_bytes_per_second / target.peak_bytes_per_second
-    return _ratios(source, target, compute, memory_bandwidth)
-
-
-def _ratios(
-    source: GpuPlace, target: GpuPlace, compute: float, memory_bandwidth: float
-) -> CapacityRatios:
     pcie = target.board.pcie_bytes_per_second
     return CapacityRatios(
-        compute=compute,
+        compute=_over(source.peak(runs), target.peak(will_run)),
         vector=_over(source.peak(Precision.FP32), target.peak(Precision.FP32)),
-        memory_bandwidth=memory_bandwidth,
+        memory_bandwidth=source.peak_bytes_per_second / target.peak_bytes_per_second,
         pcie=source.board.pcie_bytes_per_second / pcie,
         nvlink=source.link_bytes_per_second / (target.link_bytes_per_second or pcie),
     )

@@ -72,15 +72,13 @@ def project(
     factor = 1.0 if is_same else _factor(profile, target, before)
     # Errors that do not depend on each other add in squares.
     neighbors = 1.0 if is_same or target.slice is None else _NEIGHBOR_FACTOR
-    slower = math.exp(math.hypot(math.log(factor), math.log(neighbors)))
+    factors = factor, math.exp(math.hypot(math.log(factor), math.log(neighbors)))
     width = (precision or profile.precision).weight_bytes / profile.precision.weight_bytes
     peaks = peak_ratios(profile.place, runs, target, will_run)
-    interval = _interval(ratio, after, (factor, slower), width)
-    interval = _profiled_interval(interval, profile, after, speeds, (factor, slower))
     return Projection(
         target=target,
         precision=will_run,
-        time_ratio=interval,
+        time_ratio=_interval(profile, ratio, after, speeds, factors=factors, width=width),
         shares=projected_shares(profile, target, after, ratio, peaks),
         fits=_fits(profile, target),
         bottleneck=_bottleneck(after, links),
@@ -110,35 +108,27 @@ def _factor(profile: WorkloadProfile, target: GpuPlace, before: TimeShares) -> f
     return factor**_WIDER_EXPONENT if is_latent or is_small else factor
 
 
-def _interval(
-    ratio: float, after: TimeShares, factors: tuple[float, float], width: float
+def _interval(  # noqa: PLR0913 - what a ratio comes from, part by part.
+    profile: WorkloadProfile,
+    ratio: float,
+    after: TimeShares,
+    speeds: CapacityRatios,
+    *,
+    factors: tuple[float, float],
+    width: float,
 ) -> EstimateInterval:
     """Where the ratio lies: what may be off is the busy time, the host's is known.
 
-    Weights of another width may or may not be most of what is read.
+    Weights of another width may or may not be most of what is read. A time line does not tell what
+    kernels wait for, and what hides.
     """
     faster, slower = factors
     busy, traffic = ratio - after.host, after.memory_bandwidth * (width - 1.0)
-    return EstimateInterval(
-        ratio,
-        min(ratio, after.host + (busy + min(0.0, traffic)) / faster),
-        max(ratio, after.host + (busy + max(0.0, traffic)) * slower),
-    )
-
-
-def _profiled_interval(
-    interval: EstimateInterval,
-    profile: WorkloadProfile,
-    after: TimeShares,
-    speeds: CapacityRatios,
-    factors: tuple[float, float],
-) -> EstimateInterval:
-    """The interval with what a time line does not tell: what kernels wait for, and what hides."""
+    low = min(ratio, after.host + (busy + min(0.0, traffic)) / faster)
+    high = max(ratio, after.host + (busy + max(0.0, traffic)) * slower)
     if profile.profiled is None:
-        return interval
+        return EstimateInterval(ratio, low, high)
     time = profile.profiled.at_busy(busy_share(profile))
-    faster, slower = factors
-    low, high = interval.low, interval.high
     if not profile.has_counters:
         least, most = time.kernel_range(speeds)
         links = after.pcie + after.nvlink
@@ -147,7 +137,7 @@ def _profiled_interval(
     if time.host_wait > _HOST_BOUND_RATIO:
         hidden = max(1.0, after.total - time.host_wait)
         low, high = min(low, hidden), max(high, hidden, min(1.0, time.launch))
-    return EstimateInterval(interval.value, low, high)
+    return EstimateInterval(ratio, low, high)
 
 
 def _fits(profile: WorkloadProfile, target: GpuPlace) -> bool | None:

@@ -110,8 +110,6 @@ def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
 
 
 _FALLBACK: Final = (Precision.BF16, Precision.FP32)
-
-
 _ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
 
 
@@ -135,11 +133,8 @@ def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows bet
     theirs, own = (
         log_score(fit, workload, each, precision, memory_settings) for each in (other, board)
     )
-    log = theirs - own
-    if is_no_worse(other, board):
-        log = max(0.0, log)
-    if is_no_worse(board, other):
-        log = min(0.0, log)
+    log = max(0.0, theirs - own) if is_no_worse(other, board) else theirs - own
+    log = min(0.0, log) if is_no_worse(board, other) else log
     kind = error_kind(fit, workload, board, other)
     error = fit.errors.get(kind, fit.errors["across unmeasured"])
     return EstimateInterval.around(math.exp(log), math.exp(error))
@@ -153,15 +148,10 @@ def log_score(
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> float:
     """The logarithm of a board's throughput, but for what is the same on all boards."""
-    features = board_features(board, workload, precision, memory_settings)
-    by_figures = sum(
-        fit.exponent(figure, workload.family) * value for figure, value in features.items()
-    )
-    return (
-        by_figures
-        + fit.beyond(board.key, workload.family)
-        + fit.beyond_architecture(board.architecture, workload.family)
-    )
+    features, family = board_features(board, workload, precision, memory_settings), workload.family
+    by_figures = sum(fit.exponent(figure, family) * value for figure, value in features.items())
+    beyond = fit.beyond_architecture(board.architecture, family)
+    return by_figures + fit.beyond(board.key, family) + beyond
 
 
 def is_no_worse(board: Board, other: Board) -> bool:

@@ -117,9 +117,16 @@ def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
     ranks = layout.tensor * layout.pipeline
     flops = forward_flops(model, trains=trains) * batch
     seconds = _moved_seconds(model, requirement, board, batch, trains=trains)
+    trains_all = trains and requirement.task is ModelTask.TRAINING
     if trains:
-        flops *= _BACKWARD if requirement.task is ModelTask.TRAINING else _FROZEN_BACKWARD
-        seconds += _shared_seconds(model, requirement, board, layout)
+        flops *= _BACKWARD if trains_all else _FROZEN_BACKWARD
+    if trains_all:
+        # What replicas exchange, and the optimizer.
+        dense = model.dense_parameters if isinstance(model, RecommenderModel) else None
+        trained = count_parameters(model).total if dense is None else dense
+        sums = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES)
+        bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
+        seconds += sums * _EXPOSED_RATIO + trained * _UPDATE_BYTES / bandwidth
     passes = model.steps if isinstance(model, Diffusion) and not trains else 1
     seconds += flops / _speed(model, requirement, board)
     return SampleStep(batch, max(seconds / ranks, _KERNEL_SECONDS * passes), flops)
@@ -195,17 +202,3 @@ def _moved_seconds(
         moved = times * _ELEMENT_TRAFFIC * block.layers * block.hidden * tokens * batch * passes
         weights *= passes
     return (moved + weights) / bandwidth
-
-
-def _shared_seconds(
-    model: SampleModel, requirement: Requirement, board: Board, layout: Parallelism
-) -> float:
-    """Of one step: what replicas exchange, and the optimizer."""
-    if requirement.task is not ModelTask.TRAINING:
-        return 0.0
-    trained = count_parameters(model).total
-    if isinstance(model, RecommenderModel):
-        trained = model.dense_parameters
-    sums = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES) * _EXPOSED_RATIO
-    bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
-    return sums + trained * _UPDATE_BYTES / bandwidth

@@ -173,7 +173,11 @@ class Server:
         bunch = 1.0 + self.settings.bunching_ratio * (math.sqrt(max(1.0, asked)) - 1.0)
         first = step.seconds + max(bunch, 1.0 + beside) * prompt.seconds
         rate = served * answer / residence
-        between = self._between(step, prompt.seconds * beside)
+        # Prompts beside a step are surer to be cheaper than to be dearer.
+        step_factor, prompt_factor = _STEP * self.error_ratio, _PROMPTS * self.error_ratio
+        whole = step.seconds + prompt.seconds * beside
+        low = (step.seconds + prompt.seconds * beside / prompt_factor) / step_factor
+        between = EstimateInterval(1e3 * whole, 1e3 * low, 1e3 * whole * step_factor)
         return Serving(
             ttft_ms=self._first(first, asked, running, residence),
             tpot_ms=between,
@@ -190,13 +194,6 @@ class Server:
         """To the first token, with what a request waits until it runs (Little's law)."""
         queue = max(0.0, asked / running - 1.0) * residence
         return EstimateInterval.around(1e3 * (seconds + queue), _FIRST_TOKEN * self.error_ratio)
-
-    def _between(self, step: PassCost, prompts_seconds: float) -> EstimateInterval:
-        """Between two tokens; prompts are surer to be cheaper than to be dearer."""
-        step_factor, prompt_factor = _STEP * self.error_ratio, _PROMPTS * self.error_ratio
-        low = (step.seconds + prompts_seconds / prompt_factor) / step_factor
-        whole = step.seconds + prompts_seconds
-        return EstimateInterval(1e3 * whole, 1e3 * low, 1e3 * whole * step_factor)
 
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.memory.requirement.load.input_tokens

@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.model.frozen import asdict, dataclass, fields, replace
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
-from rightsizer.sizing.workload_profile import ProfiledTime, UsageShares, WorkloadProfile
+from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 
 _VECTOR_RATIO: Final = 0.8
 """What vector kernels reach of the fp32 peak; an assumption."""
@@ -61,9 +61,18 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
     Kernels wait for one resource at a time, each at what large kernels reach of it; what is left
     of the busy time is latency. Copies are taken to fill the rest of the time, not to overlap.
     """
-    if profile.profiled is not None:
-        return _split_profiled(profile, profile.profiled.at_busy(busy_share(profile)))
     shares, busy = profile.shares, busy_share(profile)
+    if profile.profiled is not None:
+        # Copies, collectives and waits are measured by a time line, not what is left.
+        time = profile.profiled.at_busy(busy)
+        work = (time.in_products, 0.0, time.in_memory)
+        if profile.has_counters:
+            work = _work(profile, time.kernels)
+        has_link = profile.place.link_bytes_per_second > 0.0
+        pcie = time.copy + (0.0 if has_link else time.collective)
+        nvlink = time.collective if has_link else 0.0
+        latency = max(0.0, time.kernels - work[0] - work[1] - work[2])
+        return TimeShares(*work, pcie, nvlink, latency, time.host)
     compute, vector, bandwidth = _work(profile, busy)
     rest = max(0.0, 1.0 - compute - vector - bandwidth)
     pcie = min(shares.pcie, rest)
@@ -75,10 +84,14 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
 
 def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     """Time that kernels wait for compute, for the vector pipes and for the memory, by counters."""
-    shares, clock = profile.shares, profile.shares.sm_clock_ratio or 1.0
-    tensor = (shares.tensor_active or 0.0) * clock / _compute_ratio(profile)
+    shares, place, precision = profile.shares, profile.place, profile.peak_precision()
+    # What large kernels reach of the peak: in time where the clock is known, else in cycles.
+    ratio = (place.achieved(precision) or 1.0) / (place.peak(precision) or 1.0)
+    if shares.sm_clock_ratio is None:
+        ratio /= place.clock_ratio
+    clock = shares.sm_clock_ratio or 1.0
+    tensor = (shares.tensor_active or 0.0) * clock / ratio
     vector = (shares.fp32_active or 0.0) * clock / _VECTOR_RATIO
-    place = profile.place
     dram = (shares.dram_active or 0.0) / (
         place.achieved_bytes_per_second / place.peak_bytes_per_second
     )
@@ -86,27 +99,6 @@ def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     # Resources that are used at once share the busy time; it is no longer for that.
     fitted = min(1.0, busy / sum(work)) if sum(work) > 0.0 else 1.0
     return work[0] * fitted, work[1] * fitted, work[2] * fitted
-
-
-def _split_profiled(profile: WorkloadProfile, time: ProfiledTime) -> TimeShares:
-    """The parts by a time line: copies, collectives and waits are measured, not what is left."""
-    compute, vector, bandwidth = (
-        _work(profile, time.kernels)
-        if profile.has_counters
-        else (time.in_products, 0.0, time.in_memory)
-    )
-    has_link = profile.place.link_bytes_per_second > 0.0
-    pcie = time.copy + (0.0 if has_link else time.collective)
-    nvlink = time.collective if has_link else 0.0
-    latency = max(0.0, time.kernels - compute - vector - bandwidth)
-    return TimeShares(compute, vector, bandwidth, pcie, nvlink, latency, time.host)
-
-
-def _compute_ratio(profile: WorkloadProfile) -> float:
-    """What large kernels reach of the peak: in time where the clock is known, else in cycles."""
-    place, precision = profile.place, profile.peak_precision()
-    ratio = (place.achieved(precision) or 1.0) / (place.peak(precision) or 1.0)
-    return ratio if profile.shares.sm_clock_ratio is not None else ratio / place.clock_ratio
 
 
 _FILLED_RATIO: Final = 0.5

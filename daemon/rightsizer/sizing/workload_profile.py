@@ -127,7 +127,7 @@ class ComputeFormat(StrEnum):
     @property
     def precisions(self) -> tuple[Precision, ...]:
         """What the tensor cores compute in, best first; the rest where a board lacks it."""
-        return _PRECISIONS.get(self, (Precision.BF16,))
+        return _FORMATS.get(self, _OF_16_BITS)[0]
 
     @property
     def required(self) -> tuple[Precision, ...]:
@@ -138,30 +138,27 @@ class ComputeFormat(StrEnum):
     @property
     def weight_bytes(self) -> float:
         """Of one weight, which is what reading it takes."""
-        return _WEIGHT_BYTES.get(self, 2.0)
+        return _FORMATS.get(self, _OF_16_BITS)[1]
 
 
-_PRECISIONS: Final = {
-    ComputeFormat.FP32: (Precision.TF32, Precision.FP32),
-    ComputeFormat.TF32: (Precision.TF32, Precision.FP32),
-    ComputeFormat.FP8: (Precision.FP8, Precision.BF16),
-    ComputeFormat.INT8: (Precision.INT8, Precision.FP8, Precision.BF16),
-    ComputeFormat.FP4: (Precision.FP4, Precision.FP8, Precision.BF16),
-    ComputeFormat.NVFP4: (Precision.FP4, Precision.FP8, Precision.BF16),
-}
+_BY_TENSOR_CORES: Final = (Precision.TF32, Precision.FP32)
 """The tensor cores know no fp32; a board without tf32 computes it in its vector pipes."""
-_WEIGHT_BYTES: Final = {
-    ComputeFormat.FP32: 4.0,
-    ComputeFormat.TF32: 4.0,
-    ComputeFormat.FP8: 1.0,
-    ComputeFormat.INT8: 1.0,
-    ComputeFormat.FP4: 0.5,
-    ComputeFormat.NVFP4: 0.5,
-    ComputeFormat.INT4: 0.5,
-    ComputeFormat.NF4: 0.5,
-    ComputeFormat.NF4_DOUBLE_QUANTIZED: 0.5,
-    ComputeFormat.Q4_K_M: 0.6,
+_HALVES: Final = (Precision.BF16,)
+_OF_16_BITS: Final = (_HALVES, 2.0)
+_NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
+_FORMATS: Final = {
+    ComputeFormat.FP32: (_BY_TENSOR_CORES, 4.0),
+    ComputeFormat.TF32: (_BY_TENSOR_CORES, 4.0),
+    ComputeFormat.FP8: ((Precision.FP8, Precision.BF16), 1.0),
+    ComputeFormat.INT8: ((Precision.INT8, Precision.FP8, Precision.BF16), 1.0),
+    ComputeFormat.FP4: (_NARROWEST, 0.5),
+    ComputeFormat.NVFP4: (_NARROWEST, 0.5),
+    ComputeFormat.INT4: (_HALVES, 0.5),
+    ComputeFormat.NF4: (_HALVES, 0.5),
+    ComputeFormat.NF4_DOUBLE_QUANTIZED: (_HALVES, 0.5),
+    ComputeFormat.Q4_K_M: (_HALVES, 0.6),
 }
+"""What the tensor cores compute in, and bytes of a weight; others are of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,9 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
     for key in _TEXT_PARTS:
         if part := config.part(key):
             kind = config.text("model_type")
-            inner = {"model_type": _text_type(kind), **part}
+            usual = "llama" if kind.startswith("llava") else kind
+            own = f"{kind}_text" if f"{kind}_text" in FAMILIES else usual
+            inner = {"model_type": _TEXTS.get(kind, own), **part}
             for common in _COMMON:
                 if common in values and (common not in part or _is_of_whole(common, config)):
                     inner[common] = values[common]
@@ -184,15 +186,6 @@ def _is_of_whole(key: str, config: Configuration) -> bool:
         return False
     version = config.text("transformers_version").partition(".")[0]
     return version.isdecimal() and version not in _TIED_BY_PART
-
-
-def _text_type(kind: str) -> str:
-    """The family of the text part, where the part itself does not name it."""
-    if kind in _TEXTS:
-        return _TEXTS[kind]
-    if kind.startswith("llava"):
-        return "llama"
-    return f"{kind}_text" if f"{kind}_text" in FAMILIES else kind
 
 
 def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:

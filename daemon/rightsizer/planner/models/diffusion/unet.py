@@ -61,7 +61,12 @@ def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
     Raises:
         RequirementError: it has parts that are not counted.
     """
-    _refuse_unusual(config)
+    for key, usual in _USUAL.items():
+        value = config.values.get(key, usual[0])
+        listed = config.lists(key)
+        plain = listed[0] if listed and listed == listed[:1] * len(listed) else value
+        if plain not in usual:
+            raise wrong(key, f"{value!r} is not counted", _REMEDY)
     down = _levels(config, side, "down_block_types", _DOWN)
     up = _levels(config, side, "up_block_types", _UP)
     first, time = down[0].channels, 4 * down[0].channels
@@ -82,15 +87,6 @@ def residual_block(inputs: int, outputs: int, positions: int, time: int = 0) -> 
     if time:
         work += linear(time, outputs)
     return work + convolution(inputs, outputs, 1, positions) if inputs != outputs else work
-
-
-def _refuse_unusual(config: Configuration) -> None:
-    for key, usual in _USUAL.items():
-        value = config.values.get(key, usual[0])
-        listed = config.lists(key)
-        plain = listed[0] if listed and listed == listed[:1] * len(listed) else value
-        if plain not in usual:
-            raise wrong(key, f"{value!r} is not counted", _REMEDY)
 
 
 def _levels(

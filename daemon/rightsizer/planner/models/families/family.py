@@ -162,27 +162,21 @@ def family_parameters(
 ) -> float:
     """The count of a shape's matrices, with the norms, biases and positions of its family."""
     matrices = count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden
-    layer = _norms(shape, config, family) + _attention_bias(shape, config, family)
+    kind, norms = config.text("model_type"), family.layer_norms
+    if kind == "falcon" and config.is_set("parallel_attn", otherwise=True):
+        usual = 2 if config.is_set("new_decoder_architecture") else 1
+        norms = min(config.whole("num_ln_in_parallel_attn") or usual, 2)
+    if kind == "stablelm" and config.is_set("use_parallel_residual"):
+        norms = 1
+    layer = norms * _norm(shape, config, family) + _attention_bias(shape, config, family)
+    if family.norms_whole_projections:  # Beside one norm of a head for each of the two.
+        layer += (shape.heads + key_value_heads(shape) - 2) * head_dimension(shape)
     total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
     mixed, width = _mixed_layers(shape), ffn_width(shape)
     if mixed:  # What every token passes beyond a whole number of experts.
         rest = _shared_width(config, family, shape.layers, width) - shape.shared_experts * width
         total += mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
     return float(total + _ends(shape, config, family))
-
-
-def _norms(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    count = family.layer_norms
-    if config.text("model_type") == "falcon" and config.is_set("parallel_attn", otherwise=True):
-        usual = 2 if config.is_set("new_decoder_architecture") else 1
-        count = min(config.whole("num_ln_in_parallel_attn") or usual, 2)
-    if config.text("model_type") == "stablelm" and config.is_set("use_parallel_residual"):
-        count = 1
-    whole = 0
-    if family.norms_whole_projections:  # Beside one norm of a head for each of the two.
-        heads = shape.heads + key_value_heads(shape)
-        whole = (heads - 2) * head_dimension(shape)
-    return count * _norm(shape, config, family) + whole
 
 
 def _norm(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
@@ -201,10 +195,7 @@ def _says(config: Configuration, family: TransformerFamily, switch: str) -> bool
 
 
 def _attention_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Of queries, keys, values and the output.
-
-    Where a family always has the first three alone, they are counted with the shape.
-    """
+    """Of queries, keys, values and the output; the first three alone count with the shape."""
     queries = shape.heads * head_dimension(shape)
     keys = key_value_heads(shape) * head_dimension(shape)
     sinks = shape.heads if config.text("model_type") == "gpt_oss" else 0
@@ -257,17 +248,13 @@ def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) 
         count += (config.whole("type_vocab_size") or 0) * shape.hidden
     pooled = config.whole("projection_size") or shape.hidden
     count += pooled * (shape.hidden + 1) if family.has_pooler else 0
-    return count - _narrowing(shape, config, family)
-
-
-def _narrowing(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """What an embedding narrower than the layers saves, its projections taken off."""
+    # An embedding narrower than the layers saves rows, and takes projections.
     width = config.whole(family.embedding) or shape.hidden
     saved = shape.hidden - width
     if not saved:
-        return 0
+        return count
     if not family.is_encoder:  # OPT alone: projected in and out.
-        return shape.vocab * saved - 2 * width * shape.hidden
+        return count - shape.vocab * saved + 2 * width * shape.hidden
     places = (config.whole(family.positions) or 0) + (config.whole("type_vocab_size") or 0)
     rows = shape.vocab + places + family.norm_vectors
-    return rows * saved - (width + 1) * shape.hidden
+    return count - rows * saved + (width + 1) * shape.hidden

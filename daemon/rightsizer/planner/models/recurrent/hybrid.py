@@ -208,15 +208,11 @@ def mamba_mixer(
     *,
     has_norms: bool = False,
 ) -> Mixer:
-    """A state of its own for each channel (arXiv:2312.00752, section 3.4).
+    """A state of its own for each of the inner channels (arXiv:2312.00752, section 3.4).
 
-    Args:
-        config: With the defaults of its type.
-        inner: Channels.
-        keys: Of the state's width, the rank of the time steps, and the tokens that the convolution
-            sees.
-        biases: Keys of whether projections have one, and the convolution.
-        has_norms: Of time steps and of what goes in and out of the state, as Jamba has them.
+    `keys`: of the state's width, the rank of the time steps, and the tokens that the convolution
+    sees; `biases`: keys of whether projections have one, and the convolution; `has_norms`: of time
+    steps and of what goes in and out of the state, as Jamba has them.
     """
     hidden, (state_key, rank_key, reach_key) = config.needed("hidden_size"), keys
     state, reach = config.needed(state_key), config.needed(reach_key)
@@ -242,14 +238,10 @@ def mamba2_mixer(  # noqa: PLR0913 - the last two are usual in all classes but o
 ) -> Mixer:
     """A state for each head, of its width by the state's (arXiv:2405.21060, section 7).
 
-    Args:
-        config: With the defaults of its type.
-        head_dim: Width of one head.
-        keys: Of the heads, of their groups that share what goes in and out of the state, of the
-            state's width, and of the tokens that the convolution sees.
-        biases: Keys of whether the first projections have one, the last, and the convolution.
-        has_norm: Before the last projection.
-        state_scale: Numbers of 16 bits that one of the state takes.
+    `keys`: of the heads, of their groups that share what goes in and out of the state, of the
+    state's width, and of the tokens that the convolution sees; `biases`: keys of whether the first
+    projections have one, the last, and the convolution; `has_norm`: before the last projection;
+    `state_scale`: numbers of 16 bits that one of the state takes.
     """
     hidden = config.needed("hidden_size")
     heads, groups, state, reach = map(config.needed, keys)
