@@ -6,6 +6,17 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
 
+_PCIE_BYTES_PER_SECOND: Final = {
+    1: 0.25e9,
+    2: 0.5e9,
+    3: 0.985e9,
+    4: 1.969e9,
+    5: 3.938e9,
+    6: 7.563e9,
+}
+"""One lane, one direction, after encoding."""
+_FIRST_WITH_BF16: Final = (8, 0)
+
 
 class Precision(StrEnum):
     """The number formats that a peak is known for. All peaks are dense, without sparsity."""
@@ -97,18 +108,6 @@ def _nearest(ratios: Mapping[Precision, float], precision: Precision) -> float:
     while precision not in ratios and precision in _STAND_INS:
         precision = _STAND_INS[precision]
     return ratios[precision]
-
-
-_PCIE_BYTES_PER_SECOND: Final = {
-    1: 0.25e9,
-    2: 0.5e9,
-    3: 0.985e9,
-    4: 1.969e9,
-    5: 3.938e9,
-    6: 7.563e9,
-}
-"""One lane, one direction, after encoding."""
-_FIRST_WITH_BF16: Final = (8, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,20 @@ from rightsizer.config.row import Row, shown
 from rightsizer.model.frozen import replace
 
 _NEEDED: Final = object()
+EFFICIENCIES: Final = ("gemm", "weight_read", "decode_attention")
+"""The parts of an efficiency."""
+_TEXTS: Final = {
+    "vendor": "NVIDIA",
+    **dict.fromkeys(("form_factor", "memory_type", "source", "notes"), ""),
+}
+"""With what stands where an entry does not say."""
+_CAPABILITY: Final = re.compile(r"\d{1,3}\.\d")
+_USUAL_PCIE: Final = FactOrigin(OriginKind.ASSUMED, "PCIe 4 with 16 lanes, as most have it")
+_NVLINK: Final = frozenset({"nvlink_generation", "nvlink_total_gbs"})
+_MEASURED: Final = "kernel-tables"
+_OVERHEAD_BYTES: Final = 205 * 2**20
+"""Taken once from each slice, and once more by its share: so what an H100 shows is met within 0.3 %
+(9984, 20096, 40448 and 81152 MiB), what an A100 of 80 GB does within 1.5 % (9856 MiB)."""
 
 
 class Figure(NamedTuple):
@@ -54,23 +68,12 @@ FIGURES: Final = (
     ),
     Figure("linked_gpu_count", "linked_gpus", 2, 10_000, None),
 )
-EFFICIENCIES: Final = ("gemm", "weight_read", "decode_attention")
-"""The parts of an efficiency."""
-_TEXTS: Final = {
-    "vendor": "NVIDIA",
-    **dict.fromkeys(("form_factor", "memory_type", "source", "notes"), ""),
-}
-"""With what stands where an entry does not say."""
 _KNOWN: Final = (
     *("names", "other_names", "architecture", "compute_capability", "release_year"),
     *("dense_peak_tera", "efficiency", "all_reduce", "mig_profiles", "verified"),
     *(figure.key for figure in FIGURES),
     *_TEXTS,
 )
-_CAPABILITY: Final = re.compile(r"\d{1,3}\.\d")
-_USUAL_PCIE: Final = FactOrigin(OriginKind.ASSUMED, "PCIe 4 with 16 lanes, as most have it")
-_NVLINK: Final = frozenset({"nvlink_generation", "nvlink_total_gbs"})
-_MEASURED: Final = "kernel-tables"
 
 
 def read_board(
@@ -246,11 +249,6 @@ def _given_sum(row: Row, count: int) -> AllReduce | None:
         case _:
             row.fault(key, "must be [bus bandwidth in GB/s, microseconds of a small message]")
     return None
-
-
-_OVERHEAD_BYTES: Final = 205 * 2**20
-"""Taken once from each slice, and once more by its share: so what an H100 shows is met within 0.3 %
-(9984, 20096, 40448 and 81152 MiB), what an A100 of 80 GB does within 1.5 % (9856 MiB)."""
 
 
 def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:

@@ -9,6 +9,12 @@ from rightsizer.catalogue.board_parser import read_board
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document
 
+_BOARDS: Final = "boards"
+_SOURCES: Final = "sources"
+_SOURCE: Final = "source"
+_ASSUMPTIONS: Final = "assumptions"
+_NO_FIGURES: Final = frozenset({_SOURCE, "notes", "verified"})
+
 
 def merged(below: Mapping[Any, Any], above: Mapping[Any, Any]) -> dict[Any, Any]:
     """Both, key by key; where both have a value, the one above unless both are mappings.
@@ -35,13 +41,6 @@ def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
             yield from named_values(value, f"{name}.")
         else:
             yield name
-
-
-_BOARDS: Final = "boards"
-_SOURCES: Final = "sources"
-_SOURCE: Final = "source"
-_ASSUMPTIONS: Final = "assumptions"
-_NO_FIGURES: Final = frozenset({_SOURCE, "notes", "verified"})
 
 
 def read_boards(document: Document) -> dict[str, Board]:

@@ -20,6 +20,7 @@ _WORDS: Final = re.compile(r"[a-z0-9]+")
 _MEMORY: Final = re.compile(r"(\d+)(?:g|gb|gib)")
 _MEMORY_TYPE: Final = re.compile(r"(?:hbm|gddr)\w+")
 _FORM: Final = re.compile(r"sxm\d?|pcie|nvl\d*|oam")
+_FILE: Final = "boards.yaml"
 
 
 def plain_name(name: str) -> str:
@@ -74,9 +75,6 @@ def _says_no_more(spelling: _Spelling, given: _Spelling) -> bool:
         and spelling.memory_type in ("", given.memory_type)
         and spelling.form in ("", given.form)
     )
-
-
-_FILE: Final = "boards.yaml"
 
 
 class Catalogue:

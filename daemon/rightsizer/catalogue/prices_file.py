@@ -28,6 +28,8 @@ _ON_PREMISES: Final[Mapping[str, tuple[float, float]]] = {
     "dollars_per_kilowatt_hour": (0.0, 10.0),
     "utilization_ratio": (0.001, 1.0),
 }
+_FILE: Final = "prices.yaml"
+_KEYS: Final = ("boards", "sources", "dates", "reserved", "on_premises")
 
 
 def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
@@ -113,10 +115,6 @@ def _purchases(row: Row, names: Mapping[str, str]) -> list[Purchase]:
 def _date(value: Any) -> str:
     """YAML makes dates of what is written like one."""
     return value.isoformat() if isinstance(value, dt.date) else str(value)
-
-
-_FILE: Final = "prices.yaml"
-_KEYS: Final = ("boards", "sources", "dates", "reserved", "on_premises")
 
 
 @cache

@@ -34,6 +34,7 @@ from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import CostSettings
 
 _SOURCE: Final = "the plan's own prices"
+_OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,3 @@ class Biller:
         if factor is not None:
             terms = replace(terms, node_power_factor=Assumption(factor, factor, factor))
         return kilowatt_hours(watts.scaled(count), 1.0, terms)
-
-
-_OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion

@@ -34,6 +34,45 @@ _IDENTITY: Final = (
     *("form_factor", "memory_type", "release_year"),
 )
 _TERMS: Final = (1, 3)
+_REMEDY: Final = """\
+  Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it and
+  no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
+_DESCRIPTION = """\
+List the boards of the catalogue, or tell everything of those that are named, each figure with its
+origin: measured, verified against a public table, recalled from a datasheet, assumed from boards
+alike, or stated by you. A board is named by its key or by what its driver calls it. Prices are
+dollars per GPU-hour as of the dates beside them, never quotes. Of a GPU of this node that nobody
+knows, what its driver says is told.
+
+A file of your own changes or adds boards, figure by figure; a new board needs these:
+
+  boards:
+    H100-SXM5-80GB: {power_limit_watts: 650, source: our own limit}
+    LAB-1:
+      architecture: Hopper
+      compute_capability: "9.0"
+      sm_count: 100
+      memory_mib: 65536
+      memory_bandwidth_gbs: 2000
+      power_limit_watts: 300
+      dense_peak_tera: {bf16: 500}
+
+and one of prices likewise:
+
+  boards:
+    H100-SXM5-80GB: {on_demand: 2.10, reserved: {1: 1.60}, dates: [2026-09-01], purchase: 27000}
+  on_premises: {pue_ratio: 1.2, dollars_per_kilowatt_hour: 0.09}
+"""
+_PATIENCE_SECONDS: Final = 10.0
+"""Opening NVML takes some 3 s where no persistence daemon runs."""
+_FILES: Final = """
+--search TEXT: list boards with all these words in their key, names, architecture, form or memory
+--catalogue FILE: YAML file that changes or adds boards; units are in its keys
+--prices FILE: YAML file that changes or adds prices, in dollars per GPU-hour
+"""
+_JSON: Final = """
+--json: answer in JSON; bytes, hertz, watts, seconds, dollars
+"""
 
 
 def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
@@ -95,11 +134,6 @@ def _price_form(price: Price | None, prices: Prices) -> dict[str, Any] | None:
     }
 
 
-_REMEDY: Final = """\
-  Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it and
-  no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
-
-
 def _unknown_text(device: Device) -> str:
     """A card of what the driver says."""
     rows = [("architecture", device.architecture or "unknown"), *_figures(device)]
@@ -145,54 +179,12 @@ def _figures(device: Device) -> Iterator[tuple[str, str]]:
         yield "PCIe, with its slot", f"gen{device.pcie_generation_maximum}{lanes}"
 
 
-_DESCRIPTION = """\
-List the boards of the catalogue, or tell everything of those that are named, each figure with its
-origin: measured, verified against a public table, recalled from a datasheet, assumed from boards
-alike, or stated by you. A board is named by its key or by what its driver calls it. Prices are
-dollars per GPU-hour as of the dates beside them, never quotes. Of a GPU of this node that nobody
-knows, what its driver says is told.
-
-A file of your own changes or adds boards, figure by figure; a new board needs these:
-
-  boards:
-    H100-SXM5-80GB: {power_limit_watts: 650, source: our own limit}
-    LAB-1:
-      architecture: Hopper
-      compute_capability: "9.0"
-      sm_count: 100
-      memory_mib: 65536
-      memory_bandwidth_gbs: 2000
-      power_limit_watts: 300
-      dense_peak_tera: {bf16: 500}
-
-and one of prices likewise:
-
-  boards:
-    H100-SXM5-80GB: {on_demand: 2.10, reserved: {1: 1.60}, dates: [2026-09-01], purchase: 27000}
-  on_premises: {pue_ratio: 1.2, dollars_per_kilowatt_hour: 0.09}
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class _CatalogueCommandSettings:
     """Sections that the command reads."""
 
     catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
     path: PathSettings = field(default_factory=PathSettings)
-
-
-_PATIENCE_SECONDS: Final = 10.0
-"""Opening NVML takes some 3 s where no persistence daemon runs."""
-
-
-_FILES: Final = """
---search TEXT: list boards with all these words in their key, names, architecture, form or memory
---catalogue FILE: YAML file that changes or adds boards; units are in its keys
---prices FILE: YAML file that changes or adds prices, in dollars per GPU-hour
-"""
-_JSON: Final = """
---json: answer in JSON; bytes, hertz, watts, seconds, dollars
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,33 @@ from rightsizer.model.units import GIB
 from rightsizer.planner.figures import NOTHING, SourceNotes, short_number
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
+_PEAKS: Final = {
+    Precision.FP32: "fp32",
+    Precision.TF32: "tf32",
+    Precision.BF16: "bf16, fp16",
+    Precision.FP16_ACC16: "fp16, sums in fp16",
+    Precision.FP8: "fp8",
+    Precision.INT8: "int8",
+    Precision.FP4: "fp4",
+}
+_EFFICIENCIES: Final = {
+    "gemm": "large matrix products, of the peak",
+    "weight_read": "reading weights, of the bandwidth",
+    "decode_attention": "attention of one token, of the bandwidth",
+}
+_Line = tuple[str, str, str]
+"""A label, a figure, and its name in the catalogue's file."""
+_HEADER: Final = (
+    *("board", "architecture", "GiB", "GB/s", "bf16", "fp8", "fp4", "W", "links GB/s", "MIG"),
+    *("$/h", "as of"),
+)
+_TEXTS: Final = frozenset({"board", "architecture", "as of"})
+_LEGEND: Final = """\
+~ recalled or assumed: nobody compared it with a public table. Peaks in dense tera-operations per
+second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds in
+the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes from."""
+_SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
+_TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
 
 
 def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, str, str]]:
@@ -45,25 +72,6 @@ def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, 
 def _hourly(dollars: float, low: float = 0.0, high: float = 0.0) -> str:
     spread = f" (${low:.2f} to ${high:.2f})" if low < high else ""
     return f"${dollars:.2f} an hour{spread}"
-
-
-_PEAKS: Final = {
-    Precision.FP32: "fp32",
-    Precision.TF32: "tf32",
-    Precision.BF16: "bf16, fp16",
-    Precision.FP16_ACC16: "fp16, sums in fp16",
-    Precision.FP8: "fp8",
-    Precision.INT8: "int8",
-    Precision.FP4: "fp4",
-}
-_EFFICIENCIES: Final = {
-    "gemm": "large matrix products, of the peak",
-    "weight_read": "reading weights, of the bandwidth",
-    "decode_attention": "attention of one token, of the bandwidth",
-}
-
-_Line = tuple[str, str, str]
-"""A label, a figure, and its name in the catalogue's file."""
 
 
 def card_text(board: Board, prices: Prices) -> str:
@@ -164,19 +172,6 @@ def _section(title: str, lines: Iterable[_Line]) -> list[str]:
     first, second = (max(len(line[at]) for line in cells) for at in (0, 1))
     rows = (f"  {a.ljust(first)}  {b.ljust(second)}  {c}".rstrip() for a, b, c in cells)
     return [title, *rows]
-
-
-_HEADER: Final = (
-    *("board", "architecture", "GiB", "GB/s", "bf16", "fp8", "fp4", "W", "links GB/s", "MIG"),
-    *("$/h", "as of"),
-)
-_TEXTS: Final = frozenset({"board", "architecture", "as of"})
-_LEGEND: Final = """\
-~ recalled or assumed: nobody compared it with a public table. Peaks in dense tera-operations per
-second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds in
-the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes from."""
-_SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
-_TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
 
 
 def table_text(boards: Iterable[Board], prices: Prices) -> str:

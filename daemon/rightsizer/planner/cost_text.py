@@ -27,6 +27,10 @@ from rightsizer.sizing.cost import Billing
 _LEAST_IMAGE: Final = 1e-4
 _VISIBLY: Final = 1.005
 _LEFT: Final = frozenset({"terms", "from", "as of", ""})
+_Work = tuple[str, str, float]
+"""A column of what work costs: its heading, the part of an amount, and a factor."""
+_NAMED: Final = 8
+_GROWTH_LEFT: Final = frozenset({"kind", "remark"})
 
 
 def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
@@ -54,10 +58,6 @@ def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
     yield from wrapped(_energy_text(bill, f"{unit}{full}"), indent=2)
     for line in notes.lines():
         yield from wrapped(line, indent=2, hanging=4)
-
-
-_Work = tuple[str, str, float]
-"""A column of what work costs: its heading, the part of an amount, and a factor."""
 
 
 def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -> tuple[_Work, ...]:
@@ -129,9 +129,6 @@ def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
     return ", ".join([f"{number(amount.per_hour.value)} {hourly} ({spread})", *found])
 
 
-_NAMED: Final = 8
-
-
 def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
     """All that do not fit, by the filter that each failed first; the nearest first."""
     rejected = [each for each in candidates if not each.fits]
@@ -151,9 +148,6 @@ def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> 
         if rest:
             more = f", and {len(rest) - _NAMED} more (--all)" if len(rest) > _NAMED else ""
             yield from wrapped(f"also {', '.join(rest[:_NAMED])}{more}", indent=4)
-
-
-_GROWTH_LEFT: Final = frozenset({"kind", "remark"})
 
 
 def growth_lines(plan: GpuPlan) -> Iterator[str]:

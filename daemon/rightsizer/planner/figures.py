@@ -28,6 +28,7 @@ _THREE_DIGITS: Final = 100
 _CENTS: Final = 0.1
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_WHOLE_WITHIN: Final = 0.05
 
 
 def unit_of(model: Model) -> str:
@@ -78,9 +79,6 @@ def dollars(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.2f}" if value >= _CENTS or not value else f"{value:.2g}"
-
-
-_WHOLE_WITHIN: Final = 0.05
 
 
 def short_number(value: float) -> str:

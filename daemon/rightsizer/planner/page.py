@@ -9,6 +9,19 @@ from rightsizer.report.charts import box, figure
 from rightsizer.report.figures import dollars, number
 from rightsizer.report.template import rendered
 
+_MOST: Final = 20
+"""Candidates of a table."""
+_NOTHING: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("error", "model", "nothing_fits")),
+    **dict.fromkeys(("notes", "candidates", "alternatives", "growth", "validation"), ()),
+}
+"""What an answer that is an error does not have, and the other way round."""
+_WORK: Final = (
+    ("cost_per_training", "a run"),
+    ("cost_per_image", "an image"),
+    ("cost_per_million_tokens", "a million"),
+)
+
 
 def memory_bar(name: str, memory: Mapping[str, float], usable_bytes: float | None) -> str:
     """Parts from left to right; the line is what the GPU has, the whisker where it may end.
@@ -29,20 +42,6 @@ def memory_bar(name: str, memory: Mapping[str, float], usable_bytes: float | Non
     if usable_bytes is not None:
         drawn.append(f'<path class="capacity" d="M{usable_bytes * scale:.4g} 0V10"/>')
     return figure((100, 10), name, ", ".join(spelled), drawn, "split fit")
-
-
-_MOST: Final = 20
-"""Candidates of a table."""
-_NOTHING: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("error", "model", "nothing_fits")),
-    **dict.fromkeys(("notes", "candidates", "alternatives", "growth", "validation"), ()),
-}
-"""What an answer that is an error does not have, and the other way round."""
-_WORK: Final = (
-    ("cost_per_training", "a run"),
-    ("cost_per_image", "an image"),
-    ("cost_per_million_tokens", "a million"),
-)
 
 
 def plan_document(answers: Sequence[tuple[Sequence[str], Mapping[str, Any]]]) -> str:

@@ -27,6 +27,17 @@ _MEANS: Final = (
     Signal.TIME_TO_FIRST_TOKEN_SECONDS,
     *_SHARES,
 )
+_RESULTS: Final = (
+    *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),
+    "time_to_train_seconds",
+)
+_IDLE: Final = 0.5
+_MOSTLY_IDLE: Final = (
+    "idle for most of the time: the load was below what was planned, or the host slow"
+)
+_QUANTILE: Final = "a quantile over all requests; the prediction is of the mean"
+_MUCH: Final = 0.3
+"""Of the time, beyond which a wait or communication explains most of what is off."""
 
 
 @dataclass(slots=True)
@@ -106,19 +117,6 @@ class PlanCheck:
     candidate: PlanCandidate
     """Predicted again, at the requests in flight that were measured."""
     comparisons: tuple[FigureComparison, ...]
-
-
-_RESULTS: Final = (
-    *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),
-    "time_to_train_seconds",
-)
-_IDLE: Final = 0.5
-_MOSTLY_IDLE: Final = (
-    "idle for most of the time: the load was below what was planned, or the host slow"
-)
-_QUANTILE: Final = "a quantile over all requests; the prediction is of the mean"
-_MUCH: Final = 0.3
-"""Of the time, beyond which a wait or communication explains most of what is off."""
 
 
 def compare_recording(

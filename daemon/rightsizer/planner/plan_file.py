@@ -23,6 +23,19 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 
+KEYS: Final = (
+    *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
+    "prices",
+)
+CARBON: Final = "carbon_grams_per_kwh"
+"""Among the prices, as it is no price of any GPU."""
+_LEAST_GROWTH: Final = -0.99
+"""A load that is gone costs nothing, and nothing can be said of a part of it."""
+_MOST_GROWTH: Final = 100.0
+_MOST_MONTHS: Final = 120
+_MOST_DOLLARS: Final = 1e5
+_MOST_GRAMS: Final = 3000.0
+
 
 def _notes(
     requirement: Requirement, longest: int | None, given: Mapping[Any, Any]
@@ -55,20 +68,6 @@ def _notes(
             "growth is given and there is nothing to grow: give load.tokens_per_second or"
             " load.concurrency"
         )
-
-
-KEYS: Final = (
-    *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
-    "prices",
-)
-CARBON: Final = "carbon_grams_per_kwh"
-"""Among the prices, as it is no price of any GPU."""
-_LEAST_GROWTH: Final = -0.99
-"""A load that is gone costs nothing, and nothing can be said of a part of it."""
-_MOST_GROWTH: Final = 100.0
-_MOST_MONTHS: Final = 120
-_MOST_DOLLARS: Final = 1e5
-_MOST_GRAMS: Final = 3000.0
 
 
 @dataclass(frozen=True, slots=True)

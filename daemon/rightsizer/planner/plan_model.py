@@ -30,6 +30,20 @@ from rightsizer.sizing.parameters import count_parameters
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _MOST: Final = 1e30
 _MOST_COUNT: Final = 10**15
+_MOST_PARAMETERS: Final = 1e18
+_FAR: Final = 2.0
+"""So many times as many parameters, or as few, are not those of the same model."""
+KINDS: Final[dict[str, type]] = {
+    "transformer": TransformerDescription,
+    "cnn": ConvolutionalNetwork,
+    "vit": VisionTransformer,
+    "diffusion": Diffusion,
+    "recommender": RecommenderModel,
+}
+_OF_IMAGES: Final = ("image", "steps", "guided")
+_BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
+CONFIG_KEYS: Final = (*_BESIDE_CONFIG, *_OF_IMAGES)
+"""What may be said of a model that is read from its configuration."""
 
 
 def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
@@ -88,23 +102,6 @@ def _types(kind: type) -> dict[str, tuple[Any, bool]]:
         is_needed = each.default is MISSING and each.default_factory is MISSING
         types[each.name] = kept, is_needed
     return types
-
-
-_MOST_PARAMETERS: Final = 1e18
-_FAR: Final = 2.0
-"""So many times as many parameters, or as few, are not those of the same model."""
-
-KINDS: Final[dict[str, type]] = {
-    "transformer": TransformerDescription,
-    "cnn": ConvolutionalNetwork,
-    "vit": VisionTransformer,
-    "diffusion": Diffusion,
-    "recommender": RecommenderModel,
-}
-_OF_IMAGES: Final = ("image", "steps", "guided")
-_BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
-CONFIG_KEYS: Final = (*_BESIDE_CONFIG, *_OF_IMAGES)
-"""What may be said of a model that is read from its configuration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,17 @@ from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
 
+_REMEDY: Final = (
+    "what nobody knows is not guessed: describe it in a file of boards (--catalogue FILE,"
+    " 'rightsizer catalogue --help' shows one)"
+)
+_NEEDED: Final = {
+    NumberFormat.FP8: Precision.FP8,
+    NumberFormat.INT8: Precision.INT8,
+    NumberFormat.NVFP4: Precision.FP4,
+}
+_NAMED: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
@@ -69,12 +80,6 @@ class GpuPlan:
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
-
-
-_REMEDY: Final = (
-    "what nobody knows is not guessed: describe it in a file of boards (--catalogue FILE,"
-    " 'rightsizer catalogue --help' shows one)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +178,6 @@ def _board(name: str, catalogue: Catalogue, place: str) -> Board:
             return slice_board(board, each)
     known = ", ".join(each.name for each in board.mig_profiles) or "none: it has no MIG"
     raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {known}")
-
-
-_NEEDED: Final = {
-    NumberFormat.FP8: Precision.FP8,
-    NumberFormat.INT8: Precision.INT8,
-    NumberFormat.NVFP4: Precision.FP4,
-}
-_NAMED: Final = 3
 
 
 def _unit_notes(number_format: NumberFormat, boards: Iterable[Board]) -> Iterator[str]:

@@ -28,6 +28,24 @@ _LEAST_CLOCK: Final = 0.01
 ReadRun: TypeAlias = Callable[[tuple[str, ...]], ProfiledRun | None]
 """Reads the profilers' files that a question names; those of the command line where it names none,
 and `None` where there are none at all."""
+_PARTS: Final = {
+    "tensor": "kernels with tensor cores",
+    "plain": "kernels without",
+    "unknown": "kernels of which that is not known",
+    "collective": "collectives beside no kernel",
+    "copy": "copies beside no kernel",
+    "host_wait": "waits for the host",
+    "gap": "idle for other reasons",
+}
+_DIGITS: Final = 6
+_LEAST: Final = 0.005
+_HEADER: Final = ("target", "time", "from", "to", "fits", "bottleneck", "SM", "tensor", "DRAM")
+_TEXTS: Final = frozenset({"target", "bottleneck", "fits"})
+LEGEND: Final = (
+    "time: that of the same work, over the time that it took; it lies between from and to in nine\n"
+    "cases of ten. Then what would be measured there, idle time included."
+)
+_FITS: Final = {True: "yes", False: "no", None: "?"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +166,6 @@ def _place(
         return None
 
 
-_PARTS: Final = {
-    "tensor": "kernels with tensor cores",
-    "plain": "kernels without",
-    "unknown": "kernels of which that is not known",
-    "collective": "collectives beside no kernel",
-    "copy": "copies beside no kernel",
-    "host_wait": "waits for the host",
-    "gap": "idle for other reasons",
-}
-_DIGITS: Final = 6
-_LEAST: Final = 0.005
-
-
 def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
     """Where the time went, and what the profile does not tell."""
     steps = f", {counted(run.steps, 'step', 'steps')}" if run.steps else ""
@@ -193,15 +198,6 @@ def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
         yield "collectives are bound by the link and not by whom they wait for"
     if not run.steps:
         yield "no step is marked: all time from the first kernel to the last is like any other"
-
-
-_HEADER: Final = ("target", "time", "from", "to", "fits", "bottleneck", "SM", "tensor", "DRAM")
-_TEXTS: Final = frozenset({"target", "bottleneck", "fits"})
-LEGEND: Final = (
-    "time: that of the same work, over the time that it took; it lies between from and to in nine\n"
-    "cases of ten. Then what would be measured there, idle time included."
-)
-_FITS: Final = {True: "yes", False: "no", None: "?"}
 
 
 def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:

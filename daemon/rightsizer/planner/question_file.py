@@ -12,6 +12,8 @@ from rightsizer.model.frozen import dataclass, replace
 
 _SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
 """YAML 1.1 takes `7e9` for text; JSON for a number."""
+_KEYS: Final = re.compile(r"[a-z_.]+")
+_Answer = TypeVar("_Answer")
 
 
 def _documents(file: Path, remedy: str) -> list[Document]:
@@ -41,10 +43,6 @@ def _numbers(data: Any) -> Any:
     if isinstance(data, str) and _SCIENTIFIC.fullmatch(data):
         return float(data.replace("_", ""))
     return data
-
-
-_KEYS: Final = re.compile(r"[a-z_.]+")
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate
 
 _DEFAULTS: Final = SizingSettings()
+_ROUNDING: Final = 1e-9
 
 
 def predict_rate(  # noqa: PLR0913 - the search's question, and what a site knows better.
@@ -82,9 +83,6 @@ def _serving(server: Server, concurrency: float | None) -> PredictedRate:
         tpot_ms=serving.tpot_ms,
         bound=str(serving.bound),
     )
-
-
-_ROUNDING: Final = 1e-9
 
 
 def too_slow(load: RequestLoad, rate: PredictedRate, layout: Parallelism) -> Iterator[Rejection]:

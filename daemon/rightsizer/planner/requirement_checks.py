@@ -33,6 +33,17 @@ _NOT_NEGATIVE: Final[Mapping[type, str]] = {
     ),
     Diffusion: "text_encoder_parameters decoder_parameters",
 }
+_OF_ATTENTION: Final = ("q", "k", "v", "o")
+_OF_FEED_FORWARD: Final = ("gate", "up", "down")
+LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
+_UNTRAINABLE: Final = frozenset(
+    {
+        *(NumberFormat.INT8, NumberFormat.INT4, NumberFormat.Q4_K_M),
+        *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
+    }
+)
+"""Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
+_ZERO_STAGES: Final = 3
 
 
 def check_model(model: Model) -> None:
@@ -136,19 +147,6 @@ def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
             f"model.patch: {model.patch} pixels of an image of {model.image};"
             " a patch is at most as wide as the image"
         )
-
-
-_OF_ATTENTION: Final = ("q", "k", "v", "o")
-_OF_FEED_FORWARD: Final = ("gate", "up", "down")
-LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
-_UNTRAINABLE: Final = frozenset(
-    {
-        *(NumberFormat.INT8, NumberFormat.INT4, NumberFormat.Q4_K_M),
-        *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
-    }
-)
-"""Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
-_ZERO_STAGES: Final = 3
 
 
 def check_requirement(requirement: Requirement) -> None:

@@ -30,6 +30,15 @@ _NODE_GPUS: Final = 8
 _PCIE_TENSOR: Final = 2
 _TENSOR: Final = (1, 2, 4, 8)
 _STAGES: Final = (1, 2, 4, 8, 16)
+Predict = Callable[[Requirement, Board, Parallelism, float | None, float], PredictedRate]
+"""How fast a requirement is on so many boards: at a number of requests in flight, or at the most
+that latencies and so many bytes of each board allow."""
+_SPREAD: Final = 8
+"""Over how many times as many replicas a load is spread at most where latencies are missed."""
+_ABOUT: Final = 1.05
+_LEAST_USED: Final = 1e-9
+"""Tokens a second: of less, what a million of them costs is no figure any more."""
+_ROUNDING: Final = 1e-9
 
 
 def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
@@ -87,18 +96,6 @@ def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) ->
     if joined > 1 and is_slice(board):
         return f"{joined} slices of MIG cannot be joined; take a larger slice, or whole GPUs"
     return None
-
-
-Predict = Callable[[Requirement, Board, Parallelism, float | None, float], PredictedRate]
-"""How fast a requirement is on so many boards: at a number of requests in flight, or at the most
-that latencies and so many bytes of each board allow."""
-
-_SPREAD: Final = 8
-"""Over how many times as many replicas a load is spread at most where latencies are missed."""
-_ABOUT: Final = 1.05
-_LEAST_USED: Final = 1e-9
-"""Tokens a second: of less, what a million of them costs is no figure any more."""
-_ROUNDING: Final = 1e-9
 
 
 class Search:

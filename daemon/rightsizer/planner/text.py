@@ -30,6 +30,24 @@ from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 
+_Column = tuple[str, Callable[[PlanCandidate], str]]
+_LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
+_PLACE: Final[tuple[_Column, ...]] = (
+    ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
+    ("GPUs", str),
+    ("TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
+    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / GIB:.0f}"),
+)
+_SHOWN: Final = 10
+_VISIBLE: Final = 0.05 * GIB
+_LEGEND: Final = (
+    "What all GPUs make together, most likely and 90 % within; GiB of each one, ?: may turn out"
+    " short. TxPxD: tensor, pipeline, data parallel."
+)
+_SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
+_PRICES: Final = "$: medians of dated lists, no quotes."
+_HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
+
 
 def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:
     """The model, the task, what is asked of it, and notes on the input."""
@@ -77,9 +95,6 @@ def _trained(requirement: Requirement) -> Iterator[str]:
     yield str(training.optimizer)
 
 
-_Column = tuple[str, Callable[[PlanCandidate], str]]
-
-
 def _columns(requirement: Requirement) -> Sequence[_Column]:
     unit, trains = unit_of(requirement.model), requirement.task.trains
     is_of_tokens = isinstance(requirement.model, Transformer)
@@ -108,25 +123,6 @@ def _mfu(candidate: PlanCandidate) -> str:
 def _run_dollars(candidate: PlanCandidate) -> str:
     hourly, hours = candidate.dollars_per_hour, candidate.rate.training_hours
     return NOTHING if hourly is None or hours is None else number(hourly * hours.value)
-
-
-_LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
-_PLACE: Final[tuple[_Column, ...]] = (
-    ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
-    ("GPUs", str),
-    ("TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
-    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / GIB:.0f}"),
-)
-
-
-_SHOWN: Final = 10
-_VISIBLE: Final = 0.05 * GIB
-_LEGEND: Final = (
-    "What all GPUs make together, most likely and 90 % within; GiB of each one, ?: may turn out"
-    " short. TxPxD: tensor, pipeline, data parallel."
-)
-_SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
-_PRICES: Final = "$: medians of dated lists, no quotes."
 
 
 def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
@@ -220,9 +216,6 @@ def _validation_lines(plan: GpuPlan) -> Iterator[str]:
         yield from wrapped(text, indent=2)
     yield from wrapped(f"Measure {', '.join(steps[0].measure)}.", hanging=0)
     yield "'rightsizer record', then 'rightsizer plan FILE --measured RECORDING' compares."
-
-
-_HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
 
 
 def measured_text(measured: PlanCheck) -> str:

@@ -14,6 +14,21 @@ from rightsizer.sizing.requirement import Requirement
 _ABOVE: Final = 1.25
 """Of the planned load: enough above it to see what gives first."""
 _LOADS: Final = (("alone", 0.0), ("half the load", 0.5), ("the load", 1.0), ("above it", _ABOVE))
+_OF_TOKENS: Final = (
+    "output tokens/s",
+    "time to first token and between tokens, median and 95th percentile",
+    "kv_cache_used, requests_waiting, preemptions",
+)
+_OF_SAMPLES: Final = ("samples/s", "time of a batch, median and 95th percentile")
+_OF_THE_GPU: Final = ("peak of memory_used_bytes", "sm_active, tensor_active, dram_active, power")
+_AROUND: Final = {
+    "alone": ("the lowest latencies there are; the load's cannot be below them",),
+    "half the load": ("more than half the tokens/s of the load, at shorter latencies",),
+    "above it": (
+        "no out of memory",
+        "requests wait or latencies grow; note which of them gives first, and at which load",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +77,6 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
             measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),
             expect=tuple(_expected(requirement, candidate)) if is_load else _AROUND[name],
         )
-
-
-_OF_TOKENS: Final = (
-    "output tokens/s",
-    "time to first token and between tokens, median and 95th percentile",
-    "kv_cache_used, requests_waiting, preemptions",
-)
-_OF_SAMPLES: Final = ("samples/s", "time of a batch, median and 95th percentile")
-_OF_THE_GPU: Final = ("peak of memory_used_bytes", "sm_active, tensor_active, dram_active, power")
-_AROUND: Final = {
-    "alone": ("the lowest latencies there are; the load's cannot be below them",),
-    "half the load": ("more than half the tokens/s of the load, at shorter latencies",),
-    "above it": (
-        "no out of memory",
-        "requests wait or latencies grow; note which of them gives first, and at which load",
-    ),
-}
 
 
 def _training(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:

@@ -14,6 +14,35 @@ from rightsizer.sizing.models import (
 from rightsizer.sizing.parameters import NumberFormat, ffn_width, head_dimension, key_value_heads
 from rightsizer.sizing.requirement import Parallelism, Recompute, Training
 
+_SAMPLING_BYTES: Final = 12.0
+"""Of one logit while a token is chosen: fp32 logits, their sorted copy, probabilities."""
+_LOSS_BYTES: Final = 12.0
+"""Of one logit in plain cross entropy, run eagerly: fp32 logits, log-probabilities, gradient."""
+_MASK_BYTES: Final = 1.0
+"""Of one element that dropout remembers."""
+_NORM_BYTES: Final = 4.0
+"""Of one element that a norm keeps in fp32 for the backward pass."""
+_SCORE_BYTES: Final = 5.0
+"""Of one attention score that is written out: its input and output in 16 bits and dropout's mask
+(arXiv:2205.05198, section 4.1)."""
+_PIXELS: Final = 224.0**2
+_OUTPUTS: Final = 6.5e6
+"""Elements that convolutions write for a 224-pixel image at one GFLOP. With the cube root of the
+FLOPs it meets the published counts of MobileNetV2 (6.7 M at 0.6), EfficientNet-B0 (6.7 M at 0.8),
+ResNet-50 (11.1 M at 8.2) and ResNet-152 (22.6 M at 23) within a quarter."""
+_KEPT_COPIES: Final = 4.0
+"""Inputs of convolution, norm and ReLU and their outputs, of each of these elements: about 90 MB an
+image for ResNet-50 in 16 bits."""
+CONVOLUTION_LIVE_SHARE: Final = 1 / 12
+"""Of what training keeps, what one forward pass holds at a time: input, output and workspace of
+the widest layer."""
+_DECODER_CHANNELS: Final = 1280.0
+"""Elements live for one pixel at the peak of a latent decoder: its last block's 256 channels in,
+128 out, the norm's fp32 copy, and the convolution's workspace."""
+_ASPECT: Final = 128.0
+"""Hidden width by layers, as is usual for transformers."""
+_HEAD_DIM: Final = 64.0
+
 
 @dataclass(frozen=True, slots=True)
 class LayerBlock:
@@ -66,19 +95,6 @@ def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
         )
         for kind in model.kinds
     )
-
-
-_SAMPLING_BYTES: Final = 12.0
-"""Of one logit while a token is chosen: fp32 logits, their sorted copy, probabilities."""
-_LOSS_BYTES: Final = 12.0
-"""Of one logit in plain cross entropy, run eagerly: fp32 logits, log-probabilities, gradient."""
-_MASK_BYTES: Final = 1.0
-"""Of one element that dropout remembers."""
-_NORM_BYTES: Final = 4.0
-"""Of one element that a norm keeps in fp32 for the backward pass."""
-_SCORE_BYTES: Final = 5.0
-"""Of one attention score that is written out: its input and output in 16 bits and dropout's mask
-(arXiv:2205.05198, section 4.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,25 +256,6 @@ def _selected_bytes(block: LayerBlock, training: Training, base: float, element:
     elements = block.parts * block.hidden + 2 * block.queries + block.keys + block.ffn
     elements += block.recurrent_inputs
     return min(base, element * elements + 4 * block.heads)
-
-
-_PIXELS: Final = 224.0**2
-_OUTPUTS: Final = 6.5e6
-"""Elements that convolutions write for a 224-pixel image at one GFLOP. With the cube root of the
-FLOPs it meets the published counts of MobileNetV2 (6.7 M at 0.6), EfficientNet-B0 (6.7 M at 0.8),
-ResNet-50 (11.1 M at 8.2) and ResNet-152 (22.6 M at 23) within a quarter."""
-_KEPT_COPIES: Final = 4.0
-"""Inputs of convolution, norm and ReLU and their outputs, of each of these elements: about 90 MB an
-image for ResNet-50 in 16 bits."""
-CONVOLUTION_LIVE_SHARE: Final = 1 / 12
-"""Of what training keeps, what one forward pass holds at a time: input, output and workspace of
-the widest layer."""
-_DECODER_CHANNELS: Final = 1280.0
-"""Elements live for one pixel at the peak of a latent decoder: its last block's 256 channels in,
-128 out, the norm's fp32 copy, and the convolution's workspace."""
-_ASPECT: Final = 128.0
-"""Hidden width by layers, as is usual for transformers."""
-_HEAD_DIM: Final = 64.0
 
 
 def convolution_training_bytes(

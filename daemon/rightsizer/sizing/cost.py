@@ -11,6 +11,8 @@ from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
 
 HOURS_PER_YEAR: Final = 8760.0
+_IDLE_RATIO: Final = 0.15
+"""Of the power limit, which a GPU draws doing nothing (docs/definitions.md, states)."""
 
 
 class Billing(StrEnum):
@@ -146,10 +148,6 @@ def _times(figure: EstimateInterval, by: Assumption, plus: float = 0.0) -> Estim
         figure.low * (plus + by.low),
         figure.high * (plus + by.high),
     )
-
-
-_IDLE_RATIO: Final = 0.15
-"""Of the power limit, which a GPU draws doing nothing (docs/definitions.md, states)."""
 
 
 def board_watts(board: Board, power_ratio: float) -> float:

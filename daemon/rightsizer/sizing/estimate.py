@@ -8,6 +8,16 @@ from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 from rightsizer.sizing.settings import MemorySettings
 
+_PAIR = 2
+_GRAPH_STEP = 8
+"""Serving engines capture a graph of 1, 2, 4 and every eighth batch size."""
+_SERVING: Final = 1.08
+_TRAINING: Final = 1.10
+_ASSUMED_SHAPE: Final = 1.2
+"""Beside that, where layers or widths were taken as is usual."""
+_OTHER_KINDS: Final = 1.4
+"""Of models whose activations go by a rule of thumb."""
+
 
 @dataclass(frozen=True, slots=True)
 class EstimateInterval:
@@ -72,11 +82,6 @@ class MemoryEstimate:
         )
 
 
-_PAIR = 2
-_GRAPH_STEP = 8
-"""Serving engines capture a graph of 1, 2, 4 and every eighth batch size."""
-
-
 def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains: bool) -> float:
     """NCCL's buffers, where GPUs talk to each other; replicas that serve do not."""
     group = layout.gpus if trains else layout.tensor * layout.pipeline
@@ -104,14 +109,6 @@ def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> 
         return usable * settings.inference_headroom_ratio
     least = min(usable, settings.headroom_minimum_bytes)
     return max(usable * settings.training_headroom_ratio, least)
-
-
-_SERVING: Final = 1.08
-_TRAINING: Final = 1.10
-_ASSUMED_SHAPE: Final = 1.2
-"""Beside that, where layers or widths were taken as is usual."""
-_OTHER_KINDS: Final = 1.4
-"""Of models whose activations go by a rule of thumb."""
 
 
 def memory_error_factor(requirement: Requirement) -> float:

@@ -22,6 +22,10 @@ from rightsizer.sizing.roofline import (
 from rightsizer.sizing.serving_memory import KvCache, kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.settings import ServingModelSettings
 
+_BF16_BYTES = 2.0
+_UNPACKED_BYTES = 4.0
+"""A parameter is written and read once more in 16 bits where a format is unpacked whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Experts:
@@ -178,11 +182,6 @@ class Attention:
         """The same for a new token: latent attention works on what it keeps."""
         rank = self.model.kv_lora_rank
         return 2.0 * rank + self.model.rope_head_dim if rank else self._head_width
-
-
-_BF16_BYTES = 2.0
-_UNPACKED_BYTES = 4.0
-"""A parameter is written and read once more in 16 bits where a format is unpacked whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ _GO_GPUALLOCATOR: Final = (
     "NVIDIA's go-gpuallocator (besteffort policy), by which the Kubernetes device plugin places"
 )
 _score = partial(setting, within=(0, 1000), source=_GO_GPUALLOCATOR)
+MOST_CANDIDATES: Final = 16
+"""Sets of eight of sixteen are 12,870."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,6 @@ def _bus_score(kind: LinkKind, scores: LinkScores) -> int:
     }
     return by_kind.get(kind, 0)
 
-
-MOST_CANDIDATES: Final = 16
-"""Sets of eight of sixteen are 12,870."""
 
 _SCORES: Final = LinkScores()
 

@@ -71,6 +71,10 @@ _SHARDS_WEIGHTS: Final = 3
 _State = tuple[float, float, float, float]
 """Bytes of weights, gradients and optimizer on the fullest GPU of a layout, and what fully sharded
 training gathers and reduces at a time."""
+_FREES_GRADIENTS = frozenset({Optimizer.ADAMW_BF16, Optimizer.ADAMW_8BIT})
+"""Run in plain PyTorch, where gradients go with each step; mixed precision (Megatron, DeepSpeed)
+keeps their buffers."""
+_DEFAULTS = MemorySettings()
 
 
 def _base_format(requirement: Requirement) -> NumberFormat:
@@ -145,11 +149,6 @@ def _optimizer_bytes(optimizer: Optimizer, weights: NumberFormat) -> float:
     return _STATE_BYTES[optimizer] + master
 
 
-_FREES_GRADIENTS = frozenset({Optimizer.ADAMW_BF16, Optimizer.ADAMW_8BIT})
-"""Run in plain PyTorch, where gradients go with each step; mixed precision (Megatron, DeepSpeed)
-keeps their buffers."""
-
-
 def training_memory(
     requirement: Requirement, layout: Parallelism, settings: MemorySettings
 ) -> MemoryEstimate:
@@ -211,9 +210,6 @@ def _activations(
         case RecommenderModel():
             rows = recommender_bytes(model, images, trains=True)
             return TrainingActivations(rows, 0.0, 0.0)
-
-
-_DEFAULTS = MemorySettings()
 
 
 def estimate_memory(

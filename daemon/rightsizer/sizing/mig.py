@@ -24,6 +24,8 @@ it falls to what its power limit leaves; large batches of encoders are the most.
 _ERROR_FACTOR: Final = 1.2
 _ERROR_FACTOR_IN_TIME: Final = 1.45
 """What 90 % of these rows are within."""
+_MARK: Final = ":"
+"""Between a board's key and the slice's name; no board of the catalogue has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,6 @@ def sm_share(board: Board, profile: MigProfile) -> float:
     if profile.sm_count is None:
         return profile.compute_share
     return profile.sm_count / board.sm_count
-
-
-_MARK: Final = ":"
-"""Between a board's key and the slice's name; no board of the catalogue has one."""
 
 
 def slice_board(board: Board, profile: MigProfile) -> Board:

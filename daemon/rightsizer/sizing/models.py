@@ -5,6 +5,10 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
 
+_SCALED: Final = 128
+"""Elements of a key in 8 bits that share a scale."""
+_SCALE_BYTES: Final = 4
+
 
 @dataclass(frozen=True, slots=True)
 class LayerKind:
@@ -24,11 +28,6 @@ class LayerKind:
     def is_recurrent(self) -> bool:
         """Whether these layers keep a state of a request."""
         return self.recurrent_inputs > 0
-
-
-_SCALED: Final = 128
-"""Elements of a key in 8 bits that share a scale."""
-_SCALE_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)

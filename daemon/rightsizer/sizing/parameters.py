@@ -13,6 +13,9 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 
+_LATENT_HEAD_DIM = 128
+"""Of multi-head latent attention where it is not given (DeepSeek V2 and V3, config.json)."""
+
 
 class NumberFormat(StrEnum):
     """How weights, caches, activations or gradients are kept."""
@@ -66,10 +69,6 @@ _BYTES: Final = {
 }
 """Scales and zero points included. Sources: the formats' definitions (nf4: 4 bits and an fp32 scale
 for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16; Q4_K_M: 4.85 bits)."""
-
-
-_LATENT_HEAD_DIM = 128
-"""Of multi-head latent attention where it is not given (DeepSeek V2 and V3, config.json)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ is a choice, no measurement."""
 _HOST_BOUND_RATIO: Final = 0.3
 """Of the time waiting for launches, beyond which kernels may be hidden behind the host: then a
 faster GPU only waits longer, and a slower one less. Source: the rule `profile_launch_bound`."""
+_ERROR_FACTOR: Final = 1.25
+"""Of the slowdown: that of the time-share roofline within a memory class; contention in caches is
+in no signal, and was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +162,6 @@ def _bottleneck(after: TimeShares, links: dict[str, float]) -> str:
     parts = {part.name: getattr(after, part.name) for part in fields(after)}
     parts["compute"] += parts.pop("vector")
     return max(parts, key=lambda part: parts[part])
-
-
-_ERROR_FACTOR: Final = 1.25
-"""Of the slowdown: that of the time-share roofline within a memory class; contention in caches is
-in no signal, and was not measured."""
 
 
 class Sharing(StrEnum):

@@ -48,6 +48,8 @@ _FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = {
     (WorkloadActivity.TRAINING, ModelKind.LLM): (_EIGHT_BITS, _NARROWEST),
 }
 """What engines and recipes use, without which 16 bits (MLPerf's closed division)."""
+_FALLBACK: Final = (Precision.BF16, Precision.FP32)
+_ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
 
 
 def board_features(
@@ -107,10 +109,6 @@ def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
     """In the fastest of these formats; a board that has fp8 instead of int8 takes that."""
     wanted = {*formats, *({Precision.FP8} if Precision.INT8 in formats else ())}
     return math.log(max(board.achieved(each) or 0.0 for each in (*wanted, *_FALLBACK)))
-
-
-_FALLBACK: Final = (Precision.BF16, Precision.FP32)
-_ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
 
 
 def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows better.

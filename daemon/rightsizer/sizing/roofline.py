@@ -17,6 +17,28 @@ _UNITS: Final = {
     NumberFormat.NVFP4: Precision.FP4,
 }
 """Of formats whose engines quantize activations too; all others are unpacked to 16 bits."""
+_ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
+"""Of a small sum over links of their own, by GPUs, at most: serving engines sum small messages with
+kernels of their own, so that NCCL's higher figures on newer boards do not count. As measured on the
+H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
+_PCIE_SHARE: Final = 0.6
+_SMALL_SECONDS: Final = 1e-5
+"""Of handing on, and of each doubling of a group that was not measured; assumed."""
+_SEND_SHARE: Final = 0.85
+"""Of a link's bandwidth, from one GPU to the next (85-92 % over PCIe)."""
+_WORKING_BYTES: Final = 2e9
+"""For activations and libraries."""
+_MOST_REQUESTS: Final = 1024.0
+"""Of one GPU; more do not make it faster."""
+_TENSOR: Final = (1, 2, 4, 8)
+_WEIGHT_BYTES: Final = {Precision.FP4: 0.5625, Precision.FP8: 1.0, Precision.INT8: 1.0}
+_READ_RATIO: Final = 0.8
+_STAGES_RATIO: Final = 0.5
+"""What a pipeline over GPUs without links leaves; assumed."""
+_LEAST_REQUESTS: Final = 4.0
+"""Of one GPU, where memory or latency allows fewer: such a board serves a smaller model, with as
+little space beside it."""
+_DEFAULTS: Final = MemorySettings()
 
 
 def compute_format(board: Board, number_format: NumberFormat) -> Precision:
@@ -31,17 +53,6 @@ def compute_format(board: Board, number_format: NumberFormat) -> Precision:
 def matrix_flops_per_second(board: Board, number_format: NumberFormat) -> float:
     """What large products of such weights reach; 0 where the board's peak is not known."""
     return board.achieved(compute_format(board, number_format)) or 0.0
-
-
-_ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
-"""Of a small sum over links of their own, by GPUs, at most: serving engines sum small messages with
-kernels of their own, so that NCCL's higher figures on newer boards do not count. As measured on the
-H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
-_PCIE_SHARE: Final = 0.6
-_SMALL_SECONDS: Final = 1e-5
-"""Of handing on, and of each doubling of a group that was not measured; assumed."""
-_SEND_SHARE: Final = 0.85
-"""Of a link's bandwidth, from one GPU to the next (85-92 % over PCIe)."""
 
 
 def all_reduce_seconds(board: Board, gpus: int, payload_bytes: float) -> float:
@@ -143,21 +154,6 @@ LARGE: Final = ServedModel(69e9, 80, 8192, 163840.0, 294.0, 294.0)
 SMALL: Final = ServedModel(8e9, 32, 4096, 65536.0, 778.0, 80.0)
 """Llama 3.1 8B (its config.json) on summaries of CNN/DailyMail, as MLPerf inference serves it and
 GPT-J before it."""
-_WORKING_BYTES: Final = 2e9
-"""For activations and libraries."""
-_MOST_REQUESTS: Final = 1024.0
-"""Of one GPU; more do not make it faster."""
-_TENSOR: Final = (1, 2, 4, 8)
-_WEIGHT_BYTES: Final = {Precision.FP4: 0.5625, Precision.FP8: 1.0, Precision.INT8: 1.0}
-_READ_RATIO: Final = 0.8
-_STAGES_RATIO: Final = 0.5
-"""What a pipeline over GPUs without links leaves; assumed."""
-_LEAST_REQUESTS: Final = 4.0
-"""Of one GPU, where memory or latency allows fewer: such a board serves a smaller model, with as
-little space beside it."""
-
-
-_DEFAULTS: Final = MemorySettings()
 
 
 def llm_tokens_per_second(

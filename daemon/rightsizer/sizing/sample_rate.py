@@ -61,6 +61,7 @@ _BATCHES: Final[Mapping[type, float]] = {
     RecommenderModel: 65536.0,
 }
 """Samples at a time of one GPU where no concurrency is given; enough to fill it."""
+_PROMPT_TOKENS: Final = 77.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +150,6 @@ def forward_flops(model: SampleModel, *, trains: bool = False) -> float:
             return once * model.steps * guided + model.image**2 * _DECODER_FLOPS + text
         case RecommenderModel():
             return 2.0 * model.dense_parameters
-
-
-_PROMPT_TOKENS: Final = 77.0
 
 
 def _denoising_flops(model: Diffusion) -> float:

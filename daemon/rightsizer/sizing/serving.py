@@ -32,6 +32,7 @@ _EXPERTS: Final = 1.2
 """Beside that, where tokens choose experts unevenly; assumed."""
 _ASSUMED_SHAPE: Final = 1.1
 """Beside that, where layers or widths were taken as is usual; assumed."""
+_DEFAULTS: Final = ServingModelSettings()
 
 
 def _error_ratio(model: Transformer, board: Board) -> float:
@@ -60,9 +61,6 @@ def _capacity(memory: ServingMemory, available_bytes: float) -> float:
     fullest = memory.at(surely * replicas)
     left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
     return max(surely, left / each)
-
-
-_DEFAULTS: Final = ServingModelSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,12 @@ from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.settings import MemorySettings
 
 _SINGLE: Final = Parallelism()
+_BLOCK_TOKENS: Final = 16
+"""Caches are handed out in blocks of so many tokens (vLLM's default)."""
+_STATE_BYTES: Final = 2.0
+"""States are kept as the model's own numbers are (vLLM's `mamba_cache_dtype: auto`)."""
+_UNBOUNDED = 1 << 20
+"""Requests of one replica, where none takes anything of its own."""
 
 
 def weight_bytes(
@@ -102,13 +108,6 @@ def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[f
     first = count.embedding + count.unread
     ends = first + count.head if layout.pipeline == 1 else max(first, count.head)
     return count.layers * stage_share / layout.tensor, ends / layout.tensor
-
-
-_BLOCK_TOKENS: Final = 16
-"""Caches are handed out in blocks of so many tokens (vLLM's default)."""
-
-_STATE_BYTES: Final = 2.0
-"""States are kept as the model's own numbers are (vLLM's `mamba_cache_dtype: auto`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +263,6 @@ class ServingMemory:
                 return max(denoising, decoder_peak_bytes(model, form, requests))
             case RecommenderModel():
                 return recommender_bytes(model, requests, trains=False)
-
-
-_UNBOUNDED = 1 << 20
-"""Requests of one replica, where none takes anything of its own."""
 
 
 def serving_memory(

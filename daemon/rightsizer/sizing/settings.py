@@ -11,6 +11,7 @@ _count = partial(setting, within=(1, None))
 _factor = partial(setting, within=(1.0, None))
 _part = partial(setting, within=(0.01, 1.0))
 _amount = partial(setting, within=(0.0, None))
+_FITTED = "fitted on 81 runs of MPT, 1 to 70 billion parameters, PyTorch FSDP on A100 (llm-foundry)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,6 @@ class ServingModelSettings:
         help="Requests that one replica of an engine runs at a time, at most.",
         source="vLLM's max_num_seqs",
     )
-
-
-_FITTED = "fitted on 81 runs of MPT, 1 to 70 billion parameters, PyTorch FSDP on A100 (llm-foundry)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 
 _VECTOR_RATIO: Final = 0.8
 """What vector kernels reach of the fp32 peak; an assumption."""
+_FILLED_RATIO: Final = 0.5
+"""Kernels that occupy less of the SMs are too small for any GPU, and occupy as many SMs elsewhere.
+Source: the rule of thumb for DCGM's field 1002; checked by no measurement of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,6 @@ def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     # Resources that are used at once share the busy time; it is no longer for that.
     fitted = min(1.0, busy / sum(work)) if sum(work) > 0.0 else 1.0
     return work[0] * fitted, work[1] * fitted, work[2] * fitted
-
-
-_FILLED_RATIO: Final = 0.5
-"""Kernels that occupy less of the SMs are too small for any GPU, and occupy as many SMs elsewhere.
-Source: the rule of thumb for DCGM's field 1002; checked by no measurement of ours."""
 
 
 def projected_shares(

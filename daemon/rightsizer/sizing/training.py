@@ -39,6 +39,8 @@ _REPEATED_SUMS: Final = 6
 """The same where the forward pass is computed again."""
 _LAYER_EXCHANGES: Final = 4
 """Of a layer with experts: to them and back, forward and backward."""
+_DEFAULTS: Final = TrainingSettings()
+_KNOWN_ARCHITECTURE: Final = "Ampere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +279,6 @@ def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
         each.is_quantized
         for each in (requirement.precision.activations, requirement.precision.weights)
     )
-
-
-_DEFAULTS: Final = TrainingSettings()
-_KNOWN_ARCHITECTURE: Final = "Ampere"
 
 
 @dataclass(frozen=True, slots=True)

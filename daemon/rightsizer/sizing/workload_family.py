@@ -11,6 +11,16 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
 
 _Known = TypeVar("_Known")
+USUAL_COMPUTE_SHARE: Final = 0.6
+_PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
+    {
+        **{str(precision): precision for precision in Precision},
+        "fp16": Precision.BF16,
+        "nvfp4": Precision.FP4,
+        # Unpacked to 16 bits before it is multiplied with.
+        "int4": Precision.BF16,
+    }
+)
 
 
 class WorkloadActivity(StrEnum):
@@ -59,7 +69,6 @@ class ComparedWorkload:
         return COMPUTE_SHARES[self.activity].get(self.family, USUAL_COMPUTE_SHARE)
 
 
-USUAL_COMPUTE_SHARE: Final = 0.6
 COMPUTE_SHARES: Final[Mapping[WorkloadActivity, Mapping[ModelKind, float]]] = MappingProxyType(
     {
         WorkloadActivity.INFERENCE: {
@@ -105,16 +114,6 @@ WORKLOADS: Final[Mapping[str, ComparedWorkload]] = MappingProxyType(
     }
 )
 """By name."""
-
-_PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
-    {
-        **{str(precision): precision for precision in Precision},
-        "fp16": Precision.BF16,
-        "nvfp4": Precision.FP4,
-        # Unpacked to 16 bits before it is multiplied with.
-        "int4": Precision.BF16,
-    }
-)
 
 
 def parse_workload(name: str) -> ComparedWorkload:

@@ -16,6 +16,11 @@ _UNKNOWN_IN_PRODUCTS_RATIO: Final = 0.5
 
 _NOTHING: Final = 1e-9
 """Shares below it are what rounding left of none."""
+_BY_TENSOR_CORES: Final = (Precision.TF32, Precision.FP32)
+"""The tensor cores know no fp32; a board without tf32 computes it in its vector pipes."""
+_HALVES: Final = (Precision.BF16,)
+_OF_16_BITS: Final = (_HALVES, 2.0)
+_NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +146,6 @@ class ComputeFormat(StrEnum):
         return _FORMATS.get(self, _OF_16_BITS)[1]
 
 
-_BY_TENSOR_CORES: Final = (Precision.TF32, Precision.FP32)
-"""The tensor cores know no fp32; a board without tf32 computes it in its vector pipes."""
-_HALVES: Final = (Precision.BF16,)
-_OF_16_BITS: Final = (_HALVES, 2.0)
-_NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
 _FORMATS: Final = {
     ComputeFormat.FP32: (_BY_TENSOR_CORES, 4.0),
     ComputeFormat.TF32: (_BY_TENSOR_CORES, 4.0),

@@ -12,6 +12,44 @@ from rightsizer.sizing.parameters import NumberFormat
 
 _FILE: Final = "model_types.yaml"
 _MOST: Final = 1e18
+DESCRIBE: Final = (
+    "describe the model in the plan instead (kind: diffusion, parameters, forward_flops{})"
+)
+"""The remedy for what is not read of a diffusion model; the braces take more keys."""
+_TYPES: Final = {
+    "float32": NumberFormat.FP32,
+    "bfloat16": NumberFormat.BF16,
+    "float16": NumberFormat.FP16,
+    "float8_e4m3fn": NumberFormat.FP8,
+}
+_METHODS: Final = {
+    "fp8": NumberFormat.FP8,
+    "fbgemm_fp8": NumberFormat.FP8,
+    "mxfp4": NumberFormat.INT4,
+    "nvfp4": NumberFormat.NVFP4,
+}
+"""mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
+_WIDTHS: Final = {4: NumberFormat.INT4, 8: NumberFormat.INT8}
+_ALGORITHMS: Final = {
+    "FP8": NumberFormat.FP8,
+    "FP8_PB_WO": NumberFormat.FP8,
+    "NVFP4": NumberFormat.NVFP4,
+    "NVFP4_AWQ": NumberFormat.NVFP4,
+    "W4A16_AWQ": NumberFormat.INT4,
+    "W4A8_AWQ": NumberFormat.INT4,
+    "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
+}
+"""Of NVIDIA's Model Optimizer."""
+_LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
+_LAYER: Final = re.compile(r"layers\.\d+\.")
+"""A module of one layer; where only a few are named, the others are quantized."""
+_BESIDE_TEXT: Final = re.compile("vision|visual|audio")
+"""Parts that are left out of most quantized checkpoints, and that are no layers of the text."""
+_WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors"})
+"""Methods that take every matrix that is not named as left out; others take those of layers."""
+_HALF = 16
+_MXFP4_GROUP = 32
+"""Weights that share a scale; 16 in nvfp4."""
 
 
 def _model_types() -> Mapping[str, Mapping[str, Any]]:
@@ -29,10 +67,6 @@ def wrong(
     return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
 
 
-DESCRIBE: Final = (
-    "describe the model in the plan instead (kind: diffusion, parameters, forward_flops{})"
-)
-"""The remedy for what is not read of a diffusion model; the braces take more keys."""
 MODEL_TYPES: Final = _model_types()
 """Sections of the packaged table: families, defaults, towers; each by `model_type`."""
 
@@ -128,42 +162,6 @@ class Configuration:
     def names(self, key: str) -> tuple[str, ...]:
         """The texts of a list, empty where there is none."""
         return tuple(item for item in self.lists(key) if isinstance(item, str))
-
-
-_TYPES: Final = {
-    "float32": NumberFormat.FP32,
-    "bfloat16": NumberFormat.BF16,
-    "float16": NumberFormat.FP16,
-    "float8_e4m3fn": NumberFormat.FP8,
-}
-_METHODS: Final = {
-    "fp8": NumberFormat.FP8,
-    "fbgemm_fp8": NumberFormat.FP8,
-    "mxfp4": NumberFormat.INT4,
-    "nvfp4": NumberFormat.NVFP4,
-}
-"""mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
-_WIDTHS: Final = {4: NumberFormat.INT4, 8: NumberFormat.INT8}
-_ALGORITHMS: Final = {
-    "FP8": NumberFormat.FP8,
-    "FP8_PB_WO": NumberFormat.FP8,
-    "NVFP4": NumberFormat.NVFP4,
-    "NVFP4_AWQ": NumberFormat.NVFP4,
-    "W4A16_AWQ": NumberFormat.INT4,
-    "W4A8_AWQ": NumberFormat.INT4,
-    "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
-}
-"""Of NVIDIA's Model Optimizer."""
-_LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
-_LAYER: Final = re.compile(r"layers\.\d+\.")
-"""A module of one layer; where only a few are named, the others are quantized."""
-_BESIDE_TEXT: Final = re.compile("vision|visual|audio")
-"""Parts that are left out of most quantized checkpoints, and that are no layers of the text."""
-_WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors"})
-"""Methods that take every matrix that is not named as left out; others take those of layers."""
-_HALF = 16
-_MXFP4_GROUP = 32
-"""Weights that share a scale; 16 in nvfp4."""
 
 
 def checkpoint_format(config: Configuration) -> NumberFormat | None:

@@ -38,56 +38,7 @@ _MULTIPLIED: Final = frozenset({"yarn", "linear", "dynamic"})
 """Scalings whose file tells the length before them, as vLLM reads it; others tell that after."""
 _SCALED: Final = "gemma3"
 """Its files tell the length after a linear scaling, alone of all."""
-
-
-def _context_tokens(config: Configuration) -> int | None:
-    """The most tokens of one request, the scaling of positions included; `None` if not stated."""
-    known = next((value for key in _KEYS if (value := config.whole(key))), None)
-    if known is None or config.text("model_type").startswith(_SCALED):
-        return known
-    scaling = Configuration(config.part("rope_scaling") or config.part("rope_parameters"))
-    factor = scaling.values.get("factor")
-    kind = scaling.text("rope_type") or scaling.text("type")
-    if kind not in _MULTIPLIED or isinstance(factor, bool) or not isinstance(factor, int | float):
-        return known
-    if not 1 <= factor < _MOST:
-        return known
-    before = scaling.whole("original_max_position_embeddings") or known
-    return max(known, int(before * factor))
-
-
 _WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
-
-
-def _window(
-    config: Configuration, family: TransformerFamily, layers: int
-) -> tuple[int | None, int | None]:
-    """How far windowed layers look back, and how many there are.
-
-    Gemma 2 windows every second layer, Gemma 3 five of six, Llama 4 chunks three of four; Qwen
-    only where it is switched on.
-    """
-    window = config.whole(family.window)
-    is_qwen = config.text("model_type").startswith("qwen")
-    if not window or not config.is_set("use_sliding_window", otherwise=not is_qwen):
-        return None, None
-    kinds = config.names("layer_types")
-    if kinds:
-        windowed = sum(kind in _WINDOWED for kind in kinds)
-        return (window, windowed) if windowed else (None, None)
-    if letters := config.text("sliding_window_pattern"):
-        # EXAONE 4 spells it, L for a window, and its last layer looks back at everything.
-        whole, rest = divmod(layers - 1, len(letters))
-        return window, whole * letters.count("L") + letters[:rest].count("L")
-    pattern = config.whole("sliding_window_pattern") or family.window_pattern
-    if pattern:
-        return window, layers - layers // pattern
-    if is_qwen or config.whole("max_window_layers") is not None:
-        full = min(config.whole("max_window_layers") or 0, layers)
-        return (window, layers - full) if full < layers else (None, None)
-    return window, None
-
-
 _READERS: Final[Mapping[str, Callable[[Configuration, str], Transformer]]] = {
     "bamba": mamba.read_bamba,
     "falcon_h1": mamba.read_falcon_h1,
@@ -127,9 +78,52 @@ _TEXTS: Final = {
 }
 """Families of text parts that do not name themselves, where they are not `KIND_text`."""
 _CLASSES: Final = 1000
-
-
 TextModel = PublishedModel[Transformer | VisionTransformer]
+
+
+def _context_tokens(config: Configuration) -> int | None:
+    """The most tokens of one request, the scaling of positions included; `None` if not stated."""
+    known = next((value for key in _KEYS if (value := config.whole(key))), None)
+    if known is None or config.text("model_type").startswith(_SCALED):
+        return known
+    scaling = Configuration(config.part("rope_scaling") or config.part("rope_parameters"))
+    factor = scaling.values.get("factor")
+    kind = scaling.text("rope_type") or scaling.text("type")
+    if kind not in _MULTIPLIED or isinstance(factor, bool) or not isinstance(factor, int | float):
+        return known
+    if not 1 <= factor < _MOST:
+        return known
+    before = scaling.whole("original_max_position_embeddings") or known
+    return max(known, int(before * factor))
+
+
+def _window(
+    config: Configuration, family: TransformerFamily, layers: int
+) -> tuple[int | None, int | None]:
+    """How far windowed layers look back, and how many there are.
+
+    Gemma 2 windows every second layer, Gemma 3 five of six, Llama 4 chunks three of four; Qwen
+    only where it is switched on.
+    """
+    window = config.whole(family.window)
+    is_qwen = config.text("model_type").startswith("qwen")
+    if not window or not config.is_set("use_sliding_window", otherwise=not is_qwen):
+        return None, None
+    kinds = config.names("layer_types")
+    if kinds:
+        windowed = sum(kind in _WINDOWED for kind in kinds)
+        return (window, windowed) if windowed else (None, None)
+    if letters := config.text("sliding_window_pattern"):
+        # EXAONE 4 spells it, L for a window, and its last layer looks back at everything.
+        whole, rest = divmod(layers - 1, len(letters))
+        return window, whole * letters.count("L") + letters[:rest].count("L")
+    pattern = config.whole("sliding_window_pattern") or family.window_pattern
+    if pattern:
+        return window, layers - layers // pattern
+    if is_qwen or config.whole("max_window_layers") is not None:
+        full = min(config.whole("max_window_layers") or 0, layers)
+        return (window, layers - full) if full < layers else (None, None)
+    return window, None
 
 
 def read_config(values: Mapping[str, object], name: str = "") -> TextModel:

@@ -21,6 +21,23 @@ from rightsizer.planner.models.published import PublishedModel
 from rightsizer.sizing.models import Diffusion
 from rightsizer.sizing.parameters import count_parameters
 
+_HALVES: Final = ("T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel")
+"""Classes that load an encoder without its decoder."""
+_WITH_HEAD: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+_REMEDY: Final = (
+    "of a diffusion model, describe the whole in the plan instead (kind: diffusion, parameters,"
+    " forward_flops, text_encoder_parameters)"
+)
+INDEX: Final = "model_index.json"
+_FOLDER_REMEDY: Final = (
+    f"each part that {INDEX} names has its config.json; download those too, or describe the model"
+    " in the plan (kind: diffusion, parameters, forward_flops)"
+)
+_ALONE: Final = (
+    "the denoiser alone is read: text encoders are not counted and the decoder is taken as usual;"
+    f" name the folder of the whole pipeline ({INDEX}) instead"
+)
+
 
 def parsed_config(
     file: Path, remedy: str = "name the config.json that comes with the model"
@@ -57,15 +74,6 @@ def errors_of(file: Path) -> Iterator[None]:
         raise RequirementError(f"model.config: {file}: {error}") from None
 
 
-_HALVES: Final = ("T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel")
-"""Classes that load an encoder without its decoder."""
-_WITH_HEAD: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-_REMEDY: Final = (
-    "of a diffusion model, describe the whole in the plan instead (kind: diffusion, parameters,"
-    " forward_flops, text_encoder_parameters)"
-)
-
-
 def read_text_encoder(
     values: Mapping[str, object], loaded_as: str
 ) -> tuple[float, tuple[str, ...]]:
@@ -88,17 +96,6 @@ def read_text_encoder(
     if loaded_as.endswith("WithProjection"):
         parameters += config.needed("hidden_size") * config.needed("projection_dim")
     return parameters, read.notes
-
-
-INDEX: Final = "model_index.json"
-_FOLDER_REMEDY: Final = (
-    f"each part that {INDEX} names has its config.json; download those too, or describe the model"
-    " in the plan (kind: diffusion, parameters, forward_flops)"
-)
-_ALONE: Final = (
-    "the denoiser alone is read: text encoders are not counted and the decoder is taken as usual;"
-    f" name the folder of the whole pipeline ({INDEX}) instead"
-)
 
 
 def read_diffusers(

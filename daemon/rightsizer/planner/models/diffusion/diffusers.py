@@ -19,6 +19,21 @@ from rightsizer.planner.models.published import PublishedModel
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Diffusion
 
+_OLD_CLASS: Final = "Transformer2DModel"
+_OLD: Final = {
+    "ada_norm_single": "PixArtTransformer2DModel",
+    "ada_norm_zero": "DiTTransformer2DModel",
+}
+"""What files say that are older than these classes, by their `norm_type`."""
+_VIDEO: Final = ("Transformer3DModel", "VideoTransformer", "UNetSpatioTemporal", "UNet3D", "Motion")
+_DENOISERS: Final = ("transformer", "unet")
+_WITHOUT_WEIGHTS: Final = (
+    *("scheduler", "tokenizer", "feature_extractor", "image_processor", "processor"),
+)
+_DESCRIBE: Final = DESCRIBE.format("")
+_USUAL_PIXELS: Final = 1024
+"""Of a side, where the file does not tell: as the pipelines of these classes have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Denoiser:
@@ -54,13 +69,6 @@ DENOISERS: Final = (
     Denoiser("ZImageTransformer2DModel", dit.z_image_work, 512, patch=2, has_size=False),
 )
 """The tests hold each against its published count, and against FLOPs counted while it ran."""
-_OLD_CLASS: Final = "Transformer2DModel"
-_OLD: Final = {
-    "ada_norm_single": "PixArtTransformer2DModel",
-    "ada_norm_zero": "DiTTransformer2DModel",
-}
-"""What files say that are older than these classes, by their `norm_type`."""
-_VIDEO: Final = ("Transformer3DModel", "VideoTransformer", "UNetSpatioTemporal", "UNet3D", "Motion")
 
 
 def find_denoiser(config: Configuration) -> Denoiser:
@@ -81,15 +89,6 @@ def find_denoiser(config: Configuration) -> Denoiser:
     known_names = ", ".join(known.name for known in DENOISERS)
     fault = f"'{kind}' is no denoiser that is known"
     raise wrong("_class_name", fault, f"{remedy}. Known are {known_names}")
-
-
-_DENOISERS: Final = ("transformer", "unet")
-_WITHOUT_WEIGHTS: Final = (
-    *("scheduler", "tokenizer", "feature_extractor", "image_processor", "processor"),
-)
-_DESCRIBE: Final = DESCRIBE.format("")
-_USUAL_PIXELS: Final = 1024
-"""Of a side, where the file does not tell: as the pipelines of these classes have it."""
 
 
 @dataclass(frozen=True, slots=True)

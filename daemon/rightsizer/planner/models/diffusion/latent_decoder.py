@@ -18,6 +18,10 @@ from rightsizer.planner.models.diffusion.unet import residual_block
 
 _COLORS: Final = 3
 _REMEDY: Final = DESCRIBE.format(", decoder_parameters")
+_VOLUME: Final = 27
+"""Of a kernel of 3 by 3 pixels in 3 frames."""
+_PLANE: Final = 9
+_FRAMES: Final = 3
 
 
 def deep_autoencoder_parameters(config: Configuration) -> float:
@@ -70,12 +74,6 @@ def _block(kind: str, width: int, head: int, kernels: tuple[int, ...]) -> LayerW
     work += linear(width * (1 + len(kernels)), width, 0, bias=False)
     work += convolution(width, 8 * width, 1, 0) + depthwise(8 * width, 3, 0)
     return work + convolution(4 * width, width, 1, 0, bias=False) + vectors(2 * width)
-
-
-_VOLUME: Final = 27
-"""Of a kernel of 3 by 3 pixels in 3 frames."""
-_PLANE: Final = 9
-_FRAMES: Final = 3
 
 
 def frame_autoencoder_parameters(config: Configuration) -> float:

@@ -22,6 +22,12 @@ _Z_IMAGE_TIME_HIDDEN: Final = 1024
 _Z_IMAGE_CONDITION: Final = 256
 _Z_IMAGE_STEP: Final = 32
 """Image and text are filled up to a multiple of so many tokens."""
+_LARGE_PIXART: Final = 128
+"""Latent pixels of a side, from which on PixArt is told size and aspect ratio of the image."""
+_HUNYUAN_CLIP_TOKENS: Final = 77
+_HUNYUAN_T5_TOKENS: Final = 256
+_HUNYUAN_TEXT_HIDDEN: Final = 4
+_HUNYUAN_SIZES: Final = 6
 
 
 def stable_diffusion_3_work(config: Configuration, side: int, text: int) -> LayerWork:
@@ -149,14 +155,6 @@ def _z_image_block(width: int, rows: int, norms: int) -> LayerWork:
 
 def _filled_up(tokens: int) -> int:
     return tokens + -tokens % _Z_IMAGE_STEP
-
-
-_LARGE_PIXART: Final = 128
-"""Latent pixels of a side, from which on PixArt is told size and aspect ratio of the image."""
-_HUNYUAN_CLIP_TOKENS: Final = 77
-_HUNYUAN_T5_TOKENS: Final = 256
-_HUNYUAN_TEXT_HIDDEN: Final = 4
-_HUNYUAN_SIZES: Final = 6
 
 
 def pixart_work(config: Configuration, side: int, text: int) -> LayerWork:

@@ -5,6 +5,11 @@ from dataclasses import replace
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.sizing.models import Transformer, UnreadParameters
 
+_BUCKETS = 32
+"""Of relative positions, where the configuration does not say."""
+_OFFSET = 2
+"""Learned positions of BART start after so many."""
+
 
 def _joined(
     shape: Transformer, encoder: int, attention: int, feed_forwards: tuple[int, int], beside: int
@@ -27,10 +32,6 @@ def _joined(
     )
     layers = encoder + shape.layers
     return replace(shape, layers=layers, parameters=float(total), cached_layers=shape.layers)
-
-
-_BUCKETS = 32
-"""Of relative positions, where the configuration does not say."""
 
 
 def read_encoder_decoder(config: Configuration, name: str) -> Transformer:
@@ -71,10 +72,6 @@ def _t5_parts(config: Configuration, *, is_gated: bool) -> tuple[int, int, int]:
     feed_forward = (3 if is_gated else 2) * hidden * config.needed("d_ff") + hidden
     buckets = config.whole("relative_attention_num_buckets") or _BUCKETS
     return attention, feed_forward, heads * buckets
-
-
-_OFFSET = 2
-"""Learned positions of BART start after so many."""
 
 
 def read_bart(config: Configuration, name: str) -> Transformer:

@@ -13,6 +13,22 @@ from rightsizer.sizing.parameters import (
     key_value_heads,
 )
 
+_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Spellings of one number by version and family of transformers, as are the next four."""
+_CHOSEN: Final = (
+    *("num_experts_per_tok", "experts_per_token", "num_experts_per_token"),
+    *("moe_top_k", "moe_topk", "moe_k"),
+)
+_SHARED: Final = (
+    *("n_shared_experts", "num_shared_experts"),
+    *("moe_num_shared_experts", "num_shared_expert"),
+)
+_SHARED_WIDTHS: Final = ("shared_expert_intermediate_size", "share_expert_dim")
+_DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index")
+_STEPS: Final = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
+_EXPANSION: Final = 4
+_MOST_LAYERS: Final = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class TransformerFamily:
@@ -66,22 +82,6 @@ class TransformerFamily:
 
 FAMILIES: Final = {kind: TransformerFamily(**row) for kind, row in MODEL_TYPES["families"].items()}
 """By `model_type`; encoders with decoders, hybrids and vision transformers are read apart."""
-
-_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Spellings of one number by version and family of transformers, as are the next four."""
-_CHOSEN: Final = (
-    *("num_experts_per_tok", "experts_per_token", "num_experts_per_token"),
-    *("moe_top_k", "moe_topk", "moe_k"),
-)
-_SHARED: Final = (
-    *("n_shared_experts", "num_shared_experts"),
-    *("moe_num_shared_experts", "num_shared_expert"),
-)
-_SHARED_WIDTHS: Final = ("shared_expert_intermediate_size", "share_expert_dim")
-_DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index")
-_STEPS: Final = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
-_EXPANSION: Final = 4
-_MOST_LAYERS: Final = 10_000
 
 
 def mixture_shape(

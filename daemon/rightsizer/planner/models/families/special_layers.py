@@ -11,6 +11,15 @@ from rightsizer.sizing.parameters import attention_parameters, head_dimension
 _WINDOWED: Final = "sliding_attention"
 _PATTERN: Final = 5
 """Each so-many-th layer looks back at everything, where the configuration does not say."""
+_INTERVAL: Final = 4
+"""Each so-many-th layer has full attention, where the configuration does not say."""
+_CROSSED: Final = (3, 8, 13, 18, 23, 28, 33, 38)
+"""Where the configuration does not name them."""
+_IMAGE_TOKENS: Final = 8
+"""Rows of the embedding that the vocabulary does not count."""
+_GATES: Final = 2
+_SKIPPED: Final = 2
+"""First layers that all have an indexer, where only each so-many-th one does."""
 
 
 def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transformer:
@@ -56,10 +65,6 @@ def _windowed(config: Configuration, layers: int) -> Sequence[bool]:
     if len(kinds) != layers:
         raise wrong("layer_types", f"{len(kinds)} of {layers} layers", "")
     return [kind == _WINDOWED for kind in kinds]
-
-
-_INTERVAL: Final = 4
-"""Each so-many-th layer has full attention, where the configuration does not say."""
 
 
 def has_linear_attention(config: Configuration) -> bool:
@@ -127,13 +132,6 @@ def with_double_layers(shape: Transformer, config: Configuration) -> Transformer
     )
 
 
-_CROSSED: Final = (3, 8, 13, 18, 23, 28, 33, 38)
-"""Where the configuration does not name them."""
-_IMAGE_TOKENS: Final = 8
-"""Rows of the embedding that the vocabulary does not count."""
-_GATES: Final = 2
-
-
 def with_cross_attention(shape: Transformer, config: Configuration) -> Transformer:
     """The shape with norms of queries and keys, and gates, in the layers that look at an image.
 
@@ -154,10 +152,6 @@ def with_cross_attention(shape: Transformer, config: Configuration) -> Transform
         parameters=(shape.parameters or 0.0) + added,
         cached_layers=shape.layers - len(crossed),
     )
-
-
-_SKIPPED: Final = 2
-"""First layers that all have an indexer, where only each so-many-th one does."""
 
 
 def with_sparse_attention(shape: Transformer, config: Configuration) -> Transformer:

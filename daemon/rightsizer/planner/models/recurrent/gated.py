@@ -19,6 +19,9 @@ from rightsizer.planner.models.recurrent.hybrid import (
 )
 from rightsizer.sizing.models import Transformer
 
+_REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
+_TYPES: Final = ("block_types", "_block_types")
+
 
 def read_lfm2(config: Configuration, name: str) -> Transformer:
     """Layers of attention are named or listed; where neither, all have attention."""
@@ -81,10 +84,6 @@ def _lfm2_width(config: Configuration) -> int:
     if not scaled:
         raise wrong("block_ffn_dim_multiplier", f"leaves nothing of {stated}")
     return -(-scaled // whole) * whole
-
-
-_REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
-_TYPES: Final = ("block_types", "_block_types")
 
 
 def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:

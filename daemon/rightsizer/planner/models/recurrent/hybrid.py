@@ -32,6 +32,10 @@ _CORRECT: Final = "correct one of them"
 _MOST: Final = 10_000
 
 Kinds = tuple[str, ...]
+_AUTOMATIC: Final = (None, "auto")
+_RANK_RATIO: Final = 16
+WIDE: Final = 2
+"""A number of 32 bits takes as much as two of 16."""
 
 
 def layer_count(config: Configuration) -> int:
@@ -151,10 +155,6 @@ def for_all(key: str, kinds: Kinds, layers: int, beside: str = "num_hidden_layer
     return kinds
 
 
-_AUTOMATIC: Final = (None, "auto")
-_RANK_RATIO: Final = 16
-
-
 def inner_width(config: Configuration, expansion: str) -> int:
     """So many times as wide as the layer, in whole elements."""
     times = config.number(expansion, config.defaults[expansion])
@@ -177,10 +177,6 @@ def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> i
         remedy = f"correct one of {key}, {heads_key}, or what tells how many channels there are"
         raise wrong(key, f"{heads} heads of {width} are not {inner} channels", remedy)
     return width
-
-
-WIDE: Final = 2
-"""A number of 32 bits takes as much as two of 16."""
 
 
 @dataclass(frozen=True, slots=True)

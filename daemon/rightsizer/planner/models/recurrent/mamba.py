@@ -33,6 +33,28 @@ from rightsizer.planner.models.recurrent.hybrid import (
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
 
+_JAMBA: Final = ("mamba_d_state", "mamba_dt_rank", "mamba_d_conv")
+_BAMBA: Final = ("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
+_CHANNELS: Final = "mamba_d_ssm"
+_RENAMED: Final = {
+    "mamba_n_groups": "n_groups",
+    "mamba_d_conv": "conv_kernel",
+    "mamba_conv_bias": "use_conv_bias",
+    "num_local_experts": "n_routed_experts",
+}
+"""Keys that the class reads under another name."""
+_PATTERN: Final = "hybrid_override_pattern"
+_LETTERS: Final = {"M": RECURRENT, "*": ATTENTION, "-": FEED_FORWARD, "E": EXPERTS}
+_USUAL: Final = (RECURRENT, EXPERTS, ATTENTION, FEED_FORWARD)
+_NEMOTRON: Final = ("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel")
+_SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
+_STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
+_ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
+_ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
+"""Layers that a shared block stands before, where the configuration does not say."""
+_DOUBLE: Final = 2
+"""Attention sees the embedding beside what comes from the layer before."""
+
 
 def read_mamba(config: Configuration, name: str) -> Transformer:
     """Mamba and Falcon Mamba: each channel is a head of its own, with a state of its own."""
@@ -104,10 +126,6 @@ def read_jamba(config: Configuration, name: str) -> Transformer:
     )
 
 
-_JAMBA: Final = ("mamba_d_state", "mamba_dt_rank", "mamba_d_conv")
-_BAMBA: Final = ("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
-
-
 def _bamba_mixer(
     config: Configuration, inner: int, output_bias: str, *, has_norm: bool = True
 ) -> Mixer:
@@ -149,9 +167,6 @@ def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
     return mixture(whole, layers, expert, **parts)
 
 
-_CHANNELS: Final = "mamba_d_ssm"
-
-
 def read_falcon_h1(config: Configuration, name: str) -> Transformer:
     """Each layer has both, attention with a cache and a mixer with a state."""
     layers, ffn = layer_count(config), config.needed("intermediate_size")
@@ -164,21 +179,6 @@ def read_falcon_h1(config: Configuration, name: str) -> Transformer:
     mixer = _bamba_mixer(config, inner, "projectors_bias", has_norm=has_norm)
     one = feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
     return hybrid(shape, [mixer.kind(layers, has_attention=True)], mixer, layers * one)
-
-
-_RENAMED: Final = {
-    "mamba_n_groups": "n_groups",
-    "mamba_d_conv": "conv_kernel",
-    "mamba_conv_bias": "use_conv_bias",
-    "num_local_experts": "n_routed_experts",
-}
-"""Keys that the class reads under another name."""
-_PATTERN: Final = "hybrid_override_pattern"
-_LETTERS: Final = {"M": RECURRENT, "*": ATTENTION, "-": FEED_FORWARD, "E": EXPERTS}
-_USUAL: Final = (RECURRENT, EXPERTS, ATTENTION, FEED_FORWARD)
-_NEMOTRON: Final = ("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel")
-_SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
-_STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
 
 
 def read_nemotron_h(given: Configuration, name: str) -> Transformer:
@@ -260,13 +260,6 @@ def _nemotron_pattern(config: Configuration) -> Kinds:
         return pattern
     key = naming_key(config) if named or not spelled else _PATTERN
     return for_all(key, pattern, layer_count(config))
-
-
-_ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
-_ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
-"""Layers that a shared block stands before, where the configuration does not say."""
-_DOUBLE: Final = 2
-"""Attention sees the embedding beside what comes from the layer before."""
 
 
 def read_zamba2(config: Configuration, name: str) -> Transformer:

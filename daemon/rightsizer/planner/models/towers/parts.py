@@ -11,6 +11,16 @@ from rightsizer.planner.models.towers.vision import VISION_TOWERS, Tower
 _CHANNELS: Final = (128, 32)
 """Of the two convolutions before a conformer, of three by three, which halve what they see."""
 _KERNEL: Final = 9
+_MERGED: Final = 2
+"""Patches of a side that are made one, where a file does not say."""
+_SCALED: Final = 4
+"""The same of InternVL and Idefics: patches that are made one."""
+_HARD_TOKENS: Final = 128
+"""Of each part of Gemma 3n, in a table of their own."""
+_PROJECTED: Final = 512
+"""The width that CLIP compares images and texts in."""
+Projector = Callable[[Configuration, Configuration, int], int]
+"""Of the whole model, the part, and the width of the text: how many parameters."""
 
 
 def _hearing(config: Configuration, keys: tuple[str, str, str]) -> int:
@@ -29,16 +39,6 @@ def _conformer(config: Configuration) -> int:
     bins = config.needed("input_feat_size") // 4
     before = _KERNEL * first * (1 + second) + first + second + second * bins * hidden
     return before + config.needed("conf_num_hidden_layers") * layer
-
-
-_MERGED: Final = 2
-"""Patches of a side that are made one, where a file does not say."""
-_SCALED: Final = 4
-"""The same of InternVL and Idefics: patches that are made one."""
-_HARD_TOKENS: Final = 128
-"""Of each part of Gemma 3n, in a table of their own."""
-_PROJECTED: Final = 512
-"""The width that CLIP compares images and texts in."""
 
 
 def _llava(outer: Configuration, part: Configuration, text: int, ends: int = 0) -> int:
@@ -82,9 +82,6 @@ def _clip(outer: Configuration, part: Configuration, text: int) -> int:
     width = outer.whole("projection_dim", _PROJECTED) or _PROJECTED
     return (part.needed("hidden_size") + text) * width + 1
 
-
-Projector = Callable[[Configuration, Configuration, int], int]
-"""Of the whole model, the part, and the width of the text: how many parameters."""
 
 _SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
     "clip": ("clip_vision_model", _clip),

@@ -12,6 +12,13 @@ Tower = Callable[[Configuration], int | None]
 COLORS: Final = 3
 """Channels of an image, where a file does not say."""
 _CHANNELS: Final = ("num_channels", "in_channels")
+_TIMM_PARAMETERS: Final = {"mobilenetv5_300m_enc": 294_126_912}
+"""Of networks that a file names and does not describe: what the published counts of gemma-3n-E2B
+and E4B leave for it, the same in both."""
+_DEEP_MERGERS: Final = 3
+"""Of Qwen3-VL, where a file does not list their layers."""
+_TILE_SHAPES: Final = 8
+"""Of four tiles, where a file does not list them."""
 
 
 def _side(config: Configuration, key: str) -> int:
@@ -52,11 +59,6 @@ def _merger(hidden: int, joined: int, out: int) -> int:
     """Two matrices that make one token of a square of patches."""
     wide = joined**2 * hidden
     return wide * (wide + 1) + (wide + 1) * out
-
-
-_TIMM_PARAMETERS: Final = {"mobilenetv5_300m_enc": 294_126_912}
-"""Of networks that a file names and does not describe: what the published counts of gemma-3n-E2B
-and E4B leave for it, the same in both."""
 
 
 def _plain(config: Configuration, norms: int = 4, vectors: int = 2) -> int:
@@ -102,10 +104,6 @@ def _timm(config: Configuration) -> int | None:
     return _TIMM_PARAMETERS.get(config.text("architecture") or next(iter(_TIMM_PARAMETERS)))
 
 
-_DEEP_MERGERS: Final = 3
-"""Of Qwen3-VL, where a file does not list their layers."""
-
-
 def _qwen_2(config: Configuration) -> int:
     layers, hidden = config.needed("depth"), config.needed("embed_dim")
     layer = _plain_layer(hidden, config.needed("mlp_ratio") * hidden)
@@ -148,10 +146,6 @@ def _glm(config: Configuration) -> int:
     positions = (_patch_positions(config) + 1) * hidden
     joining = (joined**2 * hidden + 1) * out + out**2 + 2 * out + 3 * out * ffn
     return _patches(config, hidden) + positions + 2 * hidden + layers * layer + joining
-
-
-_TILE_SHAPES: Final = 8
-"""Of four tiles, where a file does not list them."""
 
 
 def _llama_3(config: Configuration) -> int:
