@@ -40,11 +40,23 @@ def judgements_of(
             for finding in profile.findings:
                 if finding.abstained is None:
                     found[profile.key, finding.rule] = profile, finding
-    return tuple(
-        _judgement(key, finding, present[key])
-        for (key, _), (profile, finding) in found.items()
-        if not _is_settled(key, profile, finding, advice)
-    )
+    judgements: list[Judgement] = []
+    for (key, _), (profile, finding) in found.items():
+        if not _is_settled(key, profile, finding, advice):
+            is_complaint = finding.is_complaint
+            conduct = _HOLDS if is_complaint else _OVER
+            is_sure = finding.confidence >= conduct.minimum_confidence_ratio
+            judgements.append(
+                Judgement(
+                    finding,
+                    key,
+                    conduct,
+                    may_open=is_complaint and is_sure,
+                    still_holds=is_complaint,
+                    workload=present[key],
+                )
+            )
+    return tuple(judgements)
 
 
 def with_profiles(
@@ -66,19 +78,6 @@ def with_profiles(
         judgements[place], other = _as_one(judgements[place], judgement, open_now)
         judgements.append(other)
     return without_conflicts(judgements)
-
-
-def _judgement(key: str, finding: Finding, workload: Workload | None) -> Judgement:
-    conduct = _HOLDS if finding.is_complaint else _OVER
-    is_sure = finding.confidence >= conduct.minimum_confidence_ratio
-    return Judgement(
-        finding,
-        key,
-        conduct,
-        may_open=finding.is_complaint and is_sure,
-        still_holds=finding.is_complaint,
-        workload=workload,
-    )
 
 
 def _is_settled(

@@ -44,11 +44,6 @@ class ProfileTelemetry:
         return seconds(unknown) + self.unseen_seconds
 
     @property
-    def has_profiling(self) -> bool:
-        """Whether it was read with the counters of pipes."""
-        return self.window.tier is Tier.PROFILING
-
-    @property
     def main_state(self) -> State:
         """The active state that took most of the time."""
         return max(ACTIVE_STATES, key=lambda state: (self.share(state), state))
@@ -213,7 +208,7 @@ def _tensor_cores(both: _Both) -> Iterator[ProfileComparison]:
     kernels = both.member.kernels_at_work
     whole = sum(each.seconds for each in kernels)
     is_known = all(each.uses_tensor_cores is not None for each in kernels)
-    if whole <= 0 or not is_known or not both.telemetry.has_profiling:
+    if whole <= 0 or not is_known or both.telemetry.window.tier is not Tier.PROFILING:
         return
     ours = sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole
     theirs = 1.0 - both.telemetry.condition_share(Condition.NO_TENSOR_CORES)

@@ -104,7 +104,6 @@ def change_row(form: ProfileForm) -> Sequence[str]:
 
 
 def _change_text(figure: str, value: float | None) -> str:
-    """In its unit."""
     if value is None:
         return "not known"
     if figure.endswith("_ratio"):

@@ -51,7 +51,11 @@ class ProfileService:
         self._breaks = storage.breaks
         self._is_saved = True
         # As text, a tenth of what the objects would take for weeks.
-        self._kept = self._loaded()
+        self._kept: dict[str, str] = {}
+        try:
+            self._kept = _latest(storage.profiles(), self._settings.kept_maximum)
+        except HistoryError as error:
+            self._log.warning("profiles_unreadable", error=str(error))
         self.counts: Counter[tuple[str, str]] = Counter()
         """Profiles that were taken since the start, by format and by what came of them."""
 
@@ -122,13 +126,6 @@ class ProfileService:
         except HistoryError as error:
             self._log.warning("history_unreadable", error=str(error))
             return ()
-
-    def _loaded(self) -> dict[str, str]:
-        try:
-            return _latest(self._storage.profiles(), self._settings.kept_maximum)
-        except HistoryError as error:
-            self._log.warning("profiles_unreadable", error=str(error))
-            return {}
 
     def _save(self) -> None:
         self._breaks = self._storage.breaks

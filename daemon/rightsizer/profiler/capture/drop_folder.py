@@ -212,10 +212,12 @@ class DropFolderWatcher:
         known = self._repository.files()
         self._repository.forget_files(known.keys() - {each.path for each in found})
         before, self._before = self._before, {each.path: each.state for each in found}
+        read = {(each.path, each.size_bytes, each.modified) for each in known.values()}
         fresh = [
             each
             for each in found
-            if before.get(each.path) == each.state and not _is_known(each, known.get(each.path))
+            if before.get(each.path) == each.state
+            and (each.path, each.size_bytes, each.modified) not in read
         ]
         began = time.monotonic()
         # The ranks of one program lie beside each other and are judged together.
@@ -298,10 +300,6 @@ class DropFolderWatcher:
             return
         self._repository.put_files(read)
         self._log.info("profiles_read", files=names, profiles=len(profiles))
-
-
-def _is_known(landed: DroppedFile, known: ReadFile | None) -> bool:
-    return known is not None and _noted(landed, known.fault) == known
 
 
 def _noted(landed: DroppedFile, fault: str = "") -> ReadFile:

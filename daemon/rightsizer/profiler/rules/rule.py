@@ -78,11 +78,6 @@ class ProfiledMember:
         launches, count = self.device.launches, self.kernel_count
         return 0.0 if launches is None or not count else min(1.0, launches.matched / count)
 
-    def of_a_step(self, measure: Callable[[TimeUse], float]) -> float | None:
-        """Seconds of a step on average; `None` where the profile marks none."""
-        steps = self.device.steps
-        return sum(measure(each.time) for each in steps) / len(steps) if steps else None
-
     def share(self, seconds: float) -> float:
         """Seconds as a ratio."""
         return seconds / self.time.span_seconds if self.time.span_seconds > 0 else 0.0
@@ -141,9 +136,9 @@ class Gain:
         own times. The ratios are how much of it goes at least and at most, where the remedy works.
         """
         ratio = min(1.0, member.share(exposed(member.time)))
-        step, length, of_a_step = None, member.step_seconds, member.of_a_step(exposed)
-        if length is not None and of_a_step is not None:
-            most = min(length, of_a_step)
+        step, length, steps = None, member.step_seconds, member.device.steps
+        if length is not None:
+            most = min(length, sum(exposed(each.time) for each in steps) / len(steps))
             step = StepGain(length, most * removed_low_ratio, most * removed_high_ratio)
         return cls(ratio * removed_low_ratio, ratio * removed_high_ratio, step)
 

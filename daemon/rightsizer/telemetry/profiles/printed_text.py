@@ -4,6 +4,7 @@ import csv
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Final, Literal
 
@@ -139,8 +140,12 @@ class PrintedText:
             ProfileError: the file cannot be opened or unpacked, or it is larger than allowed.
         """
         self._ahead.clear()
+        marks = chain((_BYTE_ORDER_MARK,), repeat(""))
         with open_unpacked(self._path, self._limits) as file:
-            fresh = self._fresh_lines(file)
+            fresh = (
+                data.decode("utf-8", "replace").rstrip("\r").removeprefix(mark)
+                for mark, data in zip(marks, self._pieces(file), strict=False)
+            )
             while (line := self._ahead.popleft() if self._ahead else next(fresh, None)) is not None:
                 yield line
 
@@ -169,13 +174,6 @@ class PrintedText:
         except (csv.Error, StopIteration):
             self.unread["line that is no CSV"] += 1
             return None
-
-    def _fresh_lines(self, file: Unpacked) -> Iterator[str]:
-        is_first = True
-        for data in self._pieces(file):
-            line = data.decode("utf-8", "replace").rstrip("\r")
-            yield line.removeprefix(_BYTE_ORDER_MARK) if is_first else line
-            is_first = False
 
     def _pieces(self, file: Unpacked) -> Iterator[bytes]:
         """The file between its line feeds, without what is too long."""

@@ -298,8 +298,7 @@ def _told_apart(
         except ProfileError as error:
             broken[path] = error
             continue
-        reader = _reader_for(head)
-        if reader is not None:
+        if (reader := _reader_for(head)) is not None:
             found[path] = reader
         elif fault := _unfinished(head.data):
             broken[path] = ProfileError(f"{path}: {fault}")

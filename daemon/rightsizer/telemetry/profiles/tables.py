@@ -87,19 +87,18 @@ class KernelTable:
         """The row of a name, by which it is told whether it is a collective, and of what units."""
         if len(name) > self._limits.name_maximum_characters:
             name = short_name(name, self._limits.name_maximum_characters)
-        return self._rows.get(name) or self._made(name)
+        if (known := self._rows.get(name)) is not None:
+            return known
+        collective, tensor_cores = is_collective(name), uses_tensor_cores(name)
+        if len(self._rows) >= self._limits.kernel_names_maximum:
+            name, tensor_cores = f"(other {'collectives' if collective else 'kernels'})", None
+        return self._rows.setdefault(name, KernelRow(name, collective, tensor_cores))
 
     def uses(self) -> tuple[KernelUse, ...]:
         """Longest in sum first."""
         used = (row for row in self._rows.values() if row.count)
         ranked = sorted(used, key=lambda row: (-row.total, row.name))
         return tuple(row.use(self._per_second) for row in ranked)
-
-    def _made(self, name: str) -> KernelRow:
-        collective, tensor_cores = is_collective(name), uses_tensor_cores(name)
-        if len(self._rows) >= self._limits.kernel_names_maximum:
-            name, tensor_cores = f"(other {'collectives' if collective else 'kernels'})", None
-        return self._rows.setdefault(name, KernelRow(name, collective, tensor_cores))
 
 
 class CopyTable:

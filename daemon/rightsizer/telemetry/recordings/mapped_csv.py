@@ -1,7 +1,7 @@
 """Any CSV through a column map in YAML."""
 
-import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -44,10 +44,8 @@ class ColumnMap:
 
     def columns_of(self, file: Path) -> tuple[MappedColumn, ...] | None:
         """The columns of a file by its name, `None` where no pattern fits."""
-        for pattern, columns in self.files:
-            if fnmatch.fnmatchcase(file.name, pattern):
-                return columns
-        return None
+        fitting = (columns for pattern, columns in self.files if fnmatchcase(file.name, pattern))
+        return next(fitting, None)
 
 
 def load_column_map(path: Path) -> ColumnMap:

@@ -41,7 +41,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row a GPU and poll."""
     names: list[str] = []
     table = CellTable(())
-    clock = _DmonClock(notes)
+    assumed, days = AssumedTimes(notes, _REMEDY), DayTimes(notes, _REMEDY)
     for number, line in text.lines(notes):
         stripped = line.strip()
         if stripped.startswith("#"):
@@ -59,7 +59,8 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.count("row without a GPU's index", number, stripped)
             continue
         device = f"index:{int(index)}"
-        time = clock.of(device, dict(zip(names, cells, strict=True)))
+        is_timed, named = "time" in names, dict(zip(names, cells, strict=True))
+        time = _time(named, days) if is_timed else assumed.next(device)
         if time is None:
             notes.count("unreadable timestamp", number, stripped)
             continue
@@ -74,26 +75,19 @@ NVIDIA_SMI_DMON: Final = RecordingFormat(
 """With the date and time of `-o DT`, the time alone, or neither; as a table or as CSV."""
 
 
-class _DmonClock:
-    def __init__(self, notes: RecordingNotes) -> None:
-        self._assumed = AssumedTimes(notes, _REMEDY)
-        self._days = DayTimes(notes, _REMEDY)
-
-    def of(self, device: str, cells: dict[str, str]) -> Nanoseconds | None:
-        """The time of a line by its cells, `None` where it cannot be read."""
-        if "time" not in cells:
-            return self._assumed.next(device)
-        time = _TIME_OF_DAY.fullmatch(cells["time"])
-        if time is None:
-            return None
-        if "date" not in cells:
-            hours, minutes, seconds = map(int, time.groups())
-            return self._days.of(((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND)
-        date = _DATE.fullmatch(cells["date"])
-        try:
-            return date and parse_calendar(f"{'-'.join(date.groups())} {time[0]}")
-        except ValueError:
-            return None
+def _time(cells: dict[str, str], days: DayTimes) -> Nanoseconds | None:
+    """The time of a line that has one, `None` where it cannot be read."""
+    time = _TIME_OF_DAY.fullmatch(cells["time"])
+    if time is None:
+        return None
+    if "date" not in cells:
+        hours, minutes, seconds = map(int, time.groups())
+        return days.of(((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND)
+    date = _DATE.fullmatch(cells["date"])
+    try:
+        return date and parse_calendar(f"{'-'.join(date.groups())} {time[0]}")
+    except ValueError:
+        return None
 
 
 def _cells(line: str) -> list[str]:

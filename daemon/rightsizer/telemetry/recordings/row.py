@@ -60,20 +60,14 @@ class RecordingDeviceFacts:
 
 
 @dataclass(slots=True)
-class _NoteCount:
-    count: int
-    line: int
-    example: str
-
-
-@dataclass(slots=True)
 class RecordingNotes:
     """What one pass over one file finds beside its rows."""
 
     file: str
     facts: dict[str, RecordingDeviceFacts] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
-    tallies: dict[str, _NoteCount] = field(default_factory=dict)
+    tallies: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    """How often something was skipped, and the first one's line and text."""
 
     def learn(self, device: str, facts: RecordingDeviceFacts) -> None:
         """Add to what is known of a device."""
@@ -86,8 +80,8 @@ class RecordingNotes:
 
     def count(self, what: str, line: int, example: str = "") -> None:
         """Count something that was skipped; the first one's line and text are kept."""
-        tally = self.tallies.setdefault(what, _NoteCount(0, line, example))
-        tally.count += 1
+        count, line, example = self.tallies.get(what, (0, line, example))
+        self.tallies[what] = count + 1, line, example
 
     def skip(self, number: int, line: str) -> None:
         """Count a line that has not the cells it should have."""
@@ -99,10 +93,10 @@ class RecordingNotes:
     def warnings(self) -> tuple[str, ...]:
         """Everything that a person should know of this pass, one line each."""
         skipped = (
-            f"{self.file}:{tally.line}: {what}"
-            + (f": '{tally.example[:60]}'" if tally.example else "")
-            + (f", the first of {tally.count}" if tally.count > 1 else "")
-            for what, tally in self.tallies.items()
+            f"{self.file}:{line}: {what}"
+            + (f": '{example[:60]}'" if example else "")
+            + (f", the first of {count}" if count > 1 else "")
+            for what, (count, line, example) in self.tallies.items()
         )
         return (*(f"{self.file}: {remark}" for remark in self.remarks), *skipped)
 

@@ -53,7 +53,10 @@ class TextFile:
             if stat.S_ISDIR(mode):
                 raise RecordingError(f"{path}: is a folder; name the files of the recording")
             if not stat.S_ISREG(mode):
-                self._spool = _spool(path)
+                self._spool = tempfile.NamedTemporaryFile(prefix="rightsizer-")  # noqa: SIM115 - see close.
+                with path.open("rb") as pipe:
+                    shutil.copyfileobj(pipe, self._spool)
+                self._spool.flush()
                 self._readable = Path(self._spool.name)
             with self._readable.open("rb") as stream:
                 start = stream.read(_HEAD_BYTES)
@@ -136,14 +139,6 @@ class TextFile:
         if self._packed:
             return cast(IO[bytes], gzip.open(self._readable, "rb"))
         return self._readable.open("rb")
-
-
-def _spool(path: Path) -> IO[bytes]:
-    kept = tempfile.NamedTemporaryFile(prefix="rightsizer-")  # noqa: SIM115 - its owner closes it.
-    with path.open("rb") as pipe:
-        shutil.copyfileobj(pipe, kept)
-    kept.flush()
-    return kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,18 @@ def _measured(
         return None
     if measure.kind is MeasureKind.MEAN:
         return _mean(measure, page, former)
-    return _occupancy(measure, page, former, elapsed_seconds)
+    if elapsed_seconds <= 0 or not all(page.of(part) for part in measure.parts):
+        return None
+    spent = sum(
+        # Each counter may have restarted.
+        (value if value < before[labels] else value - before[labels]) * part.factor
+        for part in measure.parts
+        for before in (former.of(part),)
+        for labels, value in page.of(part).items()
+        if labels in before
+    )
+    # What is taken away may have been counted earlier than what it is a part of.
+    return max(0.0, spent) / elapsed_seconds
 
 
 def _mean(
@@ -151,23 +162,3 @@ def _mean(
         added += sums[labels] - sum_before
         happened += counts[labels] - count_before
     return added * of_sum.factor / happened if happened > 0 else None
-
-
-def _occupancy(
-    measure: EngineMeasure,
-    page: EngineMetricsPage,
-    former: EngineMetricsPage,
-    elapsed_seconds: float,
-) -> float | None:
-    if elapsed_seconds <= 0 or not all(page.of(part) for part in measure.parts):
-        return None
-    spent = sum(
-        # Each counter may have restarted.
-        (value if value < before[labels] else value - before[labels]) * part.factor
-        for part in measure.parts
-        for before in (former.of(part),)
-        for labels, value in page.of(part).items()
-        if labels in before
-    )
-    # What is taken away may have been counted earlier than what it is a part of.
-    return max(0.0, spent) / elapsed_seconds

@@ -106,30 +106,22 @@ def read_training(path: Path, limits: ReadLimits) -> Profile:
         run.take(entry)
     if not run.events:
         raise ProfileError(f"{path}: no line of it begins with :::MLLOG; name a result_*.txt")
-    return Profile(
-        format=ProfileFormat.MLPERF_TRAINING,
-        source=path.name,
-        start=None if run.start is None else round(run.start * 1e3) * 1000,
-        benchmark=BenchmarkResult(
-            run.benchmark,
-            "Training",
-            run.status == "success" if run.status else None,
-            _figures(run),
-        ),
-        events=run.events,
-        unread=dict(text.unread),
-        notes=tuple(_notes(run)),
-    )
-
-
-def _figures(run: _TrainingRun) -> dict[str, float]:
     figures = dict(run.figures)
     if run.throughputs:
         figures["samples_per_second"] = median(run.throughputs)
     if run.start is not None and run.stop is not None and run.stop >= run.start:
         name = "time_to_train_seconds" if run.status == "success" else "run_seconds"
         figures[name] = (run.stop - run.start) / 1e3
-    return figures
+    is_valid = run.status == "success" if run.status else None
+    return Profile(
+        format=ProfileFormat.MLPERF_TRAINING,
+        source=path.name,
+        start=None if run.start is None else round(run.start * 1e3) * 1000,
+        benchmark=BenchmarkResult(run.benchmark, "Training", is_valid, figures),
+        events=run.events,
+        unread=dict(text.unread),
+        notes=tuple(_notes(run)),
+    )
 
 
 def _notes(run: _TrainingRun) -> list[str]:

@@ -194,7 +194,13 @@ class StatsTrace:
         if start is None or duration is None:
             self.unread[f"row of {row.report.value}"] += 1
         elif row.report is StatsReport.RANGE_TRACE:
-            self._add_range(row, start, start + duration)
+            name, end = range_name(row.text("name").lstrip(":")), start + duration
+            if not name:
+                self.unread["NVTX range without a name"] += 1
+                return
+            self._recorder.host_span(range_kind(name), name, start, end)
+            if is_step(name):
+                self._recorder.step(name, start, end)
         elif row.report is StatsReport.GPU_TRACE:
             self._add_activity(row, start, start + duration)
         else:
@@ -225,15 +231,6 @@ class StatsTrace:
             self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
         else:
             self.unread["CUDA call that neither launches nor waits"] += 1
-
-    def _add_range(self, row: StatsRow, start: int, end: int) -> None:
-        name = range_name(row.text("name").lstrip(":"))
-        if not name:
-            self.unread["NVTX range without a name"] += 1
-            return
-        self._recorder.host_span(range_kind(name), name, start, end)
-        if is_step(name):
-            self._recorder.step(name, start, end)
 
     def _device(self, text: str) -> str:
         if text not in self._devices:

@@ -179,12 +179,8 @@ class XPlane:
             if number == PLANE_LINES and wire_type == LENGTH:
                 yield self._line(low, high)
 
-    def events(self, line: XPlaneLine) -> Iterator[PlaneEvent]:
-        """The events of a line."""
-        return map(read_event, self.messages(line))
-
     def messages(self, line: XPlaneLine) -> Iterator[bytes]:
-        """The same as they are in the file; what is too large for one is counted."""
+        """The events of a line as they are in the file; what is too large for one is counted."""
         longest = self.limits.event_maximum_bytes
         for data in messages(self.window, *line.stretch, LINE_EVENTS, longest):
             if data is None:

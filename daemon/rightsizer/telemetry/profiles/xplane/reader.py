@@ -133,7 +133,7 @@ class SpaceReader:
     def _device_line(
         self, plane: XPlane, key: str, line: XPlaneLine, wanted: frozenset[int]
     ) -> None:
-        for event in plane.events(line):
+        for event in map(read_event, plane.messages(line)):
             if (span := self._span(line, event)) is None:
                 continue
             name = plane.event_names.get(event.metadata, "")
