@@ -44,11 +44,6 @@ class ProfileTelemetry:
         return seconds(unknown) + self.unseen_seconds
 
     @property
-    def main_state(self) -> State:
-        """The active state that took most of the time."""
-        return max(ACTIVE_STATES, key=lambda state: (self.share(state), state))
-
-    @property
     def busy_ratio(self) -> float | None:
         """Part of the active time with a kernel resident; `None` where that was not read."""
         series = self.window.blocks.series(Measure.BUSY)
@@ -193,7 +188,7 @@ def _shares(both: _Both) -> Iterator[ProfileComparison]:
         words = "runs kernels", "had one resident"
         yield both.shares("busy_ratio", words, member.time.kernel_seconds / span, busy)
     if member.device.launches is not None:
-        state = telemetry.main_state
+        state = max(ACTIVE_STATES, key=lambda state: (telemetry.share(state), state))
         state_share = f"{state.replace('_', ' ')} {telemetry.share(state):.1%}"
         words = "waits for the host", f"was {state_share} and held up by host, storage or launches"
         held = telemetry.share(*_WAITING)

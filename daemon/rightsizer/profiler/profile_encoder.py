@@ -61,18 +61,8 @@ def _time(time: TimeUse) -> Form:
     return {**asdict(time), "idle_seconds": time.idle_seconds}
 
 
-def join_form(join: ProfileJoin) -> Form:
-    """All devices of one workload, with the keys that docs/profiles.md tells."""
-    return {
-        "workload": join.key,
-        "unmatched": join.unmatched or None,
-        "devices": device_forms(join),
-        "contradictions": list(join.contradictions),
-    }
-
-
 def device_forms(join: ProfileJoin) -> list[Form]:
-    """Each device of each file."""
+    """Each device of each file, with the keys that docs/profiles.md tells."""
     return [_joined_device(each) for each in join.devices]
 
 
@@ -160,6 +150,13 @@ def _workload(
         "workload": found.name,
         "profiles": [profile_form(each) for each in found.profiles],
         "findings": [finding_form(each) for each in found.findings],
-        "telemetry": None if joined is None else join_form(joined),
+        "telemetry": None
+        if joined is None
+        else {
+            "workload": joined.key,
+            "unmatched": joined.unmatched or None,
+            "devices": device_forms(joined),
+            "contradictions": list(joined.contradictions),
+        },
         "against": against,
     }

@@ -13,7 +13,6 @@ from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import Report
 from rightsizer.model.workload import Workload
-from rightsizer.owners.registry import owner_of
 from rightsizer.report.json_encoder import Form, workload_form
 
 
@@ -54,12 +53,6 @@ class CaptureRequest:
     def reason(self) -> str:
         """Why a profile is asked for."""
         return str(self.finding.reasons[0])
-
-    @property
-    def slurm_job(self) -> str | None:
-        """The number of its Slurm job, `None` where it is none."""
-        job = owner_of(self.workload.kind).job_of(self.workload)
-        return job if job.isdecimal() else None
 
     @property
     def placeholders(self) -> dict[str, str]:

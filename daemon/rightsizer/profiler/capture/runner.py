@@ -19,6 +19,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.errors import RightsizerError
 from rightsizer.notify.webhook.client import post_once
+from rightsizer.owners.registry import owner_of
 from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
 from rightsizer.profiler.capture.settings import (
@@ -84,9 +85,10 @@ def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]
 
     Each process writes a file of its own, with its number at the end of its name.
     """
+    job = owner_of(request.workload.kind).job_of(request.workload)
     return (
         *(settings.program, "--port", str(settings.port), "gputrace"),
-        *(("--job-id", request.slurm_job) if request.slurm_job is not None else ()),
+        *(("--job-id", job) if job.isdecimal() else ()),
         *("--pids", ",".join(map(str, request.pids))),
         *("--process-limit", str(max(1, len(request.pids)))),
         *("--duration-ms", str(max(1, round(request.seconds * 1000)))),

@@ -319,17 +319,13 @@ _LATEST: Final = 2**63
 """Of the year 2262: no clock that counts nanoseconds gets further."""
 
 
-def recognizes_pytorch(head: Head) -> bool:
+def _recognizes(head: Head) -> bool:
     """By the keys and categories that Kineto alone writes."""
     return bool(_JSON.match(head.data) and _MARKS.search(head.data))
 
 
-def read_pytorch(path: Path, limits: ReadLimits) -> Profile:
-    """One rank's trace.
-
-    Raises:
-        ProfileError: it is no trace, or asks for more than it may.
-    """
+def _read(path: Path, limits: ReadLimits) -> Profile:
+    """One rank's trace."""
     trace = JsonEvents(path, limits, keep=_KEPT)
     recorder = Recorder(limits)
     events = PyTorchEvents(recorder, limits)
@@ -396,4 +392,4 @@ def _notes(
         yield f"The sizes of {events.copies_without_size} copies are not in it."
 
 
-PYTORCH: Final = ProfileReader(ProfileFormat.PYTORCH, recognizes_pytorch, read_pytorch)
+PYTORCH: Final = ProfileReader(ProfileFormat.PYTORCH, _recognizes, _read)

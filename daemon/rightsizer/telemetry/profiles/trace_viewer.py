@@ -34,12 +34,8 @@ def recognizes(head: Head) -> bool:
     )
 
 
-def read(path: Path, limits: ReadLimits) -> Profile:
-    """Reads a trace.
-
-    Raises:
-        ProfileError: it cannot be read, or is no trace.
-    """
+def _read(path: Path, limits: ReadLimits) -> Profile:
+    """A trace."""
     events = JsonEvents(path, limits)
     trace = _Trace(limits)
     for event in events:
@@ -127,5 +123,5 @@ class _Trace:
             self.unread[unread] += 1
 
 
-TRACE_VIEWER: Final = ProfileReader(ProfileFormat.TRACE_VIEWER, recognizes, read)
+TRACE_VIEWER: Final = ProfileReader(ProfileFormat.TRACE_VIEWER, recognizes, _read)
 """`*.trace.json.gz` of the trace viewer."""

@@ -69,12 +69,8 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
-    """One of the sections again as values of our own; `signals` is the header's table.
-
-    Raises:
-        ValueError, KeyError, TypeError, IndexError: the data is not what was written.
-    """
+def _decoded(name: str, data: Any, signals: list[Signal | None]) -> Any:
+    """One of the sections again as values of our own; `signals` is the header's table."""
     match name:
         case "devices":
             return tuple(_decode_device(**fields) for fields in data)
@@ -215,7 +211,7 @@ class _NativeState:
 
     def hear(self, data: dict[str, Any]) -> None:
         for name, section in data.items():
-            self._sections[name] = decode_section(name, section, self._signals)
+            self._sections[name] = _decoded(name, section, self._signals)
 
     def snapshot(self, data: list[Any]) -> Snapshot:
         said = self._sections

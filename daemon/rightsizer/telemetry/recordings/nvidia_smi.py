@@ -185,18 +185,22 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             time = parse_timestamp(cells[layout.timestamp].strip())
         except ValueError:
             if _is_heading(line):
-                layout = layout.renewed(cells, number)
+                # An appended log may have other columns.
+                if tuple(cell.strip() for cell in cells) != layout.headings:
+                    layout = _QueryLogLayout(text, cells, number, delimiter)
             else:
                 notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
             continue
-        if not line.endswith("\n") and len(before) == len(cells):
-            # The last cell of a line without an end may have lost digits with its unit.
-            had_unit, has_unit = (" " in each[-1].strip() for each in (before, cells))
-            if had_unit and not has_unit:
-                notes.skip(number, line)
-                continue
+        if not line.endswith("\n") and _lacks_unit(cells, before):
+            notes.skip(number, line)
+            continue
         before = cells
         yield layout.row(cells, time, number, notes)
+
+
+def _lacks_unit(cells: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether the last cell of a line without an end may have lost digits with its unit."""
+    return len(before) == len(cells) and " " in before[-1].strip() and " " not in cells[-1].strip()
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(
@@ -211,13 +215,12 @@ class _QueryLogLayout:
     def __init__(self, text: TextFile, headings: Sequence[str], line: int, delimiter: str) -> None:
         self.width = len(headings)
         self._text = text
-        self._delimiter = delimiter
-        self._headings = tuple(heading.strip() for heading in headings)
+        self.headings = tuple(heading.strip() for heading in headings)
         self._at = {column_name(heading): at for at, heading in enumerate(headings)}
         if "timestamp" not in self._at:
             raise RecordingError(
                 f"{text.name}:{line}: there is no timestamp among the columns "
-                f"{', '.join(self._headings)}; {_REMEDY}"
+                f"{', '.join(self.headings)}; {_REMEDY}"
             )
         self.timestamp = self._at["timestamp"]
         found = [
@@ -234,19 +237,13 @@ class _QueryLogLayout:
         ]
         if not found and not self._reasons:
             raise RecordingError(
-                f"{text.name}:{line}: none of the columns {', '.join(self._headings)} "
+                f"{text.name}:{line}: none of the columns {', '.join(self.headings)} "
                 f"tells how busy a GPU is; {_REMEDY}"
             )
         self._has_mask = "clocks_event_reasons.active" in self._at
         self._facts_at = [(name, at) for name, at in self._at.items() if name in FACTS]
         self._facts: dict[str, tuple[str, ...]] = {}
         self._device = _identifier(text, self._at, self.width, delimiter)
-
-    def renewed(self, headings: Sequence[str], line: int) -> "_QueryLogLayout":
-        """This layout again, or another where an appended log has other columns."""
-        if tuple(heading.strip() for heading in headings) == self._headings:
-            return self
-        return _QueryLogLayout(self._text, headings, line, self._delimiter)
 
     def row(
         self, cells: Sequence[str], time: Nanoseconds, line: int, notes: RecordingNotes

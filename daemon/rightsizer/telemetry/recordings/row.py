@@ -110,11 +110,6 @@ def mig_profile(name: str | None) -> str | None:
     return found[1] if found else None
 
 
-def whole_name(name: str) -> str:
-    """The name of the GPU that an instance's name is made of."""
-    return _PROFILE.sub("", name)
-
-
 def build_devices(
     facts: Mapping[str, RecordingDeviceFacts], catalogue: Catalogue, board: str | None = None
 ) -> tuple[Device, ...]:
@@ -134,7 +129,9 @@ def build_devices(
     built = []
     for uuid, fact in facts.items():
         index = next(free) if fact.index is None else fact.index
-        found = None if fact.name is None else catalogue.find(whole_name(fact.name))
+        # The name of the GPU that an instance's name is made of.
+        whole = None if fact.name is None else _PROFILE.sub("", fact.name)
+        found = None if whole is None else catalogue.find(whole)
         device = _build(uuid, index, fact, found or given)
         built.append(replace(device, has_mig_instances=uuid in parents))
     return tuple(sorted(built, key=lambda device: (device.index, order[device.uuid])))

@@ -126,19 +126,15 @@ _TEXT_DATE: Final = "Date + time of test:"
 _LOADGEN: Final = (b'"loadgen_version"', b'"mlperf::logging"')
 
 
-def recognizes_detail(head: Head) -> bool:
+def _recognizes_detail(head: Head) -> bool:
     """Whether it holds the load generator's lines, of either form."""
     if b":::MLLOG" in head.data:
         return any(mark in head.data for mark in _LOADGEN)
     return _TEXT_HEAD.search(head.data) is not None
 
 
-def read_detail(path: Path, limits: ReadLimits) -> Profile:
-    """Reads a detail log.
-
-    Raises:
-        ProfileError: it cannot be read, or none of its lines is the load generator's.
-    """
+def _read_detail(path: Path, limits: ReadLimits) -> Profile:
+    """A detail log."""
     text = PrintedText(path, limits)
     marked = (line for line in text.lines() if ":::MLLOG" in line or _TEXT.match(line))
     first = next(marked, "")
@@ -203,7 +199,9 @@ def _time(text: str) -> Nanoseconds | None:
         return None
 
 
-MLPERF_DETAIL: Final = ProfileReader(ProfileFormat.MLPERF_INFERENCE, recognizes_detail, read_detail)
+MLPERF_DETAIL: Final = ProfileReader(
+    ProfileFormat.MLPERF_INFERENCE, _recognizes_detail, _read_detail
+)
 """`mlperf_log_detail.txt`."""
 
 
@@ -215,19 +213,15 @@ _REQUIREMENT: Final = re.compile(r"^\s+(.+?) satisfied\s*$")
 _BINDING: Final = frozenset({"no", "false"})
 
 
-def recognizes_summary(head: Head) -> bool:
-    """Whether it holds the summary's title, or the closing lines that an accuracy run has alone."""
+def _recognizes_summary(head: Head) -> bool:
+    """Whether it has a summary's title, or the closing lines that an accuracy run has alone."""
     if b":::MLLOG" in head.data:
         return False
     return _TITLE in head.data or _BINARY_COUNTS.search(head.data) is not None
 
 
-def read_summary(path: Path, limits: ReadLimits) -> Profile:
-    """Reads a summary.
-
-    Raises:
-        ProfileError: it cannot be read, or is none.
-    """
+def _read_summary(path: Path, limits: ReadLimits) -> Profile:
+    """A summary."""
     findings, text = LoadGeneratorFindings(), PrintedText(path, limits)
     is_summary, group = False, ""
     for line in text.lines():
@@ -257,7 +251,7 @@ def read_summary(path: Path, limits: ReadLimits) -> Profile:
 
 
 MLPERF_SUMMARY: Final = ProfileReader(
-    ProfileFormat.MLPERF_INFERENCE, recognizes_summary, read_summary
+    ProfileFormat.MLPERF_INFERENCE, _recognizes_summary, _read_summary
 )
 """`mlperf_log_summary.txt`."""
 

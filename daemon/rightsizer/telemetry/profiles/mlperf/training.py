@@ -95,12 +95,8 @@ def recognizes(head: Head) -> bool:
     return _LINE.search(head.data) is not None and b"mlperf::logging" not in head.data
 
 
-def read_training(path: Path, limits: ReadLimits) -> Profile:
-    """Reads a training run's log.
-
-    Raises:
-        ProfileError: it cannot be read, or no line of it was logged for MLPerf.
-    """
+def _read(path: Path, limits: ReadLimits) -> Profile:
+    """A training run's log."""
     text, run = PrintedText(path, limits), _TrainingRun()
     for entry in mlperf_records(text):
         run.take(entry)
@@ -141,5 +137,5 @@ def _notes(run: _TrainingRun) -> list[str]:
     return notes
 
 
-MLPERF_TRAINING: Final = ProfileReader(ProfileFormat.MLPERF_TRAINING, recognizes, read_training)
+MLPERF_TRAINING: Final = ProfileReader(ProfileFormat.MLPERF_TRAINING, recognizes, _read)
 """`result_*.txt`."""

@@ -117,12 +117,8 @@ class MeasuredKernels:
 MODULE: Final = "ncu_report"
 
 
-def launches_of_report(path: Path) -> Iterator[KernelLaunch]:
-    """Every launch of a report.
-
-    Raises:
-        ProfileError: the module is not installed, or cannot read the report.
-    """
+def _launches_of_report(path: Path) -> Iterator[KernelLaunch]:
+    """Every launch of a report."""
     by_hand = f"run `ncu --import {path.name} --csv --page raw` and name a file with what it prints"
     try:
         module = importlib.import_module(MODULE)
@@ -212,7 +208,7 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     """
     pages = ComputePages(path, limits)
     is_report = _is_report(path.name, beginning_of(path, 512))
-    launches = launches_of_report(path) if is_report else pages.launches()
+    launches = _launches_of_report(path) if is_report else pages.launches()
     kernels, rules, events = MeasuredKernels(limits), RuleNotes(), 0
     for launch in launches:
         kernels.add(launch)

@@ -226,12 +226,8 @@ def recognizes(head: Head) -> bool:
     return _BEGINNING.match(head.data) is not None
 
 
-def read(path: Path, limits: ReadLimits) -> Profile:
-    """Reads an `XSpace`.
-
-    Raises:
-        ProfileError: the file cannot be read, is cut, or is no `XSpace`.
-    """
+def _read(path: Path, limits: ReadLimits) -> Profile:
+    """An `XSpace`."""
     try:
         with _seekable(path, limits) as file:
             size = file.seek(0, os.SEEK_END)
@@ -298,5 +294,5 @@ def _seekable(path: Path, limits: ReadLimits) -> Iterator[BinaryIO]:
         yield file
 
 
-XPLANE: Final = ProfileReader(ProfileFormat.XPLANE, recognizes, read)
+XPLANE: Final = ProfileReader(ProfileFormat.XPLANE, recognizes, _read)
 """`*.xplane.pb`."""
