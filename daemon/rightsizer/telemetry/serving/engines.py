@@ -1,6 +1,7 @@
 """Serving engines: which metrics of each carry which signals."""
 
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
@@ -76,47 +77,45 @@ def canonical(name: str) -> str:
     return name.replace(":", "_")
 
 
-def total(signal: Signal, *parts: str | MeasurePart) -> EngineMeasure:
-    """The sum of all series."""
-    return EngineMeasure(signal, MeasureKind.TOTAL, _parts(parts))
+def _measure(kind: MeasureKind, signal: Signal, *parts: str | MeasurePart) -> EngineMeasure:
+    named = (MeasurePart(canonical(part)) if isinstance(part, str) else part for part in parts)
+    return EngineMeasure(signal, kind, tuple(named))
 
 
-def largest(signal: Signal, *parts: str | MeasurePart) -> EngineMeasure:
-    """The largest of all series."""
-    return EngineMeasure(signal, MeasureKind.LARGEST, _parts(parts))
+_total = partial(_measure, MeasureKind.TOTAL)
+_largest = partial(_measure, MeasureKind.LARGEST)
+_occupancy = partial(_measure, MeasureKind.OCCUPANCY)
 
 
-def mean(signal: Signal, histogram: str, factor: float = 1.0) -> EngineMeasure:
+def _mean(signal: Signal, histogram: str, factor: float = 1.0) -> EngineMeasure:
     """The mean of what a histogram or summary took in."""
     name = canonical(histogram)
     parts = (MeasurePart(f"{name}_sum", factor=factor),)
     return EngineMeasure(signal, MeasureKind.MEAN, parts, (MeasurePart(f"{name}_count"),))
 
 
-def occupancy(signal: Signal, *parts: MeasurePart) -> EngineMeasure:
-    """How many were inside on average, by the seconds that they spent."""
-    return EngineMeasure(signal, MeasureKind.OCCUPANCY, parts)
-
-
-def _parts(parts: tuple[str | MeasurePart, ...]) -> tuple[MeasurePart, ...]:
-    return tuple(MeasurePart(canonical(part)) if isinstance(part, str) else part for part in parts)
+def _latencies(prefix: str) -> tuple[EngineMeasure, ...]:
+    """The histograms that vLLM and SGLang have in common."""
+    return (
+        _mean(Signal.TIME_TO_FIRST_TOKEN_SECONDS, f"{prefix}time_to_first_token_seconds"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, f"{prefix}inter_token_latency_seconds"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, f"{prefix}time_per_output_token_seconds"),
+        _mean(Signal.REQUEST_LATENCY_SECONDS, f"{prefix}e2e_request_latency_seconds"),
+    )
 
 
 VLLM: Final = EngineDefinition(
     name=EngineName.VLLM,
     prefixes=("vllm_",),
     measures=(
-        total(Signal.REQUESTS_RUNNING, "vllm:num_requests_running"),
+        _total(Signal.REQUESTS_RUNNING, "vllm:num_requests_running"),
         # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
-        total(Signal.REQUESTS_WAITING, "vllm:num_requests_waiting", "vllm:num_requests_swapped"),
-        largest(Signal.KV_CACHE_USED, "vllm:kv_cache_usage_perc"),
-        largest(Signal.KV_CACHE_USED, "vllm:gpu_cache_usage_perc"),  # Until 0.9; 1 is full too.
-        total(Signal.PREEMPTIONS, "vllm:num_preemptions_total"),
-        mean(Signal.TIME_TO_FIRST_TOKEN_SECONDS, "vllm:time_to_first_token_seconds"),
-        mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "vllm:inter_token_latency_seconds"),
-        mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "vllm:time_per_output_token_seconds"),
-        mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "vllm:request_time_per_output_token_seconds"),
-        mean(Signal.REQUEST_LATENCY_SECONDS, "vllm:e2e_request_latency_seconds"),
+        _total(Signal.REQUESTS_WAITING, "vllm:num_requests_waiting", "vllm:num_requests_swapped"),
+        _largest(Signal.KV_CACHE_USED, "vllm:kv_cache_usage_perc"),
+        _largest(Signal.KV_CACHE_USED, "vllm:gpu_cache_usage_perc"),  # Until 0.9; 1 is full too.
+        _total(Signal.PREEMPTIONS, "vllm:num_preemptions_total"),
+        *_latencies("vllm:"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "vllm:request_time_per_output_token_seconds"),
     ),
 )
 
@@ -127,22 +126,19 @@ SGLANG: Final = EngineDefinition(
     copies=frozenset({"tp_rank", "pp_rank", "moe_ep_rank"}),
     breakdowns=frozenset({"priority"}),
     measures=(
-        total(Signal.REQUESTS_RUNNING, "sglang:num_running_reqs"),
+        _total(Signal.REQUESTS_RUNNING, "sglang:num_running_reqs"),
         # Prefill and decode on engines of their own queue for the other's cache memory too.
-        total(
+        _total(
             Signal.REQUESTS_WAITING,
             "sglang:num_queue_reqs",
             "sglang:num_prefill_bootstrap_queue_reqs",
             "sglang:num_prefill_prealloc_queue_reqs",  # The same, in 2025.
             "sglang:num_decode_prealloc_queue_reqs",
         ),
-        largest(Signal.KV_CACHE_USED, "sglang:token_usage"),
+        _largest(Signal.KV_CACHE_USED, "sglang:token_usage"),
         # A retraction: a running request gives up its cache and queues again.
-        total(Signal.PREEMPTIONS, "sglang:num_retracted_requests_total"),
-        mean(Signal.TIME_TO_FIRST_TOKEN_SECONDS, "sglang:time_to_first_token_seconds"),
-        mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "sglang:inter_token_latency_seconds"),
-        mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "sglang:time_per_output_token_seconds"),
-        mean(Signal.REQUEST_LATENCY_SECONDS, "sglang:e2e_request_latency_seconds"),
+        _total(Signal.PREEMPTIONS, "sglang:num_retracted_requests_total"),
+        *_latencies("sglang:"),
     ),
 )
 
@@ -151,10 +147,10 @@ TGI: Final = EngineDefinition(
     name=EngineName.TGI,
     prefixes=("tgi_",),
     measures=(
-        total(Signal.REQUESTS_RUNNING, "tgi_batch_current_size"),
-        total(Signal.REQUESTS_WAITING, "tgi_queue_size"),
-        mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "tgi_request_mean_time_per_token_duration"),
-        mean(Signal.REQUEST_LATENCY_SECONDS, "tgi_request_duration"),
+        _total(Signal.REQUESTS_RUNNING, "tgi_batch_current_size"),
+        _total(Signal.REQUESTS_WAITING, "tgi_queue_size"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "tgi_request_mean_time_per_token_duration"),
+        _mean(Signal.REQUEST_LATENCY_SECONDS, "tgi_request_duration"),
     ),
 )
 
@@ -175,23 +171,23 @@ TRITON: Final = EngineDefinition(
     name=EngineName.TRITON,
     prefixes=("nv_inference_", "nv_gpu_", "nv_cpu_", "nv_pinned_memory_", "nv_trt_llm_"),
     measures=(
-        total(Signal.REQUESTS_RUNNING, _requests("scheduled"), "vllm:num_requests_running"),
-        occupancy(Signal.REQUESTS_RUNNING, _HANDLED, _NOT_QUEUED),
+        _total(Signal.REQUESTS_RUNNING, _requests("scheduled"), "vllm:num_requests_running"),
+        _occupancy(Signal.REQUESTS_RUNNING, _HANDLED, _NOT_QUEUED),
         # What has left Triton's queue may wait in the backend's own.
-        total(
+        _total(
             Signal.REQUESTS_WAITING,
             "nv_inference_pending_request_count",
             _requests("waiting"),
             "vllm:num_requests_waiting",
         ),
-        occupancy(Signal.REQUESTS_WAITING, _QUEUED),
-        largest(
+        _occupancy(Signal.REQUESTS_WAITING, _QUEUED),
+        _largest(
             Signal.KV_CACHE_USED,
             MeasurePart(
                 "nv_trt_llm_kv_cache_block_metrics", (("kv_cache_block_type", "fraction"),)
             ),
         ),
-        mean(
+        _mean(
             Signal.TIME_TO_FIRST_TOKEN_SECONDS,
             "nv_inference_first_response_histogram_ms",
             _MILLISECONDS,
