@@ -145,10 +145,7 @@ class ThreadedCaptureRunner:
         return self._thread is not None and self._thread.is_alive()
 
     def start(
-        self,
-        request: CaptureRequest,
-        record: CaptureRecord,
-        done: Callable[[CaptureRecord], None],
+        self, request: CaptureRequest, record: CaptureRecord, done: Callable[[CaptureRecord], None]
     ) -> None:
         """Begin one; the thread ends by itself, within the settings' bounds."""
         self._thread = threading.Thread(
@@ -163,10 +160,7 @@ class ThreadedCaptureRunner:
             self._thread.join(_STOP_SECONDS)
 
     def _carry_out(
-        self,
-        request: CaptureRequest,
-        record: CaptureRecord,
-        done: Callable[[CaptureRecord], None],
+        self, request: CaptureRequest, record: CaptureRecord, done: Callable[[CaptureRecord], None]
     ) -> None:
         called = CaptureResult(CaptureOutcome.FAILED, "the log says why")
         try:

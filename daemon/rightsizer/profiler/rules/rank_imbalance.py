@@ -11,12 +11,7 @@ from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import Profile, StepUse
 from rightsizer.model.units import seconds
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import (
-    Gain,
-    ProfiledMember,
-    ProfileVerdict,
-    StepGain,
-)
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict, StepGain
 from rightsizer.profiler.settings import ProfileRankImbalanceSettings
 
 

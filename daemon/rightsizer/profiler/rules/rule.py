@@ -271,9 +271,7 @@ def factors_of(member: ProfiledMember, share: float, threshold: float) -> dict[s
 
 
 def over(
-    members: Sequence[ProfiledMember],
-    ratio: Callable[[ProfiledMember], float],
-    threshold: float,
+    members: Sequence[ProfiledMember], ratio: Callable[[ProfiledMember], float], threshold: float
 ) -> tuple[ProfiledMember, float, tuple[str, ...]]:
     """The member with the highest ratio, that ratio, and the keys of all that reach a threshold."""
     worst = max(members, key=ratio)

@@ -7,13 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from rightsizer.model.profile import (
-    DeviceProfile,
-    Profile,
-    ProfiledDevice,
-    ProfileFormat,
-    SpanKind,
-)
+from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat, SpanKind
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.profiles.json_events import (
     Event,

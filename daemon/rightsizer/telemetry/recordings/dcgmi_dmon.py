@@ -19,11 +19,7 @@ _STAMP: Final = re.compile(
     r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\d{9,}(?:\.\d+)?)\]?[\s:,]+"
 )
-_DEVICES: Final = {
-    "GPU": "index:",
-    "GPU-I": "gpu-instance:",
-    "GPU-CI": "compute-instance:",
-}
+_DEVICES: Final = {"GPU": "index:", "GPU-I": "gpu-instance:", "GPU-CI": "compute-instance:"}
 _BY_SHORT_NAME: Final = {
     field.short_name: field
     for field in DCGM_FIELDS.values()

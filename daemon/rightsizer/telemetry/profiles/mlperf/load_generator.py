@@ -11,10 +11,7 @@ from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.mlperf.figures import (
-    mlperf_records,
-    named_figure,
-)
+from rightsizer.telemetry.profiles.mlperf.figures import mlperf_records, named_figure
 from rightsizer.telemetry.profiles.printed_text import PrintedText
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 

@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import (
-    DeviceProfile,
-    Profile,
-    ProfiledDevice,
-    ProfileFormat,
-)
+from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_compute.launch import (
     DEVICE_NAME,

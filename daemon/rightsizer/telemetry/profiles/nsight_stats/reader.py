@@ -171,10 +171,7 @@ def _sum_of(row: StatsRow) -> _Sum | None:
     return round(count), total, extremes
 
 
-_MEMORY_COLUMNS: Final = {
-    CopyKind.HOST_TO_DEVICE: "srcmemkd",
-    CopyKind.DEVICE_TO_HOST: "dstmemkd",
-}
+_MEMORY_COLUMNS: Final = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}
 _DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
 
 
