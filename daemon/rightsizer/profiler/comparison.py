@@ -134,11 +134,6 @@ class _Both:
     settings: ProfileComparisonSettings
 
     @property
-    def profiled(self) -> str:
-        """How long the profile is."""
-        return _length(self.member.time.span_seconds)
-
-    @property
     def around(self) -> str:
         """What telemetry's figures are of, and how much of that the profile covers."""
         ours, theirs = self.member.time.span_seconds, self.telemetry.span_seconds
@@ -152,12 +147,13 @@ class _Both:
         self, figure: str, words: tuple[str, str], ours: float, theirs: float
     ) -> ProfileComparison:
         """Two shares of the time."""
+        profiled = _length(self.member.time.span_seconds)
         return ProfileComparison(
             figure,
             round(ours, 4),
             round(theirs, 4),
             is_contradiction=abs(ours - theirs) >= self.settings.difference_minimum_ratio,
-            text=f"The profile says that {self.name} {words[0]} {ours:.1%} of {self.profiled}; "
+            text=f"The profile says that {self.name} {words[0]} {ours:.1%} of {profiled}; "
             f"{self.around} says that it {words[1]} {theirs:.1%} of its active time.",
         )
 

@@ -96,12 +96,9 @@ def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "")
 
 def _differs(found: ProfiledDevice, device: Device) -> bool:
     """Whether the names cannot be of one GPU; some profilers shorten them."""
-    one, other = _name(found.name), _name(device.name)
+    names = (each.name.casefold().removeprefix("nvidia ").strip() for each in (found, device))
+    one, other = names
     return one not in other and other not in one
-
-
-def _name(name: str) -> str:
-    return name.casefold().removeprefix("nvidia ").strip()
 
 
 def _uuid(uuid: str) -> str:

@@ -106,8 +106,8 @@ def _telemetry(
     workload: str | None,
     asked: tuple[Nanoseconds, Nanoseconds],
 ) -> ProfileTelemetry:
-    found = (each.device for each in known if each.device.uuid == window.uuid)
-    total = next((each.memory_total_bytes for each in found), None)
+    devices = (each.device for each in known)
+    total = next((each.memory_total_bytes for each in devices if each.uuid == window.uuid), None)
     start, end = asked
     unseen = max(0, min(window.start, end) - start) + max(0, end - max(window.end, start))
     return ProfileTelemetry(window, workload, total, seconds(unseen))

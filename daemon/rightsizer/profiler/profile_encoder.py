@@ -126,11 +126,9 @@ def answer_form(
             "for each, in the same order"
         )
     none = (None,) * len(found)
-    earlier = against or none
     return {
         "workloads": [
-            _workload(each, before, joined)
-            for each, before, joined in zip(found, earlier, joins or none, strict=True)
+            _workload(*each) for each in zip(found, against or none, joins or none, strict=True)
         ],
         "broken": [asdict(each) for each in broken],
     }

@@ -85,7 +85,12 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
     # Copies fill time that would be idle; they are taken off waits for the host first.
     waits = sum(each.host_wait_seconds for each in times)
     host = max(0.0, waits - copy)
-    tensor, plain = _by_unit(members)
+    at_work = [each for member in members for each in member.kernels_at_work]
+    tensor, plain = (
+        sum(each.seconds for each in at_work if each.uses_tensor_cores is uses)
+        / (sum(each.seconds for each in at_work) or 1.0)
+        for uses in (True, False)
+    )
     kernels = [each for member in members for each in member.device.kernels]
     count = sum(each.count for each in kernels)
     calls = [each.device.launches for each in members if each.device.launches is not None]
@@ -101,16 +106,4 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
         gap=max(0.0, span - work - collective - copy - host) / span,
         launch=min(1.0, in_launches / whole if whole else 0.0),
         kernel_seconds=sum(each.seconds for each in kernels) / count,
-    )
-
-
-def _by_unit(members: Sequence[ProfiledMember]) -> tuple[float, float]:
-    """Of the time of kernels that are no collectives: with tensor cores, and without."""
-    kernels = [each for member in members for each in member.kernels_at_work]
-    whole = sum(each.seconds for each in kernels)
-    if not whole:
-        return 0.0, 0.0
-    return (
-        sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole,
-        sum(each.seconds for each in kernels if each.uses_tensor_cores is False) / whole,
     )

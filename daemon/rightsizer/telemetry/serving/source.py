@@ -150,8 +150,8 @@ class ServingEngineCollector:
 
     def latest(self, wait_seconds: float = 0.0) -> Mapping[ServingEndpoint, Mapping[Signal, float]]:
         """What each endpoint said last, those left out that said nothing lately."""
-        answers = {poller.endpoint: poller.latest(wait_seconds) for poller in self._pollers}
-        return {endpoint: said for endpoint, said in answers.items() if said is not None}
+        answers = ((each.endpoint, each.latest(wait_seconds)) for each in self._pollers)
+        return {endpoint: said for endpoint, said in answers if said is not None}
 
     def read(
         self, devices: Sequence[Device], holdings: Holdings
@@ -169,8 +169,8 @@ class ServingEngineCollector:
 
     def troubles(self) -> Mapping[str, str]:
         """Why an endpoint does not do well, by its name."""
-        troubles = {poller.endpoint.name: self._trouble(poller) for poller in self._pollers}
-        return {name: trouble for name, trouble in troubles.items() if trouble}
+        troubles = ((each.endpoint.name, self._trouble(each)) for each in self._pollers)
+        return {name: trouble for name, trouble in troubles if trouble}
 
     def close(self) -> None:
         """Ask no more; a request that hangs is left behind."""
