@@ -74,13 +74,11 @@ def _answer_seconds(accounts: NodeAccounts) -> float:
 
 
 def _export(path: Path, grain: str, span: int) -> Figure:
-    out, rows = io.BytesIO(), 0
+    out = io.BytesIO()
     started = time.perf_counter()
-    table = EXPORT_FORMATS["csv"](out)
     with export_rows(path, ExportQuery(span)) as found:
-        for row in found:
-            table.write(row)
-            rows += 1
+        EXPORT_FORMATS["csv"](found, out)
     took = time.perf_counter() - started
+    rows = out.getvalue().count(b"\n") - 1
     size = f"{rows:,} rows, {len(out.getvalue()) / _MEGABYTE:.1f} MB in {took:.1f} s"
     return Figure(f"rows exported in a second, grain {grain}", rows / took, note=size)

@@ -22,7 +22,8 @@ from rightsizer.console.settings_flags import (
     history_path,
     settings_of,
 )
-from rightsizer.fleet.ledger import act_on_ledger, fleet_settings_of
+from rightsizer.fleet.ledger import act_on_ledger
+from rightsizer.fleet.settings import FleetConfig
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
@@ -73,7 +74,7 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
 
 
 def _of_fleet(verb: str, arguments: argparse.Namespace) -> Form:
-    settings = fleet_settings_of(arguments)
+    settings = settings_of(arguments, FleetConfig)
     asked = _asked(verb, arguments, arguments.path_api_socket or settings.fleet.api_socket)
     if asked is not None:
         return asked

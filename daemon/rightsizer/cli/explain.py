@@ -15,7 +15,7 @@ from rightsizer.console.settings_flags import (
     history_path,
     settings_of,
 )
-from rightsizer.fleet.ledger import explain_from_ledger, fleet_settings_of
+from rightsizer.fleet.ledger import explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
@@ -44,13 +44,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain it."""
-    settings = fleet_settings_of(arguments) if arguments.fleet else settings_of(arguments, Settings)
-    configure_log(settings.log.format, LogLevel.WARNING)
-    form = (
-        explain_from_ledger(settings, arguments.id)
-        if isinstance(settings, FleetConfig)
-        else _form(arguments, settings)
-    )
+    if arguments.fleet:
+        fleet = settings_of(arguments, FleetConfig)
+        configure_log(fleet.log.format, LogLevel.WARNING)
+        form = explain_from_ledger(fleet, arguments.id)
+    else:
+        settings = settings_of(arguments, Settings)
+        configure_log(settings.log.format, LogLevel.WARNING)
+        form = _form(arguments, settings)
     answer(arguments, form, explanation_text(form))
     return 0
 

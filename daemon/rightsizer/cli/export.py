@@ -171,10 +171,7 @@ def run(arguments: argparse.Namespace) -> int:
     query = ExportQuery(_GRAINS[arguments.grain], since, until, arguments.devices or ())
     out = _standard_output() if arguments.file is None else whole_file(arguments.file, "export")
     with export_rows(path, query) as rows, out as stream:
-        table = EXPORT_FORMATS[arguments.format](stream)
-        for row in rows:
-            table.write(row)
-        table.close()
+        EXPORT_FORMATS[arguments.format](rows, stream)
     return 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
@@ -82,49 +82,39 @@ def run(arguments: argparse.Namespace) -> int:
     file = read_plan_file(arguments.file)
     found = plan_answers(file, planner)
     measured = _measured(arguments, file, found, planner)
+    forms: list[dict[str, Any]] = [
+        encode_plan(each.plan, each.notes) if each.plan else {"error": each.error} for each in found
+    ]
     if arguments.html is not None:
-        _write_html(arguments.html, arguments.file, found)
-    if arguments.json:
-        forms = [_form(each) for each in found]
-        if measured is not None:
-            forms[0]["measured"] = encode_plan_check(measured)
-        say(json.dumps(forms if file.is_list else forms[0], indent=1))
-        return 0
-    parts = [_text(each, shows_all=arguments.all) for each in found]
+        _write_html(arguments.html, arguments.file, found, forms)
+    texts = [
+        plan_text(each.plan, each.notes, shows_all=arguments.all)
+        if each.plan
+        else f"error: {each.error}"
+        for each in found
+    ]
     if measured is not None:
-        parts.append(measured_text(measured))
-    say("\n\n".join(parts))
+        forms[0]["measured"] = encode_plan_check(measured)
+        texts.append(measured_text(measured))
+    answer(arguments, forms if file.is_list else forms[0], "\n\n".join(texts))
     return 0
 
 
-def _write_html(path: Path, asked: Path, found: tuple[PlanAnswer, ...]) -> None:
+def _write_html(
+    path: Path, asked: Path, found: Sequence[PlanAnswer], forms: Sequence[dict[str, Any]]
+) -> None:
     if path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
     from rightsizer.planner.page import plan_document  # noqa: PLC0415 - jinja2 too.
 
-    pages = [
-        (
-            (f"GPU plan {place} of {asked.name}",)
-            if answer.plan is None
-            else tuple(title_lines(answer.plan.requirement, ())),
-            _form(answer),
-        )
-        for place, answer in enumerate(found, 1)
-    ]
+    titles = (
+        tuple(title_lines(each.plan.requirement, ()))
+        if each.plan
+        else (f"GPU plan {place} of {asked.name}",)
+        for place, each in enumerate(found, 1)
+    )
     with whole_file(path, "plan") as out:
-        out.write(plan_document(pages).encode())
-
-
-def _form(answer: PlanAnswer) -> dict[str, Any]:
-    if answer.plan is None:
-        return {"error": answer.error}
-    return encode_plan(answer.plan, answer.notes)
-
-
-def _text(answer: PlanAnswer, *, shows_all: bool) -> str:
-    if answer.plan is None:
-        return f"error: {answer.error}"
-    return plan_text(answer.plan, answer.notes, shows_all=shows_all)
+        out.write(plan_document(list(zip(titles, forms, strict=True))).encode())
 
 
 def _measured(

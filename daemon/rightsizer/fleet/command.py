@@ -12,10 +12,9 @@ from typing import Final, Self, TextIO
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import checked_address, duration
-from rightsizer.console.settings_flags import add_config_flag
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge
-from rightsizer.fleet.ledger import fleet_settings_of
 from rightsizer.fleet.page import fleet_document
 from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.service import serve_fleet
@@ -138,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
-    settings = fleet_settings_of(arguments)
+    settings = settings_of(arguments, FleetConfig)
     fleet, web = settings.fleet, settings.web
     if arguments.store_url is not None:
         fleet = replace(fleet, store=replace(fleet.store, url=arguments.store_url))

@@ -1,14 +1,11 @@
 """Ledger file of a fleet, and decisions on its advice while no service runs."""
 
-import argparse
-import os
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.storage import Storage
-from rightsizer.config.loader import load_sections
 from rightsizer.fleet.settings import FleetConfig, ledger_path, rule_trees
 from rightsizer.io.files import Called
 from rightsizer.model.advice import Advice, AdviceState
@@ -94,12 +91,3 @@ def _found(ledger: Ledger, asked: str) -> Advice:
     if (reason := unknown_advice_message(advice, asked)) is not None:
         raise UsageError(reason)
     return next(each for each in advice if each.id == asked)
-
-
-def fleet_settings_of(arguments: argparse.Namespace) -> FleetConfig:
-    """The settings of the file that the flag names, and of the environment over it.
-
-    Raises:
-        ConfigurationError: either has faults.
-    """
-    return load_sections(FleetConfig, arguments.config_file, os.environ)

@@ -125,10 +125,33 @@ _MOST_ROWS: Final = 20
 _WIDEST_NAME: Final = 26
 
 
+_NEXT: Final = (
+    "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
+    "'rightsizer claim --fleet ID' says that somebody acts."
+)
+_NOTHING_FOUND: Final = (
+    "No rule found anything that holds over both of its spans; --json --all has every verdict."
+)
+
+
 def fleet_text(form: Mapping[str, Any]) -> str:
     """What `rightsizer fleet --json` prints, in lines of at most 100 columns but for long names."""
+    gpus = f"{form['gpus']:g} GPU{'' if form['gpus'] == 1 else 's'}"
+    pools, workloads = counted(len(form["pools"]), "pool"), counted(form["workloads"], "workload")
+    until = datetime.fromtimestamp(form["time"], UTC)
+    title = (
+        f"{gpus} in {pools}, {workloads}, over {format_duration(form['lookback_seconds'])} to "
+        f"{until:%Y-%m-%d %H:%M} UTC; {form['coverage_ratio']:.0%} of the time is known."
+    )
+    use = form["use"]
+    asked = (
+        f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
+        f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
+        f"{use['store_seconds']:.1f} s."
+    )
+    is_any_open = any(each["state"] in OPEN_STATES for each in form["advice"])
     lines = [
-        *wrapped(_title(form)),
+        *wrapped(title),
         *(line for note in form["notes"] for line in wrapped(f"! {note}", 2)),
         "",
         *_sources(form["sources"], form["time"]),
@@ -140,21 +163,10 @@ def fleet_text(form: Mapping[str, Any]) -> str:
         *_node_advice(form["node_advice"], form["advice"]),
         *_silent(form["verdicts"]),
         "",
-        *wrapped(_use(form["use"]), 0, 0),
-        *wrapped(_next(form["advice"]), 0, 0),
+        *wrapped(asked, 0, 0),
+        *wrapped(_NEXT if is_any_open else _NOTHING_FOUND, 0, 0),
     ]
     return "\n".join(lines)
-
-
-def _title(form: Mapping[str, Any]) -> str:
-    until = datetime.fromtimestamp(form["time"], UTC)
-    gpus = f"{form['gpus']:g} GPU{'' if form['gpus'] == 1 else 's'}"
-    pools, workloads = counted(len(form["pools"]), "pool"), counted(form["workloads"], "workload")
-    back = format_duration(form["lookback_seconds"])
-    return (
-        f"{gpus} in {pools}, {workloads}, over {back} to {until:%Y-%m-%d %H:%M} UTC; "
-        f"{form['coverage_ratio']:.0%} of the time is known."
-    )
 
 
 def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -208,25 +220,6 @@ def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield "Rules that would not say anything of anybody:"
         for reason, silent in sorted(rules.items()):
             yield from wrapped(f"{reason}: {', '.join(silent)}", 2)
-
-
-def _use(use: Mapping[str, float]) -> str:
-    return (
-        f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
-        f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
-        f"{use['store_seconds']:.1f} s."
-    )
-
-
-def _next(advice: Sequence[Mapping[str, Any]]) -> str:
-    if any(each["state"] in OPEN_STATES for each in advice):
-        return (
-            "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
-            "'rightsizer claim --fleet ID' says that somebody acts."
-        )
-    return (
-        "No rule found anything that holds over both of its spans; --json --all has every verdict."
-    )
 
 
 def _short(name: str) -> str:

@@ -96,18 +96,17 @@ def fit_text(row: DeviceRow, resource: Resource) -> str:
 def fit_verdict(row: DeviceRow) -> str:
     """The device as a whole."""
     if row.is_underprovisioned:
-        short = [
+        short = ", ".join(
             RESOURCE_LABELS[Resource(fit.resource)]
             for fit in row.fits
             if fit.underprovisioned is not None and fit.underprovisioned == row.underprovisioned
-        ]
+        )
         share = percent(row.underprovisioned)
-        return f"too small: short of {', '.join(short) or 'a resource'} {share} of the time"
+        return f"too small: short of {short or 'a resource'} {share} of the time"
     if row.overprovisioned is None:
         return "not enough is known"
-    if row.overprovisioned > 0:
-        return f"{percent(row.overprovisioned)} more than is needed"
-    return "needed as it is"
+    is_over = row.overprovisioned > 0
+    return f"{percent(row.overprovisioned)} more than is needed" if is_over else "needed as it is"
 
 
 def fit_verdict_class(row: DeviceRow) -> str:
