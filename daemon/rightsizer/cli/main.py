@@ -52,7 +52,8 @@ def all_commands() -> tuple[Command, ...]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
-    entry = _entry(arguments)
+    asked = arguments[0] if arguments else ""
+    entry = next((each for each in COMMANDS if each.name == asked), None)
     if entry is None:
         return _without_command(arguments)
     parser = _RootParser()
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         return int(command.run(chosen))
     except RightsizerError as error:
         for line in str(error).splitlines():
-            # It may quote a file that somebody else wrote.
+            # It may quote a file of another user.
             print(f"rightsizer: {harmless(line)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
@@ -128,12 +129,6 @@ class _RootParser(argparse.ArgumentParser):
             "'rightsizer COMMAND --help' shows the flags of a command.",
         ]
         return "\n".join(lines) + "\n"
-
-
-def _entry(arguments: Sequence[str]) -> CommandEntry | None:
-    """The command that the first word names."""
-    asked = arguments[0] if arguments else ""
-    return next((entry for entry in COMMANDS if entry.name == asked), None)
 
 
 def _without_command(arguments: Sequence[str]) -> int:

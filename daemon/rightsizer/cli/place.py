@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -44,10 +44,23 @@ def place_text(form: Any, *, is_explained: bool) -> str:
     if not form["is_exact"]:
         lines += wrapped("There are too many sets to look at all: a better one may exist.", 2)
     if is_explained and form["is_met"]:
-        lines += ["", "Other sets", *_rejected(form["rejected"])]
+        lines += ["", "Other sets"]
+        for each in form["rejected"]:
+            sets = ", ".join(slot["label"] for slot in each["seats"])
+            lines += wrapped(f"{sets}: {each['why']}", 2)
+        if not form["rejected"]:
+            lines.append("  There is no other that is different.")
     if is_explained or not form["is_met"]:
-        lines += ["", "Cannot be given", *_occupied(form["occupied"])]
-    return "\n".join([*lines, "", *wrapped(_source(form), hanging=0)])
+        lines += ["", "Cannot be given"]
+        for each in form["occupied"]:
+            lines += wrapped(f"{each['label']}: {each['why']}", 2)
+        if not form["occupied"]:
+            lines.append("  Nothing: all can.")
+    source = _LOOK
+    if form["source"] == "agent":
+        watched = format_duration(form["watched_seconds"])
+        source = f"By the agent of this node, which has watched for {watched}."
+    return "\n".join([*lines, "", *wrapped(source, hanging=0)])
 
 
 def export_text(form: Any) -> str:
@@ -94,28 +107,6 @@ def _nodes(form: Any) -> str:
     if any(slot["numa_node"] is None for slot in form["seats"]):
         return ""
     return ",".join(map(str, form["numa_nodes"]))
-
-
-def _rejected(rejected: Sequence[Any]) -> Iterator[str]:
-    if not rejected:
-        yield "  There is no other that is different."
-    for each in rejected:
-        labels = ", ".join(slot["label"] for slot in each["seats"])
-        yield from wrapped(f"{labels}: {each['why']}", 2)
-
-
-def _occupied(occupied: Sequence[Any]) -> Iterator[str]:
-    if not occupied:
-        yield "  Nothing: all can."
-    for each in occupied:
-        yield from wrapped(f"{each['label']}: {each['why']}", 2)
-
-
-def _source(form: Any) -> str:
-    if form["source"] == "agent":
-        watched = format_duration(form["watched_seconds"])
-        return f"By the agent of this node, which has watched for {watched}."
-    return _LOOK
 
 
 def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form:

@@ -1,17 +1,15 @@
 """`rightsizer release` and `rightsizer resume`: ask the running agent to let the GPUs go."""
 
 import argparse
-import json
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.flags import duration, duration_text
 from rightsizer.io.clock import Clock, SystemClock
-from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
 from rightsizer.report.json_encoder import Form
@@ -74,34 +72,30 @@ def configure_resume(parser: argparse.ArgumentParser) -> None:
 
 def release(arguments: argparse.Namespace) -> int:
     """Ask, wait until it is done, and say how to take it back."""
-    client = client_of(arguments)
-    held = ReleasableResource(arguments.held)
+    client, held = client_of(arguments), ReleasableResource(arguments.held)
+
+    def ask() -> Form | None:
+        releases: list[Form] = client.get("/api/v1/releases")["releases"]
+        return next((form for form in releases if form["held"] == held), None)
+
     client.post("/api/v1/release", {"held": held, "for": arguments.for_})
-    form = wait_until_done(
-        held, lambda: _form(client, held), duration(arguments.wait), SystemClock()
-    )
-    if arguments.json:
-        say(json.dumps(form, indent=1))
-        return 0
+    form = wait_until_done(held, ask, duration(arguments.wait), SystemClock())
     back = f"'rightsizer resume {held}'"
     if form["until"] is None:
         end = f"It stays so until {back}, or until the agent restarts."
     else:
         until = datetime.fromtimestamp(form["until"], UTC)
         end = f"It is taken back at {until:%Y-%m-%d %H:%M:%S} UTC, or before by {back}."
-    say(f"Let go of {_NAMES[held]}.\n{end}")
+    answer(arguments, form, f"Let go of {_NAMES[held]}.\n{end}")
     return 0
 
 
 def resume(arguments: argparse.Namespace) -> int:
     """Take back, and say what."""
-    answer = client_of(arguments).post("/api/v1/resume", {"held": arguments.held})
-    if arguments.json:
-        say(json.dumps(answer, indent=1))
-    elif resumed := answer["resumed"]:
-        say(f"Taken back: {' and '.join(resumed)}.")
-    else:
-        say("Nothing to take back: it was not let go.")
+    form = client_of(arguments).post("/api/v1/resume", {"held": arguments.held})
+    resumed = form["resumed"]
+    taken = f"Taken back: {' and '.join(resumed)}."
+    answer(arguments, form, taken if resumed else "Nothing to take back: it was not let go.")
     return 0
 
 
@@ -132,11 +126,6 @@ def wait_until_done(
                 f"{held}'"
             )
         clock.wait_until(min(now + nanoseconds(_POLL_SECONDS), deadline), never)
-
-
-def _form(client: LocalClient, held: ReleasableResource) -> Form | None:
-    releases: list[Form] = client.get("/api/v1/releases")["releases"]
-    return next((form for form in releases if form["held"] == held), None)
 
 
 RELEASE = Command("release", configure_release, release, _DESCRIPTION)

@@ -22,7 +22,7 @@ def say(text: str) -> None:
     """Print a text at once, so that a fault can still be told.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
         RightsizerError: it cannot be written.
     """
     try:

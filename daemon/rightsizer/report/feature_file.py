@@ -21,7 +21,7 @@ _MOST: Final = 63
 _SEVERAL: Final = "mixed"
 _PREFIX: Final = "rightsizer"
 _NAMESPACE: Final = "feature.node.kubernetes.io"
-"""The one of Kubernetes' own that nobody has to be allowed to use."""
+"""The one of Kubernetes' own that may be used without permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _largest(chosen: int, candidates: set[str], peers: Mapping[str, set[str]]) -
     """The size of the largest set of which each is joined with each other (Bron and Kerbosch)."""
     if not candidates:
         return chosen
-    # Whoever is joined with all that are left is in the largest set: switches end here at once.
+    # One that is joined with all that are left is in the largest set: switches end here at once.
     best, left = chosen, set(candidates)
     for uuid in sorted(candidates):
         if chosen + len(left) <= best:

@@ -32,7 +32,7 @@ def is_fresh(
 ) -> bool:
     """Whether a device's last reading still tells how the device is.
 
-    A report that nobody has renewed ages too, so that a sampler that has stopped shows.
+    A report that was not renewed ages too, so that a sampler that has stopped shows.
     """
     if device.down is not None or device.last_sample is None:
         return False

@@ -67,9 +67,13 @@ def _days_chart(model: ReportModel) -> str:
     """All GPUs, a column a day."""
     columns = []
     for day in model.days:
-        groups = ((GROUP_NAMES[group], hours) for group, hours in day.groups.items() if hours)
-        tip = ", ".join(f"{name} {number(hours)} h" for name, hours in groups)
-        columns.append(ChartColumn(day.date[_FROM_ISO_YEAR:], day.groups, f"{day.date}: {tip}"))
+        told = (
+            f"{GROUP_NAMES[group]} {number(hours)} h"
+            for group, hours in day.groups.items()
+            if hours
+        )
+        tip = f"{day.date}: {', '.join(told)}"
+        columns.append(ChartColumn(day.date[_FROM_ISO_YEAR:], day.groups, tip))
     name = "What all GPUs did, day by day"
     return stacked_columns(name, "The same numbers are in the tables below.", columns)
 

@@ -12,7 +12,7 @@ from rightsizer.model.report import (
     Report,
     Totals,
 )
-from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
+from rightsizer.model.topology import LinkKind, Placement, Topology
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import Workload
@@ -55,7 +55,18 @@ def topology_form(topology: Topology, devices: Iterable[Device], offered: Collec
             for device in devices
             if device.uuid in topology.placements
         ],
-        "links": [_link(link) for link in topology.links],
+        "links": [
+            {
+                **attributes(link, "uuid peer_uuid"),
+                "kind": _kind(link.kind),
+                "nvlinks": None
+                if link.kind is LinkKind.NVLINK and not link.nvlinks
+                else link.nvlinks,
+                "pcie_kind": _kind(link.pcie_kind),
+                "can_read_peer": link.can_read_peer,
+            }
+            for link in topology.links
+        ],
         "adapters": [
             attributes(adapter, "name kind pci_bus_id numa_node")
             | {"links": {uuid: _kind(kind) for uuid, kind in adapter.links.items()}}
@@ -94,16 +105,6 @@ def _gpu(device: Device, placement: Placement, *, is_offered: bool) -> Form:
             "width_maximum": placement.slot_width_maximum,
         },
         "bridges": [attributes(bridge, f"pci_bus_id {_PORT}") for bridge in placement.bridges],
-    }
-
-
-def _link(link: GpuLink) -> Form:
-    return {
-        **attributes(link, "uuid peer_uuid"),
-        "kind": _kind(link.kind),
-        "nvlinks": None if link.kind is LinkKind.NVLINK and not link.nvlinks else link.nvlinks,
-        "pcie_kind": _kind(link.pcie_kind),
-        "can_read_peer": link.can_read_peer,
     }
 
 

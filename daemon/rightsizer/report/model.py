@@ -83,7 +83,7 @@ class Summary:
     used: UsageAmount
     wasted: UsageAmount
     unattributed_hours: float
-    """Known time of which nobody can say how much was used."""
+    """Known time of which it is not known how much was used."""
     open_advice: int
     savings: "SavingsSummary"
     """Of all open advice; of pieces that exclude each other the one that saves most."""

@@ -7,7 +7,6 @@ from typing import Final
 
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import Provisioning
 from rightsizer.report.facts import ReportDeviceFacts, ReportFacts, Slice, WorkloadFacts
 from rightsizer.report.labels import GROUP_OF, GROUPS, StateGroup
 from rightsizer.report.model import DeviceRow, FitRow, StripRow, WorkloadRow, energy_of, priced
@@ -49,7 +48,11 @@ def device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
         waste_hours={
             cause: lost * part / HOUR_SECONDS for cause, lost in window.waste_seconds.items()
         },
-        fits=tuple(_fits(facts.provisioning)),
+        fits=tuple(
+            FitRow(resource, *astuple(facts.provisioning.resources[resource]))
+            for resource in Resource
+            if resource in facts.provisioning.resources
+        ),
         overprovisioned=facts.provisioning.overprovisioned,
         underprovisioned=facts.provisioning.underprovisioned,
         is_underprovisioned=facts.provisioning.is_underprovisioned,
@@ -77,13 +80,6 @@ def grouped(states: Mapping[str, float], unrecorded: float = 0.0) -> dict[str, f
     for state, hours in states.items():
         found[GROUP_OF[State(state)]] += hours  # type: ignore[assignment] # Hours.
     return {group: float(found[group]) for group in GROUPS}
-
-
-def _fits(provisioning: Provisioning) -> Iterable[FitRow]:
-    for resource in Resource:
-        fit = provisioning.resources.get(resource)
-        if fit is not None:
-            yield FitRow(resource, *astuple(fit))
 
 
 def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:

@@ -9,6 +9,7 @@ from typing import Final
 
 from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetPool, FleetWorkload
 from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.pools.pool import PoolSubject, part_of, waiting_for
@@ -100,13 +101,14 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         return subject.find_nothing(summary, {}, evidence)
     found = room_for(wanted, pool.free_by_node, residents_of(here))
     who = "that wait" if is_waited_for else "that were seen"
+    what, options, steps = _advised(found)
     return subject.complain(
         kind=FindingKind.MISPLACED,
         reasons=(Reason.CAPACITY_FRAGMENTED,),
         action=Action.MOVE_GPUS if found else Action.NONE,
         summary=(
             f"{pool.name}: {free} GPUs are free, no node has more than {most} of them, and jobs "
-            f"{who} take {wanted} on one; {_what(found)}."
+            f"{who} take {wanted} on one; {what}."
         ),
         factors=factors,
         risk=Risk.LOW if found else Risk.VERY_LOW,
@@ -117,10 +119,10 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
                 for each in (found.moves if found else ())
             ]
         },
-        options=_options(found),
+        options=options,
         target=found.node if found else "",
         savings=Savings(reason="what is free already saves nothing; it becomes usable"),
-        instructions=(*_steps(found), *scheduler_of(subject.scheduler).pack_tightly()),
+        instructions=(*steps, *scheduler_of(subject.scheduler).pack_tightly()),
         affected_gpus=float(wanted if is_waited_for else 0),
     )
 
@@ -154,29 +156,18 @@ def _free_hours(pool: FleetPool) -> list[dict[str, float]]:
     return found
 
 
-def _what(found: Defragmentation | None) -> str:
+def _advised(found: Defragmentation | None) -> tuple[str, tuple[Option, ...], list[Instruction]]:
+    """What moves would do, as a sentence's end, as an option, and step by step."""
     if found is None:
-        return "nothing that may be moved would make room"
-    count = len(found.moves)
-    return f"{count} {'move' if count == 1 else 'moves'} would make room on {found.node}"
-
-
-def _options(found: Defragmentation | None) -> tuple[Option, ...]:
-    if found is None:
-        return ()
+        return "nothing that may be moved would make room", (), []
+    lines = [f"Keep {found.node} closed to new work until it is done."]
+    for number, each in enumerate(found.moves, 1):
+        what = f"start {each.key} ({each.gpus} GPUs)"
+        lines.append(f"{number}. {what} on {each.target} instead of {each.source}")
     moved = ", ".join(f"{each.key} to {each.target}" for each in found.moves)
-    return (Option(f"make room on {found.node}: {moved}", Risk.LOW, target=found.node, fits=True),)
-
-
-def _steps(found: Defragmentation | None) -> tuple[Instruction, ...]:
-    if found is None:
-        return ()
-    lines = [
-        f"{number}. start {each.key} ({each.gpus} GPUs) on {each.target} instead of {each.source}"
-        for number, each in enumerate(found.moves, 1)
-    ]
-    lines.insert(0, f"Keep {found.node} closed to new work until it is done.")
-    return (Instruction(f"Make room on {found.node}", "\n".join(lines)),)
+    option = Option(f"make room on {found.node}: {moved}", Risk.LOW, target=found.node, fits=True)
+    what = f"{counted(len(found.moves), 'move')} would make room on {found.node}"
+    return what, (option,), [Instruction(f"Make room on {found.node}", "\n".join(lines))]
 
 
 RULE: Final = pool_rule(NAME, FragmentationSettings(), judge)

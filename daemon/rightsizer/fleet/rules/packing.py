@@ -4,13 +4,11 @@ Only services and notebooks with one GPU of their own, whose compute and memory 
 every hour. Strangers are kept apart by MIG slices. Batch jobs are never packed.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.risk import rank_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import sizing_factors
-from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import PackingLimits
 from rightsizer.fleet.pools.reclaim import sharing_fragments
@@ -80,7 +78,12 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
         return early
     small = small_work(here, settings.minimum_coverage_ratio, settings.busy_ratio)
     if len(small) <= 1:
-        return _too_few(subject, here)
+        classes = {each.case.workload.workload_class for each in here if each.case.workload}
+        if classes == {WorkloadClass.UNKNOWN}:
+            why = "the class of its workloads is unknown; state it in a policy"
+            return subject.abstain(why, Reason.UNSUPPORTED_TELEMETRY)
+        few = f"{subject.name}: fewer than two workloads of it may share a GPU."
+        return subject.find_nothing(few)
     plan = plan_sharing(
         small,
         settings.limits,
@@ -101,17 +104,20 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
     return _complaint(subject, plan, factors)
 
 
-def _too_few(subject: PoolSubject, here: Sequence[FleetWorkload]) -> Finding:
-    classes = {each.case.workload.workload_class for each in here if each.case.workload}
-    if classes and classes <= {WorkloadClass.UNKNOWN}:
-        why = "the class of its workloads is unknown; state it in a policy"
-        return subject.abstain(why, Reason.UNSUPPORTED_TELEMETRY)
-    return subject.find_nothing(f"{subject.name}: fewer than two workloads of it may share a GPU.")
-
-
 def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float]) -> Finding:
-    sure = sum(each.freed for each in plan.gpus if rank_of(each.risk) <= rank_of(Risk.LOW))
+    sure = {
+        each: each.freed if rank_of(each.risk) <= rank_of(Risk.LOW) else 0 for each in plan.gpus
+    }
     moved = sum(len(each.members) for each in plan.gpus)
+    options = []
+    for each in plan.gpus:
+        names = each.members
+        if each.slices:
+            pairs = zip(each.members, each.slices, strict=True)
+            names = tuple(f"{key} ({profile})" for key, profile in pairs)
+        what = f"on one GPU, {_WAYS[each.action]}: {', '.join(names)}"
+        savings, slices = subject.savings(sure[each], each.freed), "+".join(each.slices)
+        options.append(Option(what, each.risk, slices, each.action, fits=True, savings=savings))
     by_way: dict[Action, list[SharedGpu]] = {}
     for each in plan.gpus:
         by_way.setdefault(each.action, []).append(each)
@@ -127,9 +133,9 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
         factors=factors,
         risk=worst(each.risk for each in plan.gpus),
         evidence=_evidence(plan),
-        options=tuple(_option(subject, each) for each in plan.gpus),
+        options=tuple(options),
         target=str(plan.freed),
-        savings=subject.savings(sure, plan.freed),
+        savings=subject.savings(sum(sure.values()), plan.freed),
         instructions=tuple(
             found
             for action, gpus in by_way.items()
@@ -141,23 +147,6 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
             )
         ),
         affected_gpus=plan.freed,
-    )
-
-
-def _option(subject: PoolSubject, gpu: SharedGpu) -> Option:
-    names = (
-        [f"{key} ({profile})" for key, profile in zip(gpu.members, gpu.slices, strict=True)]
-        if gpu.slices
-        else gpu.members
-    )
-    is_sure = rank_of(gpu.risk) <= rank_of(Risk.LOW)
-    return Option(
-        f"on one GPU, {_WAYS[gpu.action]}: {', '.join(names)}",
-        gpu.risk,
-        "+".join(gpu.slices),
-        gpu.action,
-        fits=True,
-        savings=subject.savings(gpu.freed if is_sure else 0, gpu.freed),
     )
 
 
