@@ -145,6 +145,5 @@ DISMISS: Final = _command(
     "Close a piece of advice that is not wanted. The same is not advised again for a while.",
 )
 SNOOZE: Final = _command(
-    "snooze",
-    "Put a piece of advice off: it stays open, and alerts of it rest for a while.",
+    "snooze", "Put a piece of advice off: it stays open, and alerts of it rest for a while."
 )

@@ -118,10 +118,7 @@ def _write_html(
 
 
 def _measured(
-    arguments: argparse.Namespace,
-    file: PlanFile,
-    found: tuple[PlanAnswer, ...],
-    planner: Planner,
+    arguments: argparse.Namespace, file: PlanFile, found: tuple[PlanAnswer, ...], planner: Planner
 ) -> PlanCheck | None:
     if arguments.measured is None:
         return None

@@ -142,23 +142,19 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
     if arguments.store_url is not None:
         fleet = replace(fleet, store=replace(fleet.store, url=arguments.store_url))
     if arguments.lookback is not None:
-        _refuse_beyond_bounds(arguments.lookback)
+        # A flag may ask for what the file may, and for no more.
+        (declared,) = (each for each in fields(FleetSettings) if each.name == "lookback_seconds")
+        bounds, asked = bounds_of(declared), format_duration(arguments.lookback)
+        least, most = (bounds.minimum, bounds.maximum) if bounds is not None else (None, None)
+        if least is not None and arguments.lookback < least:
+            raise UsageError(f"--lookback: {asked} is less than {format_duration(least)}")
+        if most is not None and arguments.lookback > most:
+            raise UsageError(f"--lookback: {asked} is more than {format_duration(most)}")
         fleet = replace(fleet, lookback_seconds=arguments.lookback)
     if arguments.web_listen_address:
         addresses = tuple(map(checked_address, arguments.web_listen_address))
         web = replace(web, listen_addresses=addresses)
     return replace(settings, fleet=fleet, web=web)
-
-
-def _refuse_beyond_bounds(lookback_seconds: float) -> None:
-    """A flag may ask for what the file may, and for no more."""
-    (declared,) = (each for each in fields(FleetSettings) if each.name == "lookback_seconds")
-    bounds, asked = bounds_of(declared), format_duration(lookback_seconds)
-    least, most = (bounds.minimum, bounds.maximum) if bounds is not None else (None, None)
-    if least is not None and lookback_seconds < least:
-        raise UsageError(f"--lookback: {asked} is less than {format_duration(least)}")
-    if most is not None and lookback_seconds > most:
-        raise UsageError(f"--lookback: {asked} is more than {format_duration(most)}")
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:

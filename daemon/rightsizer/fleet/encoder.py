@@ -8,13 +8,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.fetch_plan import FetchPlan
-from rightsizer.fleet.model import (
-    FleetPool,
-    FleetView,
-    FleetWorkload,
-    NodeAdvice,
-    WaitingWork,
-)
+from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.hourly import known_values, mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse

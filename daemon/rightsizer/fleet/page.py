@@ -56,7 +56,7 @@ def fleet_document(form: Mapping[str, Any]) -> str:
         saved=_sum(opened, "gpus"),
         saved_dollars=_sum(opened, "dollars_per_hour"),
         number=_number,
-        range=_range,
+        range=lambda each: "-" if each is None else dollars(each["low"], each["high"]),
     )
 
 
@@ -145,7 +145,3 @@ def _sum(advice: Sequence[Mapping[str, Any]], key: str) -> float | None:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else number(value)
-
-
-def _range(interval: Mapping[str, float] | None) -> str:
-    return "-" if interval is None else dollars(interval["low"], interval["high"])

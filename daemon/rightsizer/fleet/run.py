@@ -183,12 +183,7 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
     true.
     """
     notifications = NotificationService(
-        settings,
-        storage.database,
-        lambda: service.advice,
-        clock=clock,
-        warn=warn,
-        sleep=sleep,
+        settings, storage.database, lambda: service.advice, clock=clock, warn=warn, sleep=sleep
     )
     service = AdviceService(
         judge,

@@ -116,12 +116,7 @@ class FleetService:
             self._refresh()
 
     def act(
-        self,
-        advice_id: str,
-        state: AdviceState,
-        actor: str,
-        why: str,
-        for_seconds: float | None,
+        self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
         """Put advice into a state by hand; the metrics show it at once.
 

@@ -75,8 +75,7 @@ class StoreSettings:
         "before `/api/v1`; empty for none.",
     )
     tenant: str = setting(
-        "",
-        help="Sent as `X-Scope-OrgID`, which Mimir and Cortex ask for, and as `THANOS-TENANT`.",
+        "", help="Sent as `X-Scope-OrgID`, which Mimir and Cortex ask for, and as `THANOS-TENANT`."
     )
     token_file: str = setting("", help="A file that holds a bearer token; read at each request.")
     username: str = setting("", help="User of basic authentication.")
@@ -145,8 +144,7 @@ class FleetSettings:
         source="docs/definitions.md, conduct: sizing rests on 14 days",
     )
     matchers: str = setting(
-        "",
-        help='Label matchers that every query carries, as in `cluster="paris"`; empty for all.',
+        "", help='Label matchers that every query carries, as in `cluster="paris"`; empty for all.'
     )
     cluster_label: str = setting(
         "cluster", help="Label that tells clusters apart, where there are several in the store."

@@ -69,8 +69,16 @@ def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
     prefix = f"{tree}.{finding.rule}" if tree else finding.rule
     is_of_pool = prefix.startswith(_FLEET_RULES) and finding.workload is None
     queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
+    evidence, end = finding.evidence, seconds(judged)
+    length = evidence.get("window_seconds")
+    known = length if isinstance(length, int | float) else None
     return {
-        "window": _window(finding, judged),
+        "window": {
+            "from": None if known is None else end - float(known),
+            "to": end,
+            "seconds": known,
+            **{key: evidence.get(key) for key in ("known_seconds", "coverage_ratio", "tier")},
+        },
         "thresholds": list(_thresholds(settings, prefix)),
         "confidence": {
             "value": finding.confidence,
@@ -113,18 +121,6 @@ def why(option: Option) -> str:
         saved = _range(option.savings.gpus_low, option.savings.gpus_high)
         parts.append(f"saves {saved} GPUs")
     return "; ".join(parts)
-
-
-def _window(finding: Finding, judged: Nanoseconds) -> Form:
-    evidence, end = finding.evidence, seconds(judged)
-    length = evidence.get("window_seconds")
-    known = length if isinstance(length, int | float) else None
-    return {
-        "from": None if known is None else end - float(known),
-        "to": end,
-        "seconds": known,
-        **{key: evidence.get(key) for key in ("known_seconds", "coverage_ratio", "tier")},
-    }
 
 
 def _range(low: float, high: float | None) -> str:

@@ -109,30 +109,27 @@ def _time() -> Iterator[ExportColumn]:
 
 
 def _waste() -> Iterator[ExportColumn]:
+    def joules(row: ExportRow, part: float) -> float | None:
+        return part if row.window.energy_joules else None
+
+    def wasted_seconds(cause: Cause, row: ExportRow) -> float:
+        return row.window.waste_seconds.get(cause, 0.0)
+
+    def wasted_joules(cause: Cause, row: ExportRow) -> float | None:
+        return joules(row, row.window.waste_joules.get(cause, 0.0))
+
     used = "The used part of the known time; with the wasted seconds it sums to all of it."
     yield ExportColumn("used_seconds", used, lambda row: row.window.used_seconds)
     for cause in Cause:
         help_text = f"The part of the time that was wasted for the cause `{cause}`."
-        yield ExportColumn(f"waste_{cause}_seconds", help_text, partial(_wasted_seconds, cause))
+        yield ExportColumn(f"waste_{cause}_seconds", help_text, partial(wasted_seconds, cause))
     drawn = "What the device drew; missing where its power was not known."
     yield ExportColumn("energy_joules", drawn, lambda row: row.window.energy_joules or None)
     used = "The used part of the energy."
-    yield ExportColumn("used_joules", used, lambda row: _joules(row, row.window.used_joules))
+    yield ExportColumn("used_joules", used, lambda row: joules(row, row.window.used_joules))
     for cause in Cause:
         help_text = f"The part of the energy that was wasted for the cause `{cause}`."
-        yield ExportColumn(f"waste_{cause}_joules", help_text, partial(_wasted_joules, cause))
-
-
-def _joules(row: ExportRow, part: float) -> float | None:
-    return part if row.window.energy_joules else None
-
-
-def _wasted_seconds(cause: Cause, row: ExportRow) -> float:
-    return row.window.waste_seconds.get(cause, 0.0)
-
-
-def _wasted_joules(cause: Cause, row: ExportRow) -> float | None:
-    return _joules(row, row.window.waste_joules.get(cause, 0.0))
+        yield ExportColumn(f"waste_{cause}_joules", help_text, partial(wasted_joules, cause))
 
 
 def _use() -> Iterator[ExportColumn]:

@@ -37,8 +37,7 @@ def is_fresh(
     if device.down is not None or device.last_sample is None:
         return False
     limit = max(
-        settings.stale_minimum_seconds,
-        settings.stale_intervals * report.agent.interval_seconds,
+        settings.stale_minimum_seconds, settings.stale_intervals * report.agent.interval_seconds
     )
     return max(now, report.wall_time) - device.last_sample <= nanoseconds(limit)
 

@@ -7,11 +7,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import fields, is_dataclass
-from rightsizer.model.report import (
-    DeviceReport,
-    Report,
-    Totals,
-)
+from rightsizer.model.report import DeviceReport, Report, Totals
 from rightsizer.model.topology import LinkKind, Placement, Topology
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning

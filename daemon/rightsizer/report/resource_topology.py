@@ -80,12 +80,7 @@ def _resources(
         free[_CPU] = len(cpus)
     for name, count in found:
         capacity, available = str(count), str(free[name])
-        yield {
-            "name": name,
-            "capacity": capacity,
-            "allocatable": capacity,
-            "available": available,
-        }
+        yield {"name": name, "capacity": capacity, "allocatable": capacity, "available": available}
 
 
 def _node_of(device: Device, topology: Topology) -> int | None:

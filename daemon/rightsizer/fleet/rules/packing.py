@@ -12,12 +12,7 @@ from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import PackingLimits
 from rightsizer.fleet.pools.reclaim import sharing_fragments
-from rightsizer.fleet.pools.sharing import (
-    SharedGpu,
-    SharingPlan,
-    plan_sharing,
-    small_work,
-)
+from rightsizer.fleet.pools.sharing import SharedGpu, SharingPlan, plan_sharing, small_work
 from rightsizer.fleet.rules.rule import (
     covered,
     least_certain,
@@ -140,10 +135,7 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
             found
             for action, gpus in by_way.items()
             for found in sharing_fragments(
-                action,
-                max(len(each.members) for each in gpus),
-                gpus[0].slices,
-                subject.scheduler,
+                action, max(len(each.members) for each in gpus), gpus[0].slices, subject.scheduler
             )
         ),
         affected_gpus=plan.freed,

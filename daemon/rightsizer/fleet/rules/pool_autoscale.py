@@ -172,10 +172,7 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
 
 def _evidence(outlook: _Outlook) -> dict[str, object]:
     load = outlook.load
-    outcomes = {
-        "by_schedule": outlook.schedule.outcome,
-        "following_the_load": outlook.followed,
-    }
+    outcomes = {"by_schedule": outlook.schedule.outcome, "following_the_load": outlook.followed}
     return {
         "nodes": load.size,
         "gpus_per_node": load.gpus_each,

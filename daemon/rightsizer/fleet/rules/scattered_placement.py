@@ -84,12 +84,16 @@ def _of_workload(
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
-    fewest = _fewest(sum(nodes.values()), pool)
+    # The job's own GPUs count as free; it stays where it can.
+    gpus, size = sum(nodes.values()), pool.size_by_node if pool else {}
+    free = pool.free_by_node if pool else {}
+    room = {node: free.get(node, 0) + nodes.get(node, 0) for node in size}
+    fewest = len(_place(gpus, size, {})) or None
     evidence: dict[str, object] = {"nodes": dict(sorted(nodes.items())), "fewest_nodes": fewest}
     if fewest is None or 1.0 - fewest / len(nodes) < settings.on_ratio:
         summary = f"On {len(nodes)} nodes, as many as its GPUs need."
         return find_nothing(NAME, case, summary, {}, evidence)
-    then = _place(nodes, pool) if pool else ()
+    then = _place(gpus, room, nodes)
     if not then or 1.0 - len(then) / len(nodes) < settings.on_ratio:
         summary = f"On {len(nodes)} nodes instead of {fewest}; no fewer have room for it now."
         return find_nothing(NAME, case, summary, {}, evidence)
@@ -97,28 +101,15 @@ def _of_workload(
     return _complaint(case, nodes, then, factors, market)
 
 
-def _fewest(gpus: int, pool: FleetPool | None) -> int | None:
-    """Nodes that so many GPUs take at least; `None` where the pool is not known."""
-    if pool is None:
-        return None
-    count = 0
-    for size in sorted(pool.size_by_node.values(), reverse=True):
-        if gpus <= 0:
-            break
-        gpus, count = gpus - size, count + 1
-    return count if gpus <= 0 else None
-
-
-def _place(nodes: Mapping[str, int], pool: FleetPool) -> tuple[str, ...]:
-    """The fewest nodes with room for the job, its own GPUs counted as free; stays where it can."""
-    room = {node: pool.free_by_node.get(node, 0) + nodes.get(node, 0) for node in pool.size_by_node}
-    left, chosen = sum(nodes.values()), []
-    for node in sorted(room, key=lambda node: (-room[node], -nodes.get(node, 0), node)):
-        if left <= 0 or not room[node]:
+def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[str, ...]:
+    """The fewest nodes with room for so many GPUs, its own first; none where it is too little."""
+    chosen = []
+    for node in sorted(room, key=lambda node: (-room[node], -own.get(node, 0), node)):
+        if gpus <= 0 or not room[node]:
             break
         chosen.append(node)
-        left -= room[node]
-    return tuple(chosen) if left <= 0 else ()
+        gpus -= room[node]
+    return tuple(chosen) if gpus <= 0 else ()
 
 
 def _complaint(

@@ -78,7 +78,12 @@ def judge(
         own, needed = {device.board for device in each.case.devices}, sum(each.nodes.values())
         boards = tuple(sorted({some.board for some in room if some.gpus >= needed > 0} - own))
         sized = _sized(each.case, boards, settings, market)
-        options = _options(each, boards, market) if sized.is_complaint else ()
+        options: tuple[Option, ...] = ()
+        if sized.is_complaint:
+            # Those that hold its need for less, best first.
+            of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
+            found = smaller_boards(each.case, replace(market, settings=of_fleet))
+            options = tuple(one for one in found if one.risk is not Risk.HIGH)
         if options:
             wanted.append((each, sized, options))
         else:
@@ -153,13 +158,6 @@ def _sized(
         return find_nothing(NAME, case, "No GPU of another board stands empty.")
     rule = OVERPROVISIONED.in_market(market)
     return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
-
-
-def _options(view: FleetWorkload, boards: tuple[str, ...], market: Market) -> tuple[Option, ...]:
-    """Those that hold its need for less, best first."""
-    of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
-    options = smaller_boards(view.case, replace(market, settings=of_fleet))
-    return tuple(each for each in options if each.risk is not Risk.HIGH)
 
 
 def _complaint(
