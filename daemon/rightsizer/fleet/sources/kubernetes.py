@@ -1,15 +1,16 @@
 """Kubernetes objects of a store with kube-state-metrics: pods, nodes and their owners."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
-from rightsizer.fleet.model import FleetDevice, FleetInventory, WaitingWork
+from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import first_label, names_of
+from rightsizer.fleet.sources.series import first_label, names_of, shares_of
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
@@ -19,8 +20,6 @@ POD_LABELS: Final = ("exported_pod", "pod")
 """Without honorLabels, `pod` is that of kube-state-metrics itself."""
 NAMESPACE_LABELS: Final = ("exported_namespace", "namespace")
 NODE_LABELS: Final = ("exported_node", "node")
-_AT_ONCE: Final = 200
-"""Names in one query, so that none grows too long."""
 
 
 class Pod(NamedTuple):
@@ -66,16 +65,14 @@ def object_labels(
     beside those and the namespace.
     """
     labels, wanted = names
-    chosen = sorted(wanted)
     listed = ", ".join(dict.fromkeys((*NAMESPACE_LABELS, *labels, *by)))
     found: list[Mapping[str, str]] = []
-    for first in range(0, len(chosen), _AT_ONCE):
-        some = chosen[first : first + _AT_ONCE]
-        parts = [
-            f"last_over_time({selector(metric, {label: some})}{span.range})" for label in labels
+    for some in shares_of(sorted(wanted)):
+        values = (selector(metric, {label: some}) for label in labels)
+        parts = " or ".join(f"last_over_time({value}{span.range})" for value in values)
+        found += [
+            series.labels for series in store.instant(f"group by ({listed}) ({parts})", span.end)
         ]
-        query = f"group by ({listed}) ({' or '.join(parts)})"
-        found += [series.labels for series in store.instant(query, span.end)]
     return found
 
 
@@ -87,12 +84,12 @@ _CLASSES: Final = {
 }
 _NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
 """A stateful set's pods keep their names, and `llama-2` is no replica of `llama`."""
-_OWNER_LABELS: Final = ("owner_kind", "owner_name", "owner_is_controller")
-
-
-class _Controller(NamedTuple):
-    kind: str
-    name: str
+_OWNER: Final = ("owner_kind", "owner_name", "owner_is_controller")
+_MADE: Final = (
+    ("ReplicaSet", "kube_replicaset_owner", "replicaset"),
+    ("Job", "kube_job_owner", "job_name"),
+)
+"""What is itself made by another object: kind, metric, and the label with its name."""
 
 
 def workload_of(pod: Pod, owner: PodOwner, container: str = "") -> Workload:
@@ -120,55 +117,42 @@ class PodOwners:
         """The owner of each of the pods that were there in a span of time."""
         wanted = set(pods)
         if unknown := wanted - self._known.keys():
-            self._known |= _found(store, unknown, span)
+            names = {pod.name for pod in unknown}
+            series = object_labels(store, "kube_pod_owner", (POD_LABELS, names), _OWNER, span)
+            # The controller comes last, and so it is what stays.
+            series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
+            controllers = {Pod.of(labels): _controller_in(labels) for labels in series}
+            above: dict[tuple[str, tuple[str, str]], tuple[str, str]] = {}
+            for kind, metric, label in _MADE:
+                made = {name for of_kind, name in controllers.values() if of_kind == kind}
+                for labels in object_labels(store, metric, ((label,), made), _OWNER, span):
+                    key = namespace_in(labels), (kind, labels.get(label, ""))
+                    above[key] = _controller_in(labels)
+            for pod in unknown:
+                controller = controllers.get(pod)
+                top = above.get((pod.namespace, controller)) if controller else None
+                self._known[pod] = _owner(pod, controller, top)
         return {pod: self._known[pod] for pod in wanted}
 
 
-def _found(store: MetricStore, pods: Collection[Pod], span: LookbackSpan) -> dict[Pod, PodOwner]:
-    names = {pod.name for pod in pods}
-    series = object_labels(store, "kube_pod_owner", (POD_LABELS, names), _OWNER_LABELS, span)
-    # The controller comes last, and so it is what stays.
-    series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
-    controllers = {Pod.of(labels): _controller_in(labels) for labels in series}
-    above = _above(store, controllers.values(), span)
-    return {pod: _named(pod, controllers.get(pod), above) for pod in pods}
+def _controller_in(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Kind and name of what made an object."""
+    return labels.get("owner_kind", ""), labels.get("owner_name", "")
 
 
-def _above(
-    store: MetricStore, controllers: Iterable[_Controller], span: LookbackSpan
-) -> Mapping[tuple[str, _Controller], _Controller]:
-    """Who made the replica sets and the jobs, by namespace and what they are."""
-    made = set(controllers)
-    found: dict[tuple[str, _Controller], _Controller] = {}
-    for kind, metric, label in (
-        ("ReplicaSet", "kube_replicaset_owner", "replicaset"),
-        ("Job", "kube_job_owner", "job_name"),
-    ):
-        names = {controller.name for controller in made if controller.kind == kind}
-        for labels in object_labels(store, metric, ((label,), names), _OWNER_LABELS, span):
-            key = namespace_in(labels), _Controller(kind, labels.get(label, ""))
-            found[key] = _controller_in(labels)
-    return found
-
-
-def _named(
-    pod: Pod, controller: _Controller | None, above: Mapping[tuple[str, _Controller], _Controller]
-) -> PodOwner:
+def _owner(pod: Pod, controller: tuple[str, str] | None, top: tuple[str, str] | None) -> PodOwner:
+    """The owner of a pod by its controller, and by what made that one."""
     guessed = owner_of_pod(pod.name)
     if controller is None:
         return guessed
-    if controller.kind in _NAMED_LIKE_ITS_PODS:
+    if controller[0] in _NAMED_LIKE_ITS_PODS:
         return PodOwner(pod.name, guessed.workload_class)
-    top = above.get((pod.namespace, controller))
-    if top is not None and top.kind not in _NAMED_LIKE_ITS_PODS:
+    if top is not None and top[0] not in _NAMED_LIKE_ITS_PODS:
         controller = top
-    elif controller.kind == "ReplicaSet":
+    elif controller[0] == "ReplicaSet":
         return guessed
-    return PodOwner(controller.name, _CLASSES.get(controller.kind, guessed.workload_class))
-
-
-def _controller_in(labels: Mapping[str, str]) -> _Controller:
-    return _Controller(labels.get("owner_kind", ""), labels.get("owner_name", ""))
+    kind, name = controller
+    return PodOwner(name, _CLASSES.get(kind, guessed.workload_class))
 
 
 _POD: Final = ", ".join((*POD_LABELS, *NAMESPACE_LABELS))
@@ -193,24 +177,28 @@ def waiting_pods(
 
     `selectors` are labels of `kube_pod_nodeselectors` that name a pool, the preferred ones first.
     """
-    gpus: dict[Pod, float] = {}
+    gpus: defaultdict[Pod, float] = defaultdict(float)
     for series in store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now):
-        pod, mig = Pod.of(series.labels), _SLICE.match(series.labels.get("resource", ""))
-        part = int(mig[1]) / _SLICES if mig else 1.0
-        gpus[pod] = gpus.get(pod, 0.0) + series.values[0] * part
+        mig = _SLICE.match(series.labels.get("resource", ""))
+        gpus[Pod.of(series.labels)] += series.values[0] * (int(mig[1]) / _SLICES if mig else 1.0)
     if not gpus:
         return ()
     created = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
     since = {Pod.of(series.labels): series.values[0] for series in store.instant(created, now)}
+    pools: dict[Pod, str] = {}
+    if selectors:
+        by = ", ".join((_POD, *selectors))
+        query = f"group by ({by}) (kube_pod_nodeselectors) and on ({_POD}) ({_PENDING})"
+        for series in store.instant(query, now):
+            pools[Pod.of(series.labels)] = first_label(series.labels, selectors)
     owner_by_pod = owners.of(store, gpus, LookbackSpan(now, COARSE_STEP))
-    pools = _selected(store, selectors, now)
-    pods: dict[str, list[Pod]] = {}
+    pods: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in sorted(gpus):
-        pods.setdefault(workload_of(pod, owner_by_pod[pod]).key, []).append(pod)
+        pods[workload_of(pod, owner_by_pod[pod]).key].append(pod)
     return tuple(
         WaitingWork(
             key=key,
-            pool=next((pools[pod] for pod in some if pod in pools), ""),
+            pool=next((pools[pod] for pod in some if pools.get(pod)), ""),
             gpus=sum(gpus[pod] for pod in some),
             since_seconds=max(
                 (seconds(now) - since[pod] for pod in some if pod in since), default=None
@@ -222,39 +210,19 @@ def waiting_pods(
     )
 
 
-def _selected(store: MetricStore, selectors: Sequence[str], now: Nanoseconds) -> Mapping[Pod, str]:
-    """The pools that pods select by name, where kube-state-metrics exports it."""
-    if not selectors:
-        return {}
-    by = ", ".join((_POD, *selectors))
-    query = f"group by ({by}) (kube_pod_nodeselectors) and on ({_POD}) ({_PENDING})"
-    found = store.instant(query, now)
-    named = {Pod.of(each.labels): first_label(each.labels, selectors) for each in found}
-    return {pod: pool for pod, pool in named.items() if pool}
-
-
 _NAMES: Final = (
     *("kube_pod_owner", "kube_replicaset_owner", "kube_job_owner", "kube_pod_labels"),
     *("kube_namespace_labels", "kube_node_labels", "kube_pod_status_phase"),
     "kube_pod_container_resource_requests",
 )
 _MEANINGS: Final = (
-    (
-        "kube_pod_owner",
-        "Pods are counted to the workloads that made them.",
-        "Pods are counted to workloads by their names alone: kube_pod_owner is not there.",
-    ),
-    (
-        "kube_node_labels",
-        "Nodes are grouped into pools by their labels.",
-        "Nodes are grouped by board alone: kube_node_labels is not there.",
-    ),
-    (
-        "kube_pod_status_phase",
-        "Pods that wait for GPUs are known.",
-        "Whether pods wait for GPUs is not known: kube_pod_status_phase is not there.",
-    ),
-)
+    ("kube_pod_owner", "Pods are counted to the workloads that made them.",
+     "Pods are counted to workloads by their names alone: kube_pod_owner is not there."),
+    ("kube_node_labels", "Nodes are grouped into pools by their labels.",
+     "Nodes are grouped by board alone: kube_node_labels is not there."),
+    ("kube_pod_status_phase", "Pods that wait for GPUs are known.",
+     "Whether pods wait for GPUs is not known: kube_pod_status_phase is not there."),
+)  # fmt: skip
 _NO_LABELS: Final = (
     "kube-state-metrics tells none of the labels of {objects} that are looked for ({labels}): "
     "start it with --metric-labels-allowlist={objects}=[*]."
@@ -288,22 +256,23 @@ class KubernetesState:
         self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds
     ) -> FleetInventory:
         """The fleet with pools of nodes, teams, and what waits."""
-        pools = self._pools(store, now)
-        devices = {
-            uuid: _placed(device, pools.get(device.node, pools.get(_host(device.node))))
-            for uuid, device in inventory.devices.items()
-        }
+        pools, devices = self._pools(store, now), {}
+        for uuid, device in inventory.devices.items():
+            pool = pools.get(device.node, pools.get(device.node.partition(".")[0]))
+            devices[uuid] = (
+                device
+                if pool is None
+                else replace(device, pool=pool or device.pool, scheduler=WorkloadKind.KUBERNETES)
+            )
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
-        waiting = waiting_pods(store, self._owners, self._selectors, now)
-        return replace(
-            inventory, devices=devices, teams=teams, waiting=(*inventory.waiting, *waiting)
+        # The labels of pods' node selectors that name a pool, by kube-state-metrics.
+        selectors = tuple(
+            f"nodeselector_{label.removeprefix(_NODE_LABEL)}"
+            for label in self._settings.pool_labels
+            if label.startswith(_NODE_LABEL)
         )
-
-    @property
-    def _selectors(self) -> tuple[str, ...]:
-        """The labels of pods' node selectors that name a pool, by kube-state-metrics."""
-        labels = (each for each in self._settings.pool_labels if each.startswith(_NODE_LABEL))
-        return tuple(f"nodeselector_{each.removeprefix(_NODE_LABEL)}" for each in labels)
+        waiting = (*inventory.waiting, *waiting_pods(store, self._owners, selectors, now))
+        return replace(inventory, devices=devices, teams=teams, waiting=waiting)
 
     def _warnings(
         self, store: MetricStore, metrics: frozenset[str], now: Nanoseconds
@@ -329,7 +298,7 @@ class KubernetesState:
             for each in found
         )
         pools = {node: pool for node, pool in named if node}
-        return {**{_host(node): pool for node, pool in pools.items()}, **pools}
+        return {node.partition(".")[0]: pool for node, pool in pools.items()} | pools
 
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
@@ -339,17 +308,15 @@ class KubernetesState:
         if not mine:
             return {}
         labels, span = self._settings.team_labels, LookbackSpan(now, COARSE_STEP)
-        pods = {each.pod for each in mine if each.pod}
+        pods = POD_LABELS, {each.pod for each in mine if each.pod}
         of_pods = {
             Pod.of(found): first_label(found, labels)
-            for found in object_labels(store, "kube_pod_labels", (POD_LABELS, pods), labels, span)
+            for found in object_labels(store, "kube_pod_labels", pods, labels, span)
         }
-        spaces = {each.namespace for each in mine}
+        spaces = NAMESPACE_LABELS, {each.namespace for each in mine}
         of_spaces = {
             namespace_in(found): first_label(found, labels)
-            for found in object_labels(
-                store, "kube_namespace_labels", (NAMESPACE_LABELS, spaces), labels, span
-            )
+            for found in object_labels(store, "kube_namespace_labels", spaces, labels, span)
         }
         return {
             each.key: of_pods.get(Pod(each.namespace, each.pod))
@@ -357,14 +324,3 @@ class KubernetesState:
             or each.namespace
             for each in mine
         }
-
-
-def _placed(device: FleetDevice, pool: str | None) -> FleetDevice:
-    """On a node of a pool; `None` for a node that Kubernetes does not know."""
-    if pool is None:
-        return device
-    return replace(device, pool=pool or device.pool, scheduler=WorkloadKind.KUBERNETES)
-
-
-def _host(node: str) -> str:
-    return node.partition(".")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Final, TypeVar
@@ -16,8 +16,9 @@ from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _Word = TypeVar("_Word", bound=StrEnum)
+_Value = TypeVar("_Value")
 
-_NODE_LABELS: Final = ("node", "nodename", "Hostname", "hostname", "kubernetes_node")
+NODE_LABELS: Final = ("node", "nodename", "Hostname", "hostname", "kubernetes_node")
 _PORT: Final = re.compile(r":\d+$")
 
 
@@ -33,7 +34,7 @@ def first_label(labels: Mapping[str, str], names: Iterable[str]) -> str:
 
 def node_of(labels: Mapping[str, str]) -> str:
     """The host's name: a label that says it, else the instance without its port."""
-    return first_label(labels, _NODE_LABELS) or instance_of(labels)
+    return first_label(labels, NODE_LABELS) or instance_of(labels)
 
 
 def instance_of(labels: Mapping[str, str]) -> str:
@@ -54,6 +55,11 @@ def number_of(store: MetricStore, query: str, now: Nanoseconds) -> float:
     return next((series.values[-1] for series in store.instant(query, now)), 0.0)
 
 
+def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_Value]]:
+    """Some of the values at a time, so that no query grows too long."""
+    return (values[at : at + size] for at in range(0, len(values), size))
+
+
 def names_of(store: MetricStore, names: Iterable[str], now: Nanoseconds) -> frozenset[str]:
     """Those of some metrics that have series."""
     found = store.instant(f"count by (__name__) ({{{one_of('__name__', names)}}})", now)
@@ -63,15 +69,15 @@ def names_of(store: MetricStore, names: Iterable[str], now: Nanoseconds) -> froz
 def placed(series: SampledSeries, grid: Grid, blank: float = math.nan) -> array[float]:
     """The values of a series, each where its time belongs; `blank` where it has none."""
     times, values = series.times, series.values
+    found = array("d", [blank]) * grid.count
     if not times:
-        return array("d", [blank]) * grid.count
+        return found
     if len(values) == grid.count and times[0] == grid.start + grid.step and times[-1] == grid.end:
         return values
     first, last = grid.place(times[0]), grid.place(times[-1])
     if first is not None and last is not None and last - first + 1 == len(values):
-        before, after = array("d", [blank]) * first, array("d", [blank]) * (grid.count - last - 1)
-        return before + array("d", values) + after
-    found = array("d", [blank]) * grid.count
+        found[first : last + 1] = array("d", values)
+        return found
     for time, value in zip(times, values, strict=True):
         place = grid.place(time)
         if place is not None:
@@ -85,9 +91,8 @@ def by_label(
     """The series of an answer on a grid, by uuid and by the value of a label."""
     found: dict[str, dict[str, array[float]]] = {}
     for series in answer:
-        labels = series.labels
-        uuid, value = labels.get("uuid", ""), labels.get(label, "")
-        found.setdefault(uuid, {})[value] = placed(series, grid, blank)
+        own = found.setdefault(series.labels.get("uuid", ""), {})
+        own[series.labels.get(label, "")] = placed(series, grid, blank)
     return found
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
-from rightsizer.fleet.sources.series import first_label, names_of
+from rightsizer.fleet.sources.series import first_label, names_of, placed, shares_of
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
@@ -32,6 +32,15 @@ class ServingMeasure(NamedTuple):
     """Makes an interval's value of its samples."""
     factor_per_second: float = 0.0
     """For a counter of time that requests spent inside: leads to how many were inside."""
+
+    def promql(self, pods: Iterable[str], step: Nanoseconds) -> str:
+        """The query of the metric in pods of some names, by interval and pod."""
+        names, span = tuple(pods), f"[{step // NANOSECONDS_PER_SECOND}s]"
+        parts = " or ".join(
+            f"{self.function}({selector(self.metric, {label: names}, self.matcher)}{span})"
+            for label in _POD_LABELS
+        )
+        return f"{self.together} by ({_LABELS}) (max by ({_LABELS}, {_PART_LABELS}) ({parts}))"
 
 
 _WAITING: Final = Signal.REQUESTS_WAITING
@@ -86,10 +95,12 @@ ServingSignals: TypeAlias = "Mapping[Signal, array[float]]"
 
 _POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
 _NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
-_PART_LABELS: Final = ("model_name", "model", "name", "version", "engine", "dp_rank")
-"""Those that distinguish what an engine counts apart; scrapers' labels are not among them."""
-_AT_ONCE: Final = 200
 _LABELS: Final = ", ".join((*_POD_LABELS, *_NAMESPACE_LABELS))
+_PART_LABELS: Final = "model_name, model, name, version, engine, dp_rank"
+"""Those that distinguish what an engine counts apart; scrapers' labels are not among them."""
+
+
+_CAN: Final = "Devices of serving engines are under pressure while they are full and requests wait."
 
 
 class ServingMetrics:
@@ -108,15 +119,11 @@ class ServingMetrics:
         named = " or ".join(
             f'{name}{{{label}!=""}}' for name in sorted(metrics) for label in _POD_LABELS
         )
-        if not store.instant(f"count({named})", now):
-            return SourceReport(
-                self.name,
-                metrics=metrics,
-                cannot=("Engines' queues cannot be joined to GPUs: series have no label pod.",),
-            )
-        can = "Devices of serving engines are under pressure while they are full and requests wait."
-        without = "Pressure on devices whose engines are not scraped."
-        return SourceReport(self.name, metrics=metrics, can=(can,), cannot=(without,))
+        can: tuple[str, ...] = ()
+        cannot = "Engines' queues cannot be joined to GPUs: series have no label pod."
+        if store.instant(f"count({named})", now):
+            can, cannot = (_CAN,), "Pressure on devices whose engines are not scraped."
+        return SourceReport(self.name, metrics=metrics, can=can, cannot=(cannot,))
 
     def signals(
         self, store: MetricStore, pods: Collection[Pod], grid: Grid
@@ -125,18 +132,15 @@ class ServingMetrics:
         if self._measures is None:
             self._measures = self._found(store, grid.end)
         found: dict[Pod, dict[Signal, array[float]]] = {}
-        for measure in self._measures:
+        for measure, some in product(self._measures, shares_of(sorted(pods))):
             if measure.signal is Signal.PREEMPTIONS and grid.step > FINE_STEP:
                 continue  # One of them says nothing of the rest of an hour.
-            for first in range(0, len(pods), _AT_ONCE):
-                some = sorted(pods)[first : first + _AT_ONCE]
-                for series in store.range(
-                    _query(measure, some, grid), grid.start + grid.step, grid.end, grid.step
-                ):
-                    namespace = first_label(series.labels, _NAMESPACE_LABELS)
-                    pod = Pod(namespace, first_label(series.labels, _POD_LABELS))
-                    if pod in pods:
-                        _add(found.setdefault(pod, {}), measure, series, grid)
+            query = measure.promql([pod.name for pod in some], grid.step)
+            for series in store.range(query, grid.start + grid.step, grid.end, grid.step):
+                namespace = first_label(series.labels, _NAMESPACE_LABELS)
+                pod = Pod(namespace, first_label(series.labels, _POD_LABELS))
+                if pod in pods:
+                    _add(found.setdefault(pod, {}), measure, series, grid)
         for signals in found.values():
             if Signal.PREEMPTIONS in signals:
                 known = (0.0 if math.isnan(each) else each for each in signals[Signal.PREEMPTIONS])
@@ -150,28 +154,15 @@ class ServingMetrics:
         return self._measures
 
 
-def _query(measure: ServingMeasure, pods: Sequence[Pod], grid: Grid) -> str:
-    names = [pod.name for pod in pods]
-    span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
-    parts = " or ".join(
-        f"{measure.function}({selector(measure.metric, {label: names}, measure.matcher)}{span})"
-        for label in _POD_LABELS
-    )
-    once = f"max by ({_LABELS}, {', '.join(_PART_LABELS)}) ({parts})"
-    return f"{measure.together} by ({_LABELS}) ({once})"
-
-
 def _add(
     signals: dict[Signal, array[float]], measure: ServingMeasure, series: SampledSeries, grid: Grid
 ) -> None:
     column = signals.setdefault(measure.signal, array("d", [math.nan]) * grid.count)
     factor = measure.factor_per_second / seconds(grid.step) if measure.factor_per_second else 1.0
-    for time, value in zip(series.times, series.values, strict=True):
-        at = grid.place(time)
-        if at is None:
-            continue
-        former, new = column[at], value * factor
-        if math.isnan(former):
-            column[at] = new
-        else:
-            column[at] = max(former, new) if measure.together == "max" else former + new
+    for at, value in enumerate(placed(series, grid)):
+        if not math.isnan(value):
+            former, new = column[at], value * factor
+            if math.isnan(former):
+                column[at] = new
+            else:
+                column[at] = max(former, new) if measure.together == "max" else former + new

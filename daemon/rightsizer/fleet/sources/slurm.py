@@ -1,6 +1,8 @@
 """SlurmState: job owners and pending jobs from Slurm exporters."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -61,7 +63,7 @@ def partitions_in(label: str) -> Iterator[str]:
 
 def waiting_jobs(
     store: MetricStore,
-    nodes: Mapping[str, frozenset[str]],
+    nodes: Mapping[str, AbstractSet[str]],
     pools: Mapping[str, str],
     now: Nanoseconds,
 ) -> tuple[WaitingWork, ...]:
@@ -74,18 +76,15 @@ def waiting_jobs(
         pending = _jobs(store, queue.pending, queue.label, now)
         if not pending:
             continue
-        blocked: dict[str, float] = {}
-        for query in queue.blocked:
-            for name, count in _jobs(store, query, queue.label, now).items():
-                blocked[name] = max(count, blocked.get(name, 0.0))
+        blocked = [_jobs(store, query, queue.label, now) for query in queue.blocked]
         without = _without_gpus(store, nodes, pools.keys(), now)
         waiting: dict[str, float] = {}
         for name, count in pending.items():
             # A job that may run in any of several partitions is queued once.
             here = next((each for each in partitions_in(name) if each not in without), "")
             if here:
-                ready = max(0.0, count - blocked.get(name, 0.0))
-                waiting[here] = waiting.get(here, 0.0) + ready
+                held = max((each.get(name, 0.0) for each in blocked), default=0.0)
+                waiting[here] = waiting.get(here, 0.0) + max(0.0, count - held)
         return tuple(
             WaitingWork(name, _pool(name, nodes, pools), jobs)
             for name, jobs in waiting.items()
@@ -103,14 +102,17 @@ def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mappi
     return {each.labels[label]: each.values[0] for each in found if each.labels.get(label)}
 
 
-def _pool(partition: str, nodes: Mapping[str, frozenset[str]], pools: Mapping[str, str]) -> str:
+def _pool(partition: str, nodes: Mapping[str, AbstractSet[str]], pools: Mapping[str, str]) -> str:
     """The partition, unless its nodes are in another one too and counted there."""
     found = {pools[node] for node in nodes.get(partition, ()) if node in pools}
     return partition if partition in found or len(found) != 1 else found.pop()
 
 
 def _without_gpus(
-    store: MetricStore, nodes: Mapping[str, frozenset[str]], known: Iterable[str], now: Nanoseconds
+    store: MetricStore,
+    nodes: Mapping[str, AbstractSet[str]],
+    known: Iterable[str],
+    now: Nanoseconds,
 ) -> frozenset[str]:
     """Partitions that export none, or whose nodes have none while others' do."""
     answer = store.instant(f"sum by (partition) ({_GPUS})", now)
@@ -133,20 +135,13 @@ _NODES: Final = (
 # On Kubernetes, `node` may be where the exporter itself runs.
 _NODE_LABELS: Final = ("node_name", "node", "nodename", "hostname")
 _ID_LABELS: Final = ("jobid", "job_id", "slurmjobid", "slurm_job_id", "hpc_job")
-_FACT_LABELS: Final = (
-    ("job_name", "jobname", "name"),
-    ("user", "username", "user_name"),
-    ("account", "slurm_account", "project"),
-)
-"""Of a job's name, user and account, as `_Job` has them."""
-_JOB_LABELS: Final = (*_ID_LABELS, *chain.from_iterable(_FACT_LABELS))
+_FACT_LABELS: Final = {
+    "name": ("job_name", "jobname", "name"),
+    "user": ("user", "username", "user_name"),
+    "account": ("account", "slurm_account", "project"),
+}
+_JOB_LABELS: Final = (*_ID_LABELS, *chain.from_iterable(_FACT_LABELS.values()))
 _LOOK: Final[Nanoseconds] = 6 * COARSE_STEP
-
-
-class _Job(NamedTuple):
-    name: str = ""
-    user: str = ""
-    account: str = ""
 
 
 def workload_of_job(job: str, name: str = "") -> Workload:
@@ -171,9 +166,8 @@ class SlurmState:
             )
         else:
             can.append("Jobs are known by name, account and partition.")
-        if metrics.isdisjoint(_PENDING_NAMES) and not store.instant(
-            'count(slurm_job_info{job_state!="",slurm_partition!=""})', now
-        ):
+        listed = 'count(slurm_job_info{job_state!="",slurm_partition!=""})'
+        if metrics.isdisjoint(_PENDING_NAMES) and not store.instant(listed, now):
             cannot.append("Whether jobs wait is not known: no exporter tells of pending jobs.")
         else:
             can.append("How many jobs wait is known by partition.")
@@ -186,17 +180,18 @@ class SlurmState:
         self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """The fleet with names and accounts of jobs, and what waits."""
-        jobs = self._jobs(store, now, lookback)
         workloads, teams = dict(inventory.workloads), dict(inventory.teams)
-        for key, workload in inventory.workloads.items():
-            job = jobs.get(key)
-            if job is None:
-                continue
-            workloads[key] = replace(workload, name=job.name or workload.name)
-            team = job.account or job.user
-            if team:
-                teams[key] = team
-        nodes = self._nodes(store, now)
+        for key, job in self._jobs(store, now, lookback).items():
+            if key in workloads:
+                workloads[key] = replace(workloads[key], name=job["name"] or workloads[key].name)
+                if team := job["account"] or job["user"]:
+                    teams[key] = team
+        by = ", ".join((*_NODE_LABELS, "partition"))
+        query = f'group by ({by}) ({{{one_of("__name__", _NODES)},partition!=""}})'
+        nodes: defaultdict[str, set[str]] = defaultdict(set)
+        for each in store.instant(query, now):
+            for name in partitions_in(each.labels["partition"]):
+                nodes[name].add(first_label(each.labels, _NODE_LABELS))
         # Of a node in several, the first by name.
         partitions = {node: name for name in sorted(nodes, reverse=True) for node in nodes[name]}
         devices = {
@@ -206,38 +201,21 @@ class SlurmState:
             for uuid, device in inventory.devices.items()
         }
         pools = {each.node: each.pool for each in devices.values()}
+        waiting = (*inventory.waiting, *waiting_jobs(store, dict(nodes), pools, now))
         return replace(
-            inventory,
-            devices=devices,
-            workloads=workloads,
-            teams=teams,
-            waiting=(*inventory.waiting, *waiting_jobs(store, nodes, pools, now)),
+            inventory, devices=devices, workloads=workloads, teams=teams, waiting=waiting
         )
-
-    def _nodes(self, store: MetricStore, now: Nanoseconds) -> Mapping[str, frozenset[str]]:
-        """The nodes of each partition."""
-        nodes = f'{{{one_of("__name__", _NODES)},partition!=""}}'
-        found: dict[str, set[str]] = {}
-        for each in store.instant(
-            f"group by ({', '.join((*_NODE_LABELS, 'partition'))}) ({nodes})", now
-        ):
-            for name in partitions_in(each.labels["partition"]):
-                found.setdefault(name, set()).add(first_label(each.labels, _NODE_LABELS))
-        return {name: frozenset(some) for name, some in found.items()}
 
     def _jobs(
         self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
-    ) -> Mapping[str, _Job]:
+    ) -> Mapping[str, Mapping[str, str]]:
+        """What is told of each job, by its key."""
         query = f"group by ({', '.join(_JOB_LABELS)}) ({{{one_of('__name__', _JOBS)}}})"
-        found: dict[str, _Job] = {}
+        found: dict[str, dict[str, str]] = {}
         for series in store.range(query, now - lookback, now, min(_LOOK, lookback)):
-            labels = series.labels
-            number = first_label(labels, _ID_LABELS)
-            if not number:
-                continue
-            key = workload_of_job(number).key
-            seen = _Job(*(first_label(labels, names) for names in _FACT_LABELS))
-            # Exporters of different kinds know different things of one job.
-            former = found.get(key, _Job())
-            found[key] = _Job(*(old or new for old, new in zip(former, seen, strict=True)))
+            if number := first_label(series.labels, _ID_LABELS):
+                own = found.setdefault(workload_of_job(number).key, dict.fromkeys(_FACT_LABELS, ""))
+                # Exporters of different kinds know different things of one job.
+                for fact, names in _FACT_LABELS.items():
+                    own[fact] = own[fact] or first_label(series.labels, names)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -62,8 +62,10 @@ def held(
     shares: Mapping[str, array[float]], workloads: Mapping[str, Workload]
 ) -> tuple[DeviceHolding, ...]:
     """The parts of one device by workload, equal ones of neighboring intervals as one."""
-    columns = list(shares.values())
-    totals = columns[0] if len(columns) == 1 else [*map(_total, zip(*columns, strict=True))]
+    totals, *others = shares.values()
+    if others:
+        each_time = zip(*shares.values(), strict=True)
+        totals = array("d", (sum(part for part in parts if part > 0) for parts in each_time))
     found = [
         DeviceHolding(workloads[key], first, last, share)
         for key, parts in shares.items()
@@ -75,10 +77,18 @@ def held(
     return tuple(sorted(found, key=lambda each: (each.first, each.workload.key)))
 
 
-def _total(parts: Iterable[float]) -> float:
-    return sum(part for part in parts if part > 0)
-
-
+_BY_LABEL: Final = {
+    "conditions": figures.CONDITIONS,
+    "waste": figures.WASTE,
+    "idle_joules": figures.IDLE_JOULES,
+}
+_BY_FIGURE: Final = {
+    "totals": figures.TOTALS,
+    "means": figures.MEANS,
+    "peaks": figures.PEAKS,
+    "links": figures.LINKS,
+}
+"""What is asked of all devices, by the fields of `DeviceAnswers`."""
 _PEAKS: Final = {
     measure: ColumnKind.PEAK.column(measure)
     for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
@@ -112,9 +122,15 @@ class DayReader:
         """The days; devices that were not there then are left out."""
         if not self._devices:
             return FleetDay({})
-        answer = self._positive(figures.STATES, _labels(self._devices))
-        # No device is there later: nothing else is read of that time.
-        self._grid = _cut(self._whole, answer)
+        labels: Labels = {"uuid": tuple(self._devices)}
+        answer = self._positive(figures.STATES, labels)
+        if self._whole.days == 1:
+            # No device is there later: nothing else is read of that time.
+            end = self._whole.end
+            last = max((series.times[-1] for series in answer if series.times), default=end)
+            place = self._whole.place(last)
+            if place is not None:
+                self._grid = replace(self._whole, clipped=place + 1)
         states = by_label(answer, self._grid, figures.STATES.labels[0], _ZERO)
         presences = {
             uuid: presence_of(columns, self._grid)
@@ -123,8 +139,9 @@ class DayReader:
         }
         if not presences:
             return FleetDay({})
-        # The same query for every part of the days that are read at once.
-        labels = _labels(self._devices if 2 * len(presences) >= len(self._devices) else presences)
+        if 2 * len(presences) < len(self._devices):
+            # Else the same query serves every part of the days that are read at once.
+            labels = {"uuid": tuple(presences)}
         answers = self._answers(labels, states)
         frames = {}
         for uuid, presence in presences.items():
@@ -135,27 +152,27 @@ class DayReader:
 
     def _answers(self, labels: Labels, states: _ByDevice) -> dict[str, _ByDevice]:
         """What the store says of all the devices, by the fields of `DeviceAnswers` and uuid."""
-        means = self._group(figures.MEANS, labels)
-        weighed = [uuid for uuid in means if uuid in states and needs_power(means[uuid])]
-        of_weighed = _labels(weighed)
-        span = self._day_span()
-        buckets = [*self._daily(grouped(figures.BUCKETS, self._names, labels, span))]
+        grid, names = self._grid, self._names
+        found: dict[str, _ByDevice] = {"states": states}
+        for field, figure in _BY_LABEL.items():
+            answer = self._positive(figure, labels)
+            found[field] = by_label(answer, grid, figure.labels[0], _ZERO)
+        for field, wanted in _BY_FIGURE.items():
+            answer = self._range(grouped(wanted, names, labels, grid.step))
+            found[field] = by_label(answer, grid, FIGURE)
+        buckets = [*self._daily(grouped(figures.BUCKETS, names, labels, self._day_span))]
+        means = found["means"]
+        weighed = tuple(uuid for uuid in means if uuid in states and needs_power(means[uuid]))
         if weighed:
-            power = grouped(figures.POWER_BUCKETS, self._names, of_weighed, span)
-            buckets += self._daily(power)
-        return {
-            "states": states,
-            "conditions": self._columns(figures.CONDITIONS, labels),
-            "waste": self._columns(figures.WASTE, labels),
-            "idle_joules": self._columns(figures.IDLE_JOULES, labels),
-            "totals": self._group(figures.TOTALS, labels),
-            "means": means,
-            "peaks": self._group(figures.PEAKS, labels),
-            "links": self._group(figures.LINKS, labels),
-            "power": self._group(figures.POWER, of_weighed) if weighed else {},
-            "buckets": buckets_of(buckets),
-            "limits": self._limits(labels),
-        }
+            own: Labels = {"uuid": weighed}
+            answer = self._range(grouped(figures.POWER, names, own, grid.step))
+            found["power"] = by_label(answer, grid, FIGURE)
+            buckets += self._daily(grouped(figures.POWER_BUCKETS, names, own, self._day_span))
+        limits: dict[str, dict[str, list[SampledSeries]]] = {}
+        for series in self._daily(grouped(figures.LIMITS, names, labels, grid.step)):
+            kinds = limits.setdefault(series.labels.get("uuid", ""), {})
+            kinds.setdefault(series.labels.get(FIGURE, ""), []).append(series)
+        return found | {"buckets": buckets_of(buckets), "limits": limits}
 
     def _frame(self, uuid: str, presence: TimePresence, answers: DeviceAnswers) -> DayFrame:
         grid, known = self._grid, presence.known_seconds
@@ -165,24 +182,11 @@ class DayReader:
         peaks = {
             measure: columns[column] for measure, column in _PEAKS.items() if column in columns
         }
-        full = self._usage.working_power_ratio
-        demands = demands_of(answers.buckets, peaks, known, full)
-        return DayFrame.of(self._whole, self._filled(columns), demands)
-
-    def _filled(self, columns: dict[str, array[float]]) -> dict[str, array[float]]:
-        """To the end of the day."""
-        left = self._whole.count - self._grid.count
-        if not left:
-            return columns
-        rest = array("f", [math.nan]) * left
-        return {column: values + rest for column, values in columns.items()}
-
-    def _limits(self, labels: Labels) -> dict[str, dict[str, list[SampledSeries]]]:
-        found: dict[str, dict[str, list[SampledSeries]]] = {}
-        for series in self._daily(grouped(figures.LIMITS, self._names, labels, self._grid.step)):
-            kinds = found.setdefault(series.labels.get("uuid", ""), {})
-            kinds.setdefault(series.labels.get(FIGURE, ""), []).append(series)
-        return found
+        demands = demands_of(answers.buckets, peaks, known, self._usage.working_power_ratio)
+        if left := self._whole.count - grid.count:
+            rest = array("f", [math.nan]) * left
+            columns = {column: values + rest for column, values in columns.items()}
+        return DayFrame.of(self._whole, columns, demands)
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:
         shares: dict[str, dict[str, array[float]]] = {}
@@ -193,53 +197,29 @@ class DayReader:
         keys = sorted({key for parts in shares.values() for key in parts})
         workloads = {key: workload_by_key(key) for key in keys}
         if keys:
-            query = workload_query(self._names, keys, self._day_span())
+            query = workload_query(self._names, keys, self._day_span)
             workloads |= workloads_of(self._daily(query))
         return {uuid: held(parts, workloads) for uuid, parts in shares.items()}
-
-    def _columns(self, figure: AgentMetric, labels: Labels) -> dict[str, dict[str, array[float]]]:
-        return by_label(self._positive(figure, labels), self._grid, figure.labels[0], _ZERO)
 
     def _positive(self, figure: AgentMetric, labels: Labels) -> Sequence[SampledSeries]:
         query = figure.promql(self._names, labels, self._grid.step)
         # Series that are 0 throughout stay in the store.
         return self._range(None if query is None else f"{query} > 0")
 
-    def _group(
-        self, wanted: Iterable[AgentMetric], labels: Labels
-    ) -> dict[str, dict[str, array[float]]]:
-        query = grouped(wanted, self._names, labels, self._grid.step)
-        return by_label(self._range(query), self._grid, FIGURE)
-
-    def _range(self, query: str | None) -> Sequence[SampledSeries]:
-        if query is None:
-            return ()
-        grid = self._grid
-        return self._store.range(query, grid.start + grid.step, grid.end, grid.step)
-
+    @property
     def _day_span(self) -> Nanoseconds:
         """What a query for a day's sample looks back over."""
-        grid = self._grid
-        return grid.end - grid.start if grid.days == 1 else DAY
+        return self._grid.end - self._grid.start if self._grid.days == 1 else DAY
+
+    def _range(self, query: str | None, step: Nanoseconds = 0) -> Sequence[SampledSeries]:
+        """A sample of each interval, or of each `step`."""
+        grid, step = self._grid, step or self._grid.step
+        if query is None:
+            return ()
+        return self._store.range(query, grid.start + step, grid.end, step)
 
     def _daily(self, query: str | None) -> Sequence[SampledSeries]:
         """A sample a day; of a single day as of the last moment of which anything is known."""
-        if query is None:
-            return ()
-        grid = self._grid
-        if grid.days == 1:
-            return self._store.instant(query, grid.end)
-        return self._store.range(query, grid.start + DAY, grid.end, DAY)
-
-
-def _cut(grid: Grid, answer: Iterable[SampledSeries]) -> Grid:
-    """A day up to its last sample; several days as they are."""
-    last = max((series.times[-1] for series in answer if series.times), default=grid.end)
-    place = grid.place(last)
-    if grid.days > 1 or place is None:
-        return grid
-    return replace(grid, clipped=place + 1)
-
-
-def _labels(uuids: Iterable[str]) -> Labels:
-    return {"uuid": tuple(uuids)}
+        if query is None or self._grid.days > 1:
+            return self._range(query, DAY)
+        return self._store.instant(query, self._grid.end)

@@ -10,7 +10,7 @@ from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.fleet.sources.agent.metrics import AgentMetric, MetricForm
+from rightsizer.fleet.sources.agent.metrics import MetricForm
 from rightsizer.fleet.sources.series import first_label, node_of, word_of
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.frozen import replace
@@ -22,8 +22,6 @@ DEVICE_LABELS: Final = (
     *("uuid", "gpu", "pci_bus_id", "model", "architecture"),
     *("parent_uuid", "mig_profile", "numa_node"),
 )
-NODE_LABELS: Final = ("instance", "node", "nodename", "Hostname", "hostname", "kubernetes_node")
-_UNKNOWN_POOL: Final = "unknown"
 
 
 def devices_of(
@@ -42,17 +40,17 @@ def devices_of(
     for labels in infos:
         if labels.get("uuid"):
             latest.setdefault(labels["uuid"], labels)
-    parents = {labels["parent_uuid"] for labels in latest.values() if labels.get("parent_uuid")}
+    parents = {labels.get("parent_uuid") for labels in latest.values()}
     found = {}
     for uuid, labels in latest.items():
         board = catalogue.find(labels.get("model", ""))
         known = {name: values.get(uuid) for name, values in figures.items()}
         device = _device(labels, board, shares.get(uuid, 1.0), known)
+        own = board.key if board else device.name or "unknown"
         found[uuid] = FleetDevice(
             device=replace(device, has_mig_instances=uuid in parents),
             node=node_of(labels),
-            pool=first_label(labels, settings.pool_labels)
-            or (board.key if board else device.name or _UNKNOWN_POOL),
+            pool=first_label(labels, settings.pool_labels) or own,
             cluster=labels.get(settings.cluster_label, ""),
         )
     return found
@@ -91,25 +89,19 @@ WORKLOAD_LABELS: Final = (
 """Where the scrape sets `namespace`, `pod` and `container` of the agent itself, the workload's
 are `exported_*`."""
 _KEY: Final = re.compile(r"([a-z]+)[:/](.+)", re.DOTALL)
-_INFO: Final = AgentMetric(
-    "workload",
-    (
-        MetricForm("workload:rightsizer_workload_info:last5m", "last_over_time"),
-        MetricForm("rightsizer_workload_info", "last_over_time"),
-    ),
-)
-_LASTING: Final = (
-    *("workload", "kind", "class", "name", "exported_namespace", "namespace", "allocator"),
-)
-"""Without what changes from pod to pod."""
 
 
 def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanoseconds) -> str | None:
     """The query of some workloads over a span; `None` where the store has none."""
-    form = _INFO.form(names)
-    if form is None:
-        return None
-    return f"max by ({', '.join(_LASTING)}) ({form.promql({'workload': tuple(keys)}, span)})"
+    for name in ("workload:rightsizer_workload_info:last5m", "rightsizer_workload_info"):
+        if name in names:
+            value = MetricForm(name, "last_over_time").promql({"workload": tuple(keys)}, span)
+            # Without what changes from pod to pod.
+            return (
+                "max by (workload, kind, class, name, exported_namespace, namespace, allocator)"
+                f" ({value})"
+            )
+    return None
 
 
 def workload_of(labels: Mapping[str, str]) -> Workload | None:
@@ -140,9 +132,8 @@ def workload_by_key(key: str) -> Workload:
 
 def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
     """The workloads of an answer by key; of many pods the same one each time."""
-    found = (workload_of(series.labels) for series in answer)
     known = sorted(
-        (workload for workload in found if workload is not None),
+        filter(None, (workload_of(series.labels) for series in answer)),
         key=lambda workload: (
             workload.key,
             # How a workload takes memory is seen a while after it has begun.

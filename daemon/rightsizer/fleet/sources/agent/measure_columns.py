@@ -27,6 +27,7 @@ _PLAIN: Final = (
 )
 
 _NOTHING: Final = 0.0
+_UNKNOWN: Final = (math.nan,)
 
 Values: TypeAlias = "Sequence[float]"
 
@@ -34,10 +35,8 @@ Values: TypeAlias = "Sequence[float]"
 def needs_power(means: Columns) -> bool:
     """Whether some interval is known without profiling, so that its power is needed."""
     busy, work = means.get("busy"), means.get("sm_work")
-    if busy is None:
-        return False
-    if work is None or _is_whole(work):
-        return work is None
+    if busy is None or work is None or _is_whole(work):
+        return busy is not None and work is None
     pairs = zip(work, busy, strict=True)
     return any(math.isnan(share) and not math.isnan(time) for share, time in pairs)
 
@@ -46,31 +45,25 @@ def measure_columns(
     answers: DeviceAnswers, presence: TimePresence, device: Device, settings: UsageSettings
 ) -> dict[str, array[float]]:
     """Means and peaks of the measures, and the seconds that each tier of telemetry was there."""
-    power, substitute = answers.power, None
-    used = _used(answers.totals.get("seconds"), presence.known_seconds)
-    if _lacks_work(answers.means):
-        busy, draw = answers.means.get("busy"), power.get("power")
-        substitute = _substitute(busy, draw, used, settings.working_power_ratio)
-    means = _measures(answers.means, answers, "mean", device, substitute, used)
-    substitute = None
-    if _lacks_work(answers.peaks):
-        busy, draw = answers.peaks.get("busy"), power.get("power_peak")
-        substitute = _peak_substitute(busy, draw, settings.working_power_ratio)
-    peaks = _measures(answers.peaks, answers, "peak", device, substitute, None)
+    full, used = settings.working_power_ratio, None
+    if "seconds" in answers.totals:
+        pairs = zip(answers.totals["seconds"], presence.known_seconds, strict=True)
+        used = [part / whole if whole > 0 else math.nan for part, whole in pairs]
+    means, peaks, power, substitute, most = answers.means, answers.peaks, answers.power, None, None
+    if not _is_whole(means.get("sm_work", _UNKNOWN)):
+        substitute = _substitute(means.get("busy"), power.get("power"), used, full)
+    if not _is_whole(peaks.get("sm_work", _UNKNOWN)):
+        most = _peak_substitute(peaks.get("busy"), power.get("power_peak"), full)
+    lower = _measures(means, answers, "mean", device, substitute, used)
+    upper = _measures(peaks, answers, "peak", device, most, None)
     found: dict[str, array[float]] = {}
-    for measure, values in means.items():
+    for measure, values in lower.items():
         found[ColumnKind.MEAN.column(measure)] = presence.masked(values)
-        if measure in peaks:
+        if measure in upper:
             # A gauge sees one second of each scrape: what the distribution knows was there too.
-            peak = presence.masked(_larger_of(peaks[measure], values))
+            peak = presence.masked(_larger_of(upper[measure], values))
             found[ColumnKind.PEAK.column(measure)] = peak
     return found | _tier_columns(answers, presence.known_seconds)
-
-
-def _lacks_work(columns: Columns) -> bool:
-    """Whether the work of the SMs is unknown in some interval."""
-    work = columns.get("sm_work")
-    return work is None or not _is_whole(work)
 
 
 def _measures(  # noqa: PLR0913, PLR0917 - one for each bound.
@@ -157,13 +150,6 @@ def _peak_substitute(busy: Values | None, power: Values | None, full: float) -> 
     ]
 
 
-def _used(seconds: Values | None, known: Values) -> Values | None:
-    if seconds is None:
-        return None
-    pairs = zip(seconds, known, strict=True)
-    return [part / whole if whole > 0 else math.nan for part, whole in pairs]
-
-
 def _links(links: Columns, part: str, device: Device) -> dict[Measure, Values]:
     generation, width = device.pcie_generation_maximum, device.pcie_width_maximum
     pcie = link_bytes_per_second(generation, width) if generation and width else None
@@ -177,18 +163,21 @@ def _links(links: Columns, part: str, device: Device) -> dict[Measure, Values]:
 
 def _tier_columns(answers: DeviceAnswers, known: Values) -> dict[str, array[float]]:
     """Seconds by tier, which follows from what there is, as in the agent."""
-    ranked = (
+    left: Values = known
+    found: dict[str, array[float]] = {}
+    for tier, values in (
         (Tier.PROFILING, answers.means.get("sm_work")),
         (Tier.POWER, answers.power.get("power")),
         (Tier.BASIC, answers.means.get("busy")),
         (Tier.NONE, known),
-    )
-    left = known
-    found: dict[str, array[float]] = {}
-    for tier, values in ranked:
+    ):
         if values is None or not any(map(_NOTHING.__lt__, left)):
             continue
-        taken = left if _is_whole(values) else list(map(_where_known, left, values))
+        taken = left
+        if not _is_whole(values):
+            pairs = zip(left, values, strict=True)
+            # What is itself unknown stays so.
+            taken = [0.0 if math.isnan(v) and not math.isnan(part) else part for part, v in pairs]
         if any(map(_NOTHING.__lt__, taken)):
             found[ColumnKind.TIER.column(tier)] = array("f", taken)
         if taken is left:
@@ -197,15 +186,11 @@ def _tier_columns(answers: DeviceAnswers, known: Values) -> dict[str, array[floa
     return found
 
 
-def _where_known(part: float, value: float) -> float:
-    """The seconds of an interval if a value is known of it; none, or unknown ones, otherwise."""
-    return 0.0 if math.isnan(value) and not math.isnan(part) else part
-
-
 def _larger_of(one: Values, other: Values) -> Values:
     """The larger at each place; of two of which one is unknown, the other."""
     if not _is_whole(one, other):
-        return list(map(_larger, one, other))
+        pairs = zip(one, other, strict=True)
+        return [a if a >= b or math.isnan(b) else b for a, b in pairs]
     # Hardly ever is a peak below a mean: to see that takes half the time of taking the larger.
     return list(map(max, one, other)) if any(map(lt, one, other)) else one
 
@@ -218,8 +203,3 @@ def _lesser_of(one: Values, other: Values) -> Values:
 def _is_whole(*columns: Values) -> bool:
     """Whether nothing in them is unknown: then it goes quicker."""
     return not math.isnan(sum(map(sum, columns)))
-
-
-def _larger(one: float, other: float) -> float:
-    """The larger of two of which either may be unknown."""
-    return one if one >= other or math.isnan(other) else other

@@ -5,6 +5,7 @@ And their queries.
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import starmap
 from typing import Final
 
 from rightsizer.fleet.prometheus.selector import selector
@@ -51,11 +52,9 @@ class MetricForm:
         return f"{value} / ({self._call(self.over, labels, span)} > 0)" if self.over else value
 
     def _call(self, name: str, labels: Labels, span: Nanoseconds) -> str:
-        milliseconds = span // _NANOSECONDS_PER_MILLISECOND
-        if ":" in name:
-            # A recorded sample stands for all of its five minutes, and older stores count one at
-            # the very beginning of a range too.
-            milliseconds -= 1
+        # A recorded sample stands for all of its five minutes, and older stores count one at
+        # the very beginning of a range too.
+        milliseconds = span // _NANOSECONDS_PER_MILLISECOND - (":" in name)
         return f"{self.function}({selector(name, labels)}[{milliseconds}ms])"
 
 
@@ -158,15 +157,8 @@ _RATIOS: Final = {
     "busy": "gpu_busy", "sm_work": "sm_work", "tensor": "tensor_active", "dram": "dram_active"
 }  # fmt: skip
 _MEMORY: Final = ("memory_bytes", "memory_used_bytes")
-MEANS: Final = (
-    *(_mean(name, stem) for name, stem in _RATIOS.items()),
-    _gauge(*_MEMORY, "avg_over_time", MIB),
-    _CLOCK,
-)
-PEAKS: Final = (
-    *(_peak(name, stem) for name, stem in _RATIOS.items()),
-    _gauge(*_MEMORY, "max_over_time", MIB),
-)
+MEANS: Final = (*starmap(_mean, _RATIOS.items()), _gauge(*_MEMORY, "avg_over_time", MIB), _CLOCK)
+PEAKS: Final = (*starmap(_peak, _RATIOS.items()), _gauge(*_MEMORY, "max_over_time", MIB))
 POWER: Final = (_mean("power", "power"), _peak("power_peak", "power"))
 """What weighs the busy share of a device without profiling."""
 
@@ -188,15 +180,13 @@ LINKS: Final = tuple(
 )
 
 BUCKETS: Final = (_buckets("sm_work", "sm_work"), _buckets("dram", "dram_active"))
+_WINDOW: Final = {"window": "24h"}
 LIMITS: Final = tuple(
-    AgentMetric(
-        kind,
-        (MetricForm(f"rightsizer_{name}_ratio", "last_over_time"),),
-        ("resource",),
-        0.0001,
-        {"window": "24h"},
+    AgentMetric(kind, (MetricForm(name, "last_over_time"),), ("resource",), 0.0001, _WINDOW)
+    for kind, name in (
+        ("saturated", "rightsizer_saturated_ratio"),
+        ("pressed", "rightsizer_underprovisioned_ratio"),
     )
-    for kind, name in (("saturated", "saturated"), ("pressed", "underprovisioned"))
 )
 """The shares of a day, of which the latest counts; named by the kind of the column."""
 POWER_BUCKETS: Final = (_buckets("busy", "gpu_busy"), _buckets("power", "power"))

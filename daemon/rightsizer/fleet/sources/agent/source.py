@@ -1,6 +1,8 @@
 """AgentSource: fleet inventory, node advice and days from the agents' own metrics."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import ClassVar, Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
@@ -13,7 +15,6 @@ from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.agent.day import DayReader
 from rightsizer.fleet.sources.agent.devices import (
     DEVICE_LABELS,
-    NODE_LABELS,
     WORKLOAD_LABELS,
     devices_of,
     team_of,
@@ -21,7 +22,7 @@ from rightsizer.fleet.sources.agent.devices import (
 )
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
-from rightsizer.fleet.sources.series import word_of
+from rightsizer.fleet.sources.series import NODE_LABELS, word_of
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Resource
@@ -39,9 +40,6 @@ _DETAILS: Final = {
 _RISKS: Final = {0.01: Risk.VERY_LOW, 0.05: Risk.LOW, 0.15: Risk.MEDIUM, 1.0: Risk.HIGH}
 """By the upper bound that is exported; an unknown risk has none."""
 
-Key = tuple[str, str]
-"""Id and instance: two nodes that advise the same of one workload give it the same id."""
-
 
 _ADVICE: Final = (
     f"max by (instance, {_LABELS}) (rightsizer_advice_info"
@@ -58,32 +56,30 @@ def node_advice(
     advice: Iterable[SampledSeries], details: Iterable[SampledSeries]
 ) -> tuple[NodeAdvice, ...]:
     """The open advice of the nodes, each with all of its devices."""
-    figures: dict[Key, dict[str, float]] = {}
+    # Two nodes that advise the same of one workload give it the same id.
+    by_node = itemgetter("id", "instance")
+    figures: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for series in details:
-        of_advice = figures.setdefault(_key(series.labels), {})
-        of_advice[series.labels.get(FIGURE, "")] = series.values[-1]
-    devices: dict[Key, set[str]] = {}
-    labels: dict[Key, Mapping[str, str]] = {}
+        own = {"id": "", "instance": "", **series.labels}
+        figures[by_node(own)][own.get(FIGURE, "")] = series.values[-1]
+    devices: dict[tuple[str, str], set[str]] = defaultdict(set)
+    labels: dict[tuple[str, str], Mapping[str, str]] = {}
     for series in advice:
-        key = _key(series.labels)
-        labels.setdefault(key, series.labels)
-        devices.setdefault(key, set()).add(series.labels.get("uuid", ""))
+        known = {"id": "", "instance": "", **series.labels}
+        labels.setdefault(by_node(known), known)
+        devices[by_node(known)].add(known.get("uuid", ""))
     return tuple(
         NodeAdvice(
             **{name: labels[key].get(name, "") for name in _TEXTS},
             devices=tuple(sorted(devices[key] - {""})),
-            confidence=(own := figures.get(key, {})).get("confidence"),
-            risk=_RISKS.get(own.get("risk", 0.0), Risk.UNKNOWN).value,
-            savings_gpus=own.get("gpus"),
-            savings_dollars_per_hour=own.get("dollars"),
-            opened_seconds=own.get("opened"),
+            confidence=figures[key].get("confidence"),
+            risk=_RISKS.get(figures[key].get("risk", 0.0), Risk.UNKNOWN).value,
+            savings_gpus=figures[key].get("gpus"),
+            savings_dollars_per_hour=figures[key].get("dollars"),
+            opened_seconds=figures[key].get("opened"),
         )
         for key in sorted(labels)
     )
-
-
-def _key(labels: Mapping[str, str]) -> Key:
-    return labels.get("id", ""), labels.get("instance", "")
 
 
 _RECORDED: Final = "last_over_time(uuid:rightsizer_device_info:last5m[10m])"
@@ -113,22 +109,33 @@ class AgentSource:
         """What is there now, and devices that were when one of the days before ended."""
         if report.oldest is not None:
             lookback = min(lookback, now - report.oldest)
-        team_labels = self.fleet.team_labels
-        query = _infos("rightsizer_workload_info", (*WORKLOAD_LABELS, *team_labels))
-        infos = store.instant(query, now)
+        fleet = self.fleet
+        labels = (*DEVICE_LABELS, "instance", *NODE_LABELS, fleet.cluster_label, *fleet.pool_labels)
+        by = ", ".join(dict.fromkeys(labels))
+        query = f"max by ({by}) (rightsizer_device_info) or max by ({by}) ({_RECORDED})"
+        # Of what left meanwhile, the end of its last whole day is near enough.
+        moments = (now, *range(now - now % DAY, now - lookback, -DAY))
+        seen = (series.labels for moment in moments for series in store.instant(query, moment))
+        shares = _values(store, "rightsizer_device_capacity_ratio", now)
+        figures = {
+            name: _values(store, f"rightsizer_{name}", now)
+            for name in ("memory_total_bytes", "power_limit_watts")
+        }
+        devices = devices_of(seen, shares, figures, self.catalogue, fleet)
+        by = ", ".join(dict.fromkeys((*WORKLOAD_LABELS, *fleet.team_labels)))
+        infos = store.instant(f"max by ({by}) (rightsizer_workload_info)", now)
         teams = {
             key: team
             for series in infos
             if (key := series.labels.get("workload", ""))
-            and (team := team_of(series.labels, team_labels))
+            and (team := team_of(series.labels, fleet.team_labels))
         }
-        demands = self._demands(store, now)
+        demands = _demands(store.instant(_NEED, now), self.provisioning)
         advice = store.instant(_ADVICE, now)
         details = store.instant(_ADVICE_DETAILS, now) if advice else ()
         return FleetInventory(
             devices={
-                uuid: replace(each, demands=demands.get(uuid, {}))
-                for uuid, each in self._devices(store, now, lookback).items()
+                uuid: replace(each, demands=demands.get(uuid, {})) for uuid, each in devices.items()
             },
             workloads=workloads_of(infos),
             teams=teams,
@@ -146,41 +153,22 @@ class AgentSource:
             names = scraped if STATES in scraped else report.metrics
         return DayReader(store, names, devices, grid, self.usage).read()
 
-    def _devices(
-        self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
-    ) -> dict[str, FleetDevice]:
-        settings = self.fleet
-        labels = (*DEVICE_LABELS, *NODE_LABELS, settings.cluster_label, *settings.pool_labels)
-        query = f"{_infos('rightsizer_device_info', labels)} or {_infos(_RECORDED, labels)}"
-        shares = _values(store, "rightsizer_device_capacity_ratio", now)
-        figures = {
-            "memory_total_bytes": _values(store, "rightsizer_memory_total_bytes", now),
-            "power_limit_watts": _values(store, "rightsizer_power_limit_watts", now),
-        }
-        # Of what left meanwhile, the end of its last whole day is near enough.
-        moments = (now, *range(now - now % DAY, now - lookback, -DAY))
-        infos = (series.labels for moment in moments for series in store.instant(query, moment))
-        return devices_of(infos, shares, figures, self.catalogue, settings)
-
-    def _demands(self, store: MetricStore, now: Nanoseconds) -> dict[str, dict[Resource, float]]:
-        """What is needed of each device, less the margin that its agent adds."""
-        found: dict[str, dict[Resource, float]] = {}
-        settings = self.provisioning
-        for series in store.instant(_NEED, now):
-            resource = word_of(Resource, series.labels.get("resource", ""))
-            if resource is not None:
-                is_memory = resource is Resource.MEMORY
-                margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
-                demands = found.setdefault(series.labels.get("uuid", ""), {})
-                demands[resource] = series.values[-1] / (1 + margin)
-        return found
-
 
 def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]:
     answer = store.instant(f"max by (uuid) ({name})", now)
     return {series.labels.get("uuid", ""): series.values[-1] for series in answer}
 
 
-def _infos(name: str, labels: Iterable[str]) -> str:
-    by = ", ".join(dict.fromkeys(labels))
-    return f"max by ({by}) ({name})"
+def _demands(
+    answer: Iterable[SampledSeries], settings: ProvisioningSettings
+) -> dict[str, dict[Resource, float]]:
+    """What is needed of each device, less the margin that its agent adds."""
+    found: dict[str, dict[Resource, float]] = {}
+    for series in answer:
+        resource = word_of(Resource, series.labels.get("resource", ""))
+        if resource is not None:
+            is_memory = resource is Resource.MEMORY
+            margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
+            demands = found.setdefault(series.labels.get("uuid", ""), {})
+            demands[resource] = series.values[-1] / (1 + margin)
+    return found

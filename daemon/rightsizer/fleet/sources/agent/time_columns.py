@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil
 from operator import add, mul
 from typing import Final, TypeAlias
@@ -130,22 +130,21 @@ def pressure_columns(
     each = grid.count // grid.days
     days = [known[day * each : (day + 1) * each] for day in range(grid.days)]
     are_even = [part.count(part[0]) == each for part in days]
-    by_day = grid.by(DAY) if grid.days > 1 else None
     found = {}
     for kind, answers in limits.items():
         for series in answers:
             resource = word_of(Resource, series.labels.get("resource", ""))
-            if resource is not None:
-                shares = series.values[-1:] if by_day is None else placed(series, by_day)
-                column = array("f")
-                for share, part, is_even in zip(shares, days, are_even, strict=True):
-                    # In this order, what is unknown stays so.
-                    ratio = min(share, 1.0)
-                    if is_even:
-                        column += array("f", [ratio * part[0]]) * each
-                    else:
-                        column.extend(map(ratio.__mul__, part))
-                found[ColumnKind(kind).column(resource.value)] = column
+            if resource is None:
+                continue
+            shares = placed(series, grid.by(DAY)) if grid.days > 1 else series.values[-1:]
+            column = array("f")
+            for share, part, is_even in zip(shares, days, are_even, strict=True):
+                ratio = min(share, 1.0)  # In this order, what is unknown stays so.
+                if is_even:
+                    column += array("f", [ratio * part[0]]) * each
+                else:
+                    column.extend(map(ratio.__mul__, part))
+            found[ColumnKind(kind).column(resource.value)] = column
     return found
 
 
@@ -178,20 +177,18 @@ def demands_of(
     of memory, which hardly moves, are its distribution. Known seconds are by interval.
     """
     shapes = {measure: _peaks(values, known) for measure, values in peaks.items()}
-    found: dict[Resource, Histogram] = {}
-    compute = _compute(buckets, working_power_ratio)
+    edges = {figure: _cumulative(counts) for figure, counts in buckets.items()}
+    compute, traffic = edges.get("sm_work", edges.get("busy")), edges.get("dram")
+    if compute is not None and "power" in edges and "sm_work" not in edges:
+        compute = _weighed(compute, edges["power"], working_power_ratio)
+    memory = shapes.get(Measure.MEMORY, {})
+    found = {Resource.MEMORY: {at: float(nanoseconds(length)) for at, length in memory.items()}}
     if compute is not None:
         found[Resource.COMPUTE] = _shaped(compute, shapes.get(Measure.COMPUTE, {}))
-    if "dram" in buckets:
-        traffic = _cumulative(buckets["dram"])
+    if traffic is not None:
         shape = shapes.get(Measure.MEMORY_BANDWIDTH, {})
         found[Resource.MEMORY_BANDWIDTH] = _shaped(traffic, shape)
-    if Measure.MEMORY in shapes:
-        memory = shapes[Measure.MEMORY].items()
-        found[Resource.MEMORY] = Histogram(
-            {at: float(nanoseconds(length)) for at, length in memory}
-        )
-    return {resource: histogram for resource, histogram in found.items() if histogram.total > 0}
+    return {resource: Histogram(bins) for resource, bins in found.items() if sum(bins.values()) > 0}
 
 
 def _peaks(values: array[float], known: array[float]) -> dict[int, float]:
@@ -211,17 +208,6 @@ def _peaks(values: array[float], known: array[float]) -> dict[int, float]:
     return found
 
 
-def _compute(buckets: Buckets, working_power_ratio: float) -> list[float] | None:
-    if "sm_work" in buckets:
-        return _cumulative(buckets["sm_work"])
-    if "busy" not in buckets:
-        return None
-    busy = _cumulative(buckets["busy"])
-    if "power" not in buckets:
-        return busy
-    return _weighed(busy, _cumulative(buckets["power"]), working_power_ratio)
-
-
 def _weighed(busy: list[float], power: list[float], full: float) -> list[float]:
     """Up to which edge busy time times power came, at the most.
 
@@ -231,13 +217,9 @@ def _weighed(busy: list[float], power: list[float], full: float) -> list[float]:
     if power[-1] <= 0:
         return busy
     scale = busy[-1] / power[-1]
-    weighed = [_below(power, edge * full) * scale for edge in _EDGES[:-1]]
-    return [max(each) for each in zip(busy, [*weighed, busy[-1]], strict=True)]
-
-
-def _below(cumulative: list[float], percent: float) -> float:
-    """What surely lies below any percent: all of a bucket may lie at its upper end."""
-    return cumulative[bisect_right(_EDGES, percent) - 1]
+    # What surely lies below any percent: all of a bucket may lie at its upper end.
+    below = [power[bisect_right(_EDGES, edge * full) - 1] * scale for edge in _EDGES[:-1]]
+    return list(map(max, busy, [*below, busy[-1]]))
 
 
 def _cumulative(counts: Mapping[float, float]) -> list[float]:
@@ -248,19 +230,17 @@ def _cumulative(counts: Mapping[float, float]) -> list[float]:
     return list(accumulate((found.get(edge, 0.0) for edge in _EDGES), max))
 
 
-def _shaped(cumulative: list[float], shape: Mapping[int, float]) -> Histogram:
-    """Seconds up to each edge as a histogram, spread within buckets as the shape is."""
+def _shaped(cumulative: list[float], shape: Mapping[int, float]) -> dict[int, float]:
+    """Nanoseconds by percent from seconds up to each edge, within buckets as the shape is."""
     weights: dict[int, float] = {}
-    before, low = 0.0, -1
-    for count, high in zip(cumulative, _EDGES, strict=True):
+    for (before, count), (low, high) in zip(
+        pairwise([0.0, *cumulative]), pairwise([-1, *_EDGES]), strict=True
+    ):
         if count > before:
             inside = range(low + 1, high + 1)
             weight = (count - before) * NANOSECONDS_PER_SECOND
             own = {percent: shape[percent] for percent in inside if percent in shape}
-            if own:
-                unit = weight / sum(own.values())
-                weights |= {percent: float(round(part * unit)) for percent, part in own.items()}
-            else:
-                weights |= dict.fromkeys(inside, float(round(weight / len(inside))))
-        before, low = count, high
-    return Histogram(weights)
+            own = own or dict.fromkeys(inside, 1.0)
+            unit = weight / sum(own.values())
+            weights |= {percent: float(round(part * unit)) for percent, part in own.items()}
+    return weights

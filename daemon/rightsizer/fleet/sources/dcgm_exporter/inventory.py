@@ -8,12 +8,13 @@ from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
+from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
 from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DEVICE_LABELS,
     EXPORTER,
     FACT_LABELS,
+    FIGURES,
     HOLDER_LABELS,
     device_of,
     node_of,
@@ -29,7 +30,7 @@ from rightsizer.fleet.sources.kubernetes import (
 )
 from rightsizer.fleet.sources.series import first_label, one_of
 from rightsizer.model.dcgm_exporter import Entity
-from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
+from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing, plausible
@@ -117,20 +118,24 @@ def read_inventory(
     settings: FleetSettings,
 ) -> tuple[dict[str, FleetDevice], set[DeviceHolder]]:
     """Every device that was there, at a moment in six hours, and who holds devices now."""
-    names, cluster_label = presence_names(report.metrics), settings.cluster_label
-    parts = _parts(report.devices, settings.store.series_maximum)
-    seen = [series for part in parts for series in _seen(store, names, part, span, cluster_label)]
-    seen.sort(key=lambda series: series.times[-1])
-    labels = [series.labels for series in seen]
-    devices = devices_of(
-        labels,
-        _figures(store, report, span.end),
-        catalogue,
-        _nodes(store, labels, span),
-        cluster_label,
-    )
+    cluster_label = settings.cluster_label
+    series = one_of("__name__", presence_names(report.metrics))
+    by = ", ".join((*FACT_LABELS, *HOLDER_LABELS, cluster_label))
+    begin, step = span.end - span.length, min(_STEP, span.length)
+    seen = [
+        found
+        for part in _parts(report.devices, settings.store.series_maximum)
+        for found in store.range(f"group by ({by}) ({{{series}{part}}})", begin, span.end, step)
+        if found.times
+    ]
+    seen.sort(key=lambda each: each.times[-1])
+    labels = [each.labels for each in seen]
+    figures, nodes = _figures(store, report, span.end), _nodes(store, labels, span)
     exported = HolderNames.seen_in(labels)
-    return devices, _holders(seen, exported, span)
+    newest = (each.labels for each in seen if each.times[-1] >= span.end)
+    holders = (exported.holder(each) for each in newest if device_of(each) is not None)
+    devices = devices_of(labels, figures, catalogue, nodes, cluster_label)
+    return devices, set(filter(None, holders))
 
 
 def holder_names(store: MetricStore, names: Iterable[str], at: Nanoseconds) -> HolderNames:
@@ -138,16 +143,6 @@ def holder_names(store: MetricStore, names: Iterable[str], at: Nanoseconds) -> H
     inside = f'{{{one_of("__name__", names)},exported_pod!=""}}'
     found = store.instant(f"count by (job, exported_pod) ({inside})", at)
     return HolderNames.seen_in(series.labels for series in found)
-
-
-def _seen(
-    store: MetricStore, names: Iterable[str], part: str, span: LookbackSpan, cluster_label: str
-) -> Sequence[SampledSeries]:
-    by = ", ".join((*FACT_LABELS, *HOLDER_LABELS, cluster_label))
-    query = f"group by ({by}) ({{{one_of('__name__', names)}{part}}})"
-    step = min(_STEP, span.length)
-    found = store.range(query, span.end - span.length, span.end, step)
-    return [series for series in found if series.times]
 
 
 def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
@@ -161,18 +156,6 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
         for tail in tails
         for matcher in (f',UUID=~"(GPU|MIG)-{tail}.*"', f',uuid=~"(GPU|MIG)-{tail}.*",UUID=""')
     )
-
-
-def _holders(
-    seen: Sequence[SampledSeries], names: HolderNames, span: LookbackSpan
-) -> set[DeviceHolder]:
-    """Those of the newest samples."""
-    found = (
-        names.holder(series.labels)
-        for series in seen
-        if series.times[-1] >= span.end and device_of(series.labels) is not None
-    )
-    return {holder for holder in found if holder is not None}
 
 
 def _nodes(
@@ -192,20 +175,17 @@ def _nodes(
 
 
 def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figures:
-    def of(name: str) -> Mapping[str, float]:
-        return _figure(store, DCGM_FIELDS[name], report.metrics, now)
-
-    used, free = of("DCGM_FI_DEV_FB_USED"), of("DCGM_FI_DEV_FB_FREE")
-    kept = of("DCGM_FI_DEV_FB_RESERVED")
+    total, free, used, kept, limit, enforced, clock = (
+        _figure(store, field, report.metrics, now) for field in FIGURES
+    )
     sums = {
         device: used.get(device, 0.0) + size + kept.get(device, 0.0)
         for device, size in free.items()
     }
-    limit, enforced = of("DCGM_FI_DEV_POWER_MGMT_LIMIT"), of("DCGM_FI_DEV_ENFORCED_POWER_LIMIT")
     return {
-        "memory_total_bytes": {**sums, **of("DCGM_FI_DEV_FB_TOTAL")},
+        "memory_total_bytes": {**sums, **total},
         "power_limit_watts": {**limit, **enforced},
-        "sm_clock_maximum_hertz": of("DCGM_FI_DEV_MAX_SM_CLOCK"),
+        "sm_clock_maximum_hertz": clock,
     }
 
 

@@ -6,10 +6,18 @@ from typing import Final
 from rightsizer.fleet.cache.day_frame import FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import instance_of, names_of, number_of, one_of, seconds_by_day
+from rightsizer.fleet.sources.series import (
+    instance_of,
+    names_of,
+    number_of,
+    one_of,
+    seconds_by_day,
+    shares_of,
+)
 from rightsizer.model.dcgm_exporter import Entity, entity_of, why_no_gpu
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
+from rightsizer.model.frozen import replace
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
@@ -129,62 +137,56 @@ _MINUTES: Final = 10
 _HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 _DEVICE: Final = ", ".join(DEVICE_LABELS)
 
-_ALTERNATION: Final = (
-    "Idle time within a stretch of five minutes (of an hour, on older days): a stretch counts as "
-    "idle only where nothing ran in all of it, so that idle time is never put too high."
-)
-_LOCAL: Final = (
-    "NUMA placement, PCIe links, processes, the host's CPU and disks: dcgm-exporter does not "
-    "tell of them; install the agent."
-)
-_NO_PROFILING: Final = (
-    "What limits busy GPUs: no DCGM_FI_PROF_ fields are exported; turn on "
-    "DCGM_FI_PROF_SM_ACTIVE, PIPE_TENSOR_ACTIVE and DRAM_ACTIVE."
-)
-_NO_POWER: Final = (
-    "How large a GPU is needed, and what limits it: DCGM_FI_DEV_GPU_UTIL alone says "
-    "whether a kernel ran, not how much of the GPU it used; export "
-    "DCGM_FI_DEV_POWER_USAGE and DCGM_FI_PROF_ fields."
-)
-_NO_UTILIZATION: Final = (
-    "Whether GPUs are idle: neither utilization nor profiling fields are exported."
-)
 _CAN: Final = {
     Tier.PROFILING: "Idle and stalled GPUs, bottlenecks by counters of pipes and memory, sizes.",
     Tier.POWER: "Idle and stalled GPUs, and sizes by utilization and power.",
     Tier.BASIC: "Idle GPUs, and memory in use.",
 }
 _CANNOT: Final = {
-    Tier.POWER: _NO_PROFILING, Tier.BASIC: _NO_POWER, Tier.NONE: _NO_UTILIZATION
-}  # fmt: skip
+    Tier.POWER: "What limits busy GPUs: no DCGM_FI_PROF_ fields are exported; turn on "
+    "DCGM_FI_PROF_SM_ACTIVE, PIPE_TENSOR_ACTIVE and DRAM_ACTIVE.",
+    Tier.BASIC: "How large a GPU is needed, and what limits it: DCGM_FI_DEV_GPU_UTIL alone says "
+    "whether a kernel ran, not how much of the GPU it used; export "
+    "DCGM_FI_DEV_POWER_USAGE and DCGM_FI_PROF_ fields.",
+    Tier.NONE: "Whether GPUs are idle: neither utilization nor profiling fields are exported.",
+}
 
 
 def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
     """What there is; a report of no devices where there is nothing."""
     all_names = [name for field in dict.fromkeys(_ASKED) for name in spellings(field)]
-    parts = (all_names[at : at + _AT_ONCE] for at in range(0, len(all_names), _AT_ONCE))
-    metrics = frozenset[str]().union(*(names_of(store, part, now) for part in parts))
+    parts = (names_of(store, part, now) for part in shares_of(all_names, _AT_ONCE))
+    metrics = frozenset[str]().union(*parts)
     names = presence_names(metrics)
     if not names:
         return SourceReport(NAME, metrics=metrics)
     series = one_of("__name__", names)
     # A median; scrapes of each device are counted for themselves.
     density = number_of(store, f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))", now)
-    resolution = _MINUTES * 60.0 / density if density >= 1 else None
     counts = store.range(f"count({{{series}}})", now - lookback, now, _HOUR)
     tier = tier_of_metrics(metrics)
-    return SourceReport(
+    can = [_CAN[tier]] if tier in _CAN else []
+    if not metrics.isdisjoint(spellings(ENERGY)):
+        can.append("Energy, by the driver's counter.")
+    fields = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION)
+    if has_throttling := any(not metrics.isdisjoint(spellings(field)) for field in fields):
+        can.append("Throttling by power and heat.")
+    report = SourceReport(
         NAME,
         devices=int(number_of(store, f"count(group by ({_DEVICE}) ({{{series}}}))", now)),
         oldest=min((each.times[0] for each in counts if each.times), default=None),
-        resolution_seconds=resolution,
+        resolution_seconds=_MINUTES * 60.0 / density if density >= 1 else None,
         resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
         tier=tier,
         metrics=metrics,
-        can=tuple(_can(tier, metrics)),
-        cannot=tuple(_cannot(store, series, tier, metrics, resolution, now)),
+        can=tuple(can),
         warnings=tuple(_warnings(store, series, metrics, now)),
     )
+    labels = ("exported_pod", "pod", "pod_name", "hpc_job")
+    held = " or ".join(f'{{{series},{label}!=""}}' for label in labels)
+    is_held = bool(number_of(store, f"count({held})", now))
+    cannot = _cannot(report, is_held=is_held, has_throttling=has_throttling)
+    return replace(report, cannot=tuple(cannot))
 
 
 def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
@@ -197,50 +199,34 @@ def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
     return selector(name)
 
 
-def _can(tier: Tier, metrics: Collection[str]) -> Iterator[str]:
-    if tier in _CAN:
-        yield _CAN[tier]
-    if any(name in metrics for name in spellings(ENERGY)):
-        yield "Energy, by the driver's counter."
-    if _has_throttling(metrics):
-        yield "Throttling by power and heat."
-
-
-def _cannot(  # noqa: PLR0913, PLR0917 - what the sentences follow from.
-    store: MetricStore,
-    series: str,
-    tier: Tier,
-    metrics: Collection[str],
-    resolution: float | None,
-    now: Nanoseconds,
-) -> Iterator[str]:
-    if tier in _CANNOT:
-        yield _CANNOT[tier]
-    labels = ("exported_pod", "pod", "pod_name", "hpc_job")
-    held = " or ".join(f'{{{series},{label}!=""}}' for label in labels)
-    if not number_of(store, f"count({held})", now):
+def _cannot(report: SourceReport, *, is_held: bool, has_throttling: bool) -> Iterator[str]:
+    if report.tier in _CANNOT:
+        yield _CANNOT[report.tier]
+    if not is_held:
         yield (
             "Whose a GPU is: series have neither pod labels nor hpc_job, so that advice is by "
             "GPU; start dcgm-exporter with --kubernetes, or with --hpc-job-mapping-dir."
         )
-    if not _has_throttling(metrics):
+    if not has_throttling:
         yield (
             "Throttling: neither DCGM_FI_DEV_CLOCKS_EVENT_REASONS nor DCGM_FI_DEV_POWER_VIOLATION "
             "is exported."
         )
+    resolution = report.resolution_seconds
     if resolution is not None and 2 * resolution > FINE_STEP / NANOSECONDS_PER_SECOND:
         yield (
             f"What is happening now by the last ten minutes: samples are "
             f"{format_duration(resolution)} apart, so that it is judged by the last whole hour; "
             "scrape every 15 to 60 s."
         )
-    yield _ALTERNATION
-    yield _LOCAL
-
-
-def _has_throttling(metrics: Collection[str]) -> bool:
-    fields = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION)
-    return any(name in metrics for field in fields for name in spellings(field))
+    yield (
+        "Idle time within a stretch of five minutes (of an hour, on older days): a stretch counts "
+        "as idle only where nothing ran in all of it, so that idle time is never put too high."
+    )
+    yield (
+        "NUMA placement, PCIe links, processes, the host's CPU and disks: dcgm-exporter does not "
+        "tell of them; install the agent."
+    )
 
 
 def _warnings(

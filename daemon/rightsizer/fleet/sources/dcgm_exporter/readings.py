@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import product
 from typing import Final, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import Grid
@@ -28,7 +30,6 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
 )
 from rightsizer.fleet.sources.series import placed
 from rightsizer.model.dcgm_fields import DcgmField
-from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, plausible
@@ -72,35 +73,27 @@ class DayQueries:
     divided: frozenset[str] = frozenset()
     """Metrics of which each holder's series has its own part."""
 
-    def read(self, form: str, metrics: Iterable[str]) -> list[SampledSeries]:
+    def read(self, form: str, metrics: Collection[str]) -> list[SampledSeries]:
         """A form of each metric, by interval.
 
         Where holders' series have parts of a mean and the device's own has all of it, that is
         beside it, and larger.
         """
-        wanted = tuple(metrics)
-        found = self._each(form, wanted)
+        queries = [form.format(text) for text in self._chosen(metrics)]
         if form == MEAN:
-            found += self._each(_OWN_MEAN, (name for name in wanted if name in self.divided))
-        return found
-
-    def _each(self, form: str, metrics: Iterable[str]) -> list[SampledSeries]:
+            divided = [name for name in metrics if name in self.divided]
+            queries += [_OWN_MEAN.format(text) for text in self._chosen(divided, _NO_HOLDER)]
         grid = self.grid
-        found: list[SampledSeries] = []
-        span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
-        own = (_NO_HOLDER,) if form == _OWN_MEAN else ()
-        for metric in metrics:
-            for label in self.uuid_labels:
-                chosen = selector(metric, {label: self.uuids}, *own) + span
-                query = form.format(chosen)
-                found += self.store.range(query, grid.start + grid.step, grid.end, grid.step)
-        return found
+        return [
+            series
+            for query in queries
+            for series in self.store.range(query, grid.start + grid.step, grid.end, grid.step)
+        ]
 
-
-def whole_uuids(devices: Iterable[Device]) -> tuple[str, ...]:
-    """The GPUs that some devices are, or are parts of."""
-    wholes = (each.uuid if each.mig is None else each.mig.parent_uuid for each in devices)
-    return tuple(sorted(set(wholes)))
+    def _chosen(self, metrics: Iterable[str], *own: str) -> Iterator[str]:
+        for metric, label in product(metrics, self.uuid_labels):
+            chosen = selector(metric, {label: self.uuids}, *own)
+            yield f"{chosen}[{self.grid.step // NANOSECONDS_PER_SECOND}s]"
 
 
 _AT_WORK: Final = 0.5
@@ -131,10 +124,12 @@ def by_device(
 def plausible_columns(columns: SignalColumns, field: DcgmField, signal: Signal) -> SignalColumns:
     """The columns in base units, without what cannot be true: DCGM's blanks among the samples."""
     _, factor = convert(field.unit)
-    return {
-        device: array("d", (_plausible(signal, value * factor) for value in column))
-        for device, column in columns.items()
-    }
+
+    def known(value: float) -> float:
+        found = value if math.isnan(value) else plausible(signal, value * factor)
+        return math.nan if isinstance(found, Missing) else found
+
+    return {device: array("d", map(known, column)) for device, column in columns.items()}
 
 
 def joined(preferred: SignalColumns, other: SignalColumns) -> SignalColumns:
@@ -143,25 +138,15 @@ def joined(preferred: SignalColumns, other: SignalColumns) -> SignalColumns:
     A profiling counter may die and read 0 for good, while the driver's own figure goes on
     (dcgm-exporter#662).
     """
-    found = dict(other)
-    for device, column in preferred.items():
-        former = found.get(device)
-        if former is not None:
-            pairs = zip(column, former, strict=True)
-            column = array("d", (b if _is_out(a, b) else a for a, b in pairs))  # noqa: PLW2901
-        found[device] = column
-    return found
 
+    def better(value: float, former: float) -> float:
+        is_out = math.isnan(value) or (value == 0.0 and former >= _AT_WORK)
+        return former if is_out else value
 
-def _is_out(value: float, other: float) -> bool:
-    return math.isnan(value) or (value == 0.0 and other >= _AT_WORK)
-
-
-def _plausible(signal: Signal, value: float) -> float:
-    if math.isnan(value):
-        return value
-    found = plausible(signal, value)
-    return math.nan if isinstance(found, Missing) else found
+    return other | {
+        device: array("d", map(better, column, other[device])) if device in other else column
+        for device, column in preferred.items()
+    }
 
 
 def _largest(one: array[float], other: array[float]) -> array[float]:
@@ -212,16 +197,28 @@ class DeviceDay:
     """How much of each interval was watched."""
     holdings: tuple[DeviceHolding, ...] = ()
 
+    def means_at(self, place: int) -> dict[Signal, float]:
+        """The means of an interval that are known."""
+        means = ((signal, column[place]) for signal, column in self.means.items())
+        return {signal: value for signal, value in means if not math.isnan(value)}
 
-def read_devices(queries: DayQueries, metrics: Collection[str]) -> dict[str, DeviceDay]:
+    def most_at(self, place: int) -> dict[Signal, float]:
+        """The largest of each signal in an interval, never below its mean."""
+        found = self.means_at(place)
+        for signal, column in self.peaks.items():
+            if column[place] > found.get(signal, -math.inf):
+                found[signal] = column[place]
+        return found
+
+
+def read_devices(queries: DayQueries, metrics: AbstractSet[str]) -> dict[str, DeviceDay]:
     """All that a day's queries give, by device."""
     found: defaultdict[str, DeviceDay] = defaultdict(DeviceDay)
-    for signal, columns in _signals(queries, MEAN, MEASURED, metrics).items():
-        for device, column in columns.items():
-            found[device].means[signal] = column
-    for signal, columns in _signals(queries, PEAK, PEAKED, metrics).items():
-        for device, column in columns.items():
-            found[device].peaks[signal] = column
+    for form, fields in ((MEAN, MEASURED), (PEAK, PEAKED)):
+        for signal, columns in _signals(queries, form, fields, metrics).items():
+            for device, column in columns.items():
+                day = found[device]
+                (day.means if form == MEAN else day.peaks)[signal] = column
     for device, column in _columns(queries, GAINED, ENERGY, metrics).items():
         found[device].energy_joules = column
     length = seconds(queries.grid.step)
@@ -234,7 +231,7 @@ def read_devices(queries: DayQueries, metrics: Collection[str]) -> dict[str, Dev
 
 
 def _signals(
-    queries: DayQueries, form: str, fields: Iterable[DcgmField], metrics: Collection[str]
+    queries: DayQueries, form: str, fields: Iterable[DcgmField], metrics: AbstractSet[str]
 ) -> dict[Signal, SignalColumns]:
     """Of several fields for one signal, the highest rank wins."""
     found: dict[Signal, SignalColumns] = {}
@@ -245,22 +242,17 @@ def _signals(
     return found
 
 
-def _reasons(queries: DayQueries, metrics: Collection[str]) -> dict[str, ThrottleReasons]:
+def _reasons(queries: DayQueries, metrics: AbstractSet[str]) -> dict[str, ThrottleReasons]:
     for each in REASONS:
-        if any(name in metrics for name in spellings(each)):
-            mean, most, least = (
-                _columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)
-            )
-            there = mean.keys() & most.keys() & least.keys()
-            return {
-                device: ThrottleReasons(mean[device], most[device], least[device])
-                for device in there
-            }
+        if not metrics.isdisjoint(spellings(each)):
+            parts = [_columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)]
+            there = set.intersection(*map(set, parts))
+            return {device: ThrottleReasons(*(part[device] for part in parts)) for device in there}
     return {}
 
 
 def _columns(
-    queries: DayQueries, form: str, each: DcgmField, metrics: Collection[str]
+    queries: DayQueries, form: str, each: DcgmField, metrics: AbstractSet[str]
 ) -> SignalColumns:
     names = tuple(name for name in spellings(each) if name in metrics)
     if not names or each.signal is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import add
 from typing import Final
 
@@ -15,7 +15,7 @@ from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, ColumnKind, DayFram
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.day_accounting import AccountedStep, DayAccounting
+from rightsizer.fleet.sources.dcgm_exporter.day_accounting import accounted_intervals
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     DeviceHolder,
     ExporterPresence,
@@ -37,7 +37,6 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     DayQueries,
     DeviceDay,
     read_devices,
-    whole_uuids,
 )
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import one_of
@@ -51,92 +50,8 @@ from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Workload
 
-_STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
-_SECONDS, _JOULES = "seconds", "joules"
 _MEASURED: Final = {ColumnKind.MEAN, ColumnKind.PEAK, ColumnKind.ENERGY, ColumnKind.USED}
 """Columns that are unknown, not 0, where there is no reading."""
-
-
-class DayFrameBuilder:
-    """The frame of one device, interval by interval.
-
-    Of conditions that are not `visible` in the device's metrics nothing is said.
-    """
-
-    def __init__(
-        self, grid: Grid, known_seconds: Sequence[float], visible: Collection[Condition]
-    ) -> None:
-        self._grid, self._known_seconds, self._visible = grid, known_seconds, visible
-        self._known = bytearray(grid.count)
-        self._columns: dict[str, array[float]] = {}
-        for state in _STATES:
-            self._add(ColumnKind.STATE, state, 0, 0.0)
-        for condition in visible:
-            self._add(ColumnKind.CONDITION, condition, 0, 0.0)
-        if Condition.NEAR_OUT_OF_MEMORY in visible:
-            self._add(ColumnKind.PRESSED, Resource.MEMORY, 0, 0.0)
-
-    def add(
-        self,
-        step: AccountedStep,
-        peaks: Mapping[Measure, float],
-        throttled: Mapping[Condition, float],
-    ) -> None:
-        """Count one interval, with the peaks of its measures.
-
-        `throttled` says for how much of it a condition held that did not hold for all of it.
-        """
-        entry, place = step.entry, step.place
-        if entry.state is State.UNKNOWN:
-            return
-        self._known[place] = 1
-        length = self._known_seconds[place]
-        self._add(ColumnKind.STATE, entry.state, place, length)
-        self._add(ColumnKind.TIER, entry.tier, place, length)
-        for condition in entry.conditions:
-            if condition in self._visible:
-                part = throttled.get(condition, 1.0)
-                self._add(ColumnKind.CONDITION, condition, place, length * part)
-        for resource in entry.shares:
-            at_limit = length if resource in entry.saturated else 0.0
-            self._add(ColumnKind.SATURATED, resource, place, at_limit)
-        for resource in entry.pressed:
-            self._add(ColumnKind.PRESSED, resource, place, length)
-        self._add_waste(entry, place, length)
-        for measure, value in entry_measures(entry).items():
-            self._add(ColumnKind.MEAN, measure, place, value)
-            self._add(ColumnKind.PEAK, measure, place, max(value, peaks.get(measure, value)))
-
-    def frame(self) -> DayFrame:
-        """The day."""
-        unknown = [place for place, known in enumerate(self._known) if not known]
-        for column in self._columns.values():
-            for place in unknown:
-                column[place] = math.nan
-        return DayFrame.of(self._grid, self._columns)
-
-    def _add_waste(self, entry: Entry, place: int, length: float) -> None:
-        part = length / seconds(self._grid.step)
-        joules = None if entry.energy_joules is None else entry.energy_joules * part
-        if joules is not None:
-            self._add(ColumnKind.ENERGY, _JOULES, place, joules)
-        if entry.used_ratio is None:
-            return
-        self._add(ColumnKind.USED, _SECONDS, place, entry.used_ratio * length)
-        if joules is not None:
-            self._add(ColumnKind.USED, _JOULES, place, entry.used_ratio * joules)
-        for cause, ratio in entry.waste.items():
-            self._add(ColumnKind.WASTE, cause, place, ratio * length)
-            if joules is not None:
-                self._add(ColumnKind.WASTE_JOULES, cause, place, ratio * joules)
-
-    def _add(self, kind: ColumnKind, name: str, place: int, value: float) -> None:
-        """In a column that is 0, or unknown, in other intervals that are known."""
-        column = kind.column(name)
-        if column not in self._columns:
-            blank = math.nan if kind in _MEASURED else 0.0
-            self._columns[column] = array("f", [blank]) * self._grid.count
-        self._columns[column][place] = value
 
 
 _THROTTLES: Final = (
@@ -148,35 +63,81 @@ _TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Sign
 
 
 def accounted_days(
-    accounts: DayAccounting, devices: Sequence[Device], days: Mapping[str, DeviceDay]
+    grid: Grid,
+    devices: Sequence[Device],
+    days: Mapping[str, DeviceDay],
+    settings: EntrySettings | None = None,
 ) -> dict[str, DayFrame]:
     """The frame of each device from what was read of it, accounted for as an agent would."""
-    grid = accounts.grid
-    builders = {}
-    for device in devices:
-        day = days[device.uuid]
-        # Unequal work of a job's ranks is judged over ten minutes.
-        has_ranks = grid.step == FINE_STEP and bool(day.holdings)
-        visible = _visible(device, day, has_ranks=has_ranks)
-        builders[device.uuid] = DayFrameBuilder(grid, day.known_seconds, visible)
-    for uuid, step in accounts.post(devices, days):
-        throttled = _throttled(days[uuid], step.place)
-        builders[uuid].add(step, accounts.peaks(step), throttled)
-    return {uuid: builder.frame() for uuid, builder in builders.items()}
+    found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}
+    unknown = {uuid: set(range(grid.count)) for uuid in found}
+    for uuid, place, entry, peaks in accounted_intervals(grid, devices, days, settings):
+        if entry.state is State.UNKNOWN:
+            continue
+        unknown[uuid].remove(place)
+        columns = found[uuid]
+        for kind, name, value in _amounts(entry, days[uuid], place, peaks, grid):
+            column = kind.column(name)
+            if column not in columns:
+                if kind is ColumnKind.CONDITION:
+                    continue  # Of one that is not visible nothing is said.
+                blank = math.nan if kind in _MEASURED else 0.0
+                columns[column] = array("f", [blank]) * grid.count
+            columns[column][place] = value
+    for uuid, columns in found.items():
+        for values in columns.values():
+            for place in unknown[uuid]:
+                values[place] = math.nan
+    return {uuid: DayFrame.of(grid, columns) for uuid, columns in found.items()}
 
 
-def _visible(device: Device, read: DeviceDay, *, has_ranks: bool) -> Sequence[Condition]:
-    """The conditions that would show; whether others held is unknown."""
+def _blank_columns(device: Device, read: DeviceDay, grid: Grid) -> dict[str, array[float]]:
+    """Of states, and of the conditions that would show; whether others held is unknown."""
     found = set(read.violations)
     if read.reasons is not None:
         found |= set(_THROTTLES)
-    if Signal.MEMORY_USED_BYTES in read.means and device.memory_total_bytes:
-        found.add(Condition.NEAR_OUT_OF_MEMORY)
     if read.means.keys() >= _TENSOR_SIGNALS:
         found.add(Condition.NO_TENSOR_CORES)
-    if has_ranks:
+    # Unequal work of a job's ranks is judged over ten minutes.
+    if grid.step == FINE_STEP and read.holdings:
         found.add(Condition.RANK_IMBALANCE)
-    return sorted(found)
+    names = [ColumnKind.STATE.column(state) for state in State if state is not State.UNKNOWN]
+    if Signal.MEMORY_USED_BYTES in read.means and device.memory_total_bytes:
+        found.add(Condition.NEAR_OUT_OF_MEMORY)
+        names.append(ColumnKind.PRESSED.column(Resource.MEMORY))
+    names += map(ColumnKind.CONDITION.column, sorted(found))
+    return {name: array("f", [0.0]) * grid.count for name in names}
+
+
+def _amounts(
+    entry: Entry, read: DeviceDay, place: int, peaks: Mapping[Measure, float], grid: Grid
+) -> Iterator[tuple[ColumnKind, str, float]]:
+    """Kind, name and value of all that is known of an interval."""
+    length = read.known_seconds[place]
+    yield ColumnKind.STATE, entry.state, length
+    yield ColumnKind.TIER, entry.tier, length
+    throttled = _throttled(read, place)
+    for condition in entry.conditions:
+        yield ColumnKind.CONDITION, condition, length * throttled.get(condition, 1.0)
+    for resource in entry.shares:
+        yield ColumnKind.SATURATED, resource, length if resource in entry.saturated else 0.0
+    for resource in entry.pressed:
+        yield ColumnKind.PRESSED, resource, length
+    joules = None
+    if entry.energy_joules is not None:
+        joules = entry.energy_joules * (length / seconds(grid.step))
+        yield ColumnKind.ENERGY, "joules", joules
+    if entry.used_ratio is not None:
+        yield ColumnKind.USED, "seconds", entry.used_ratio * length
+        for cause, ratio in entry.waste.items():
+            yield ColumnKind.WASTE, cause, ratio * length
+        if joules is not None:
+            yield ColumnKind.USED, "joules", entry.used_ratio * joules
+            for cause, ratio in entry.waste.items():
+                yield ColumnKind.WASTE_JOULES, cause, ratio * joules
+    for measure, value in entry_measures(entry).items():
+        yield ColumnKind.MEAN, measure, value
+        yield ColumnKind.PEAK, measure, max(value, peaks.get(measure, value))
 
 
 def _throttled(read: DeviceDay, place: int) -> Mapping[Condition, float]:
@@ -217,13 +178,11 @@ def add_serving_signals(
 def _together(signal: Signal, one: array[float], other: array[float]) -> array[float]:
     """Several engines on one device: the fullest cache, the sum of all else."""
     both = max if signal is Signal.KV_CACHE_USED else add
-    return array(
-        "d",
-        (
-            (b if math.isnan(a) else a) if math.isnan(a) or math.isnan(b) else both(a, b)
-            for a, b in zip(one, other, strict=True)
-        ),
-    )
+
+    def together(a: float, b: float) -> float:
+        return b if math.isnan(a) else a if math.isnan(b) else both(a, b)
+
+    return array("d", map(together, one, other))
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
@@ -280,7 +239,8 @@ class DcgmExporterSource:
         if not names or not chosen:
             return FleetDay({})
         uuid_labels, holder_labels = self._labels_of(store, names, grid.end)
-        queries = DayQueries(store, grid, whole_uuids(chosen), uuid_labels)
+        wholes = {each.mig.parent_uuid if each.mig else each.uuid for each in chosen}
+        queries = DayQueries(store, grid, tuple(sorted(wholes)), uuid_labels)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
         if any(one.has_own_series for one in present.values()):
@@ -292,7 +252,7 @@ class DcgmExporterSource:
             day, presence = read[device.uuid], present[device.uuid]
             day.known_seconds = presence.known_seconds(grid, resolution)
             day.holdings = held_runs(presence, workloads, grid)
-        frames = accounted_days(DayAccounting(grid, self._books), watched, read)
+        frames = accounted_days(grid, watched, read, self._books)
         return FleetDay(frames, {uuid: held for uuid in frames if (held := read[uuid].holdings)})
 
     def _workloads(
