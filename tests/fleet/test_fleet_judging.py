@@ -12,7 +12,7 @@ from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.batch import CaseMeasurement, batches_of
+from rightsizer.fleet.cases.batch import batches_of, case_measurement
 from rightsizer.fleet.cases.case import BatchRequest
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
@@ -170,8 +170,8 @@ def test_parts_of_no_batch_are_an_empty_estate() -> None:
 def test_who_is_asked_about_is_measured_beside_peers(path: Path) -> None:
     """And nobody where nobody is asked about."""
     with DayCache(path, read_only=True) as day_cache:
-        found = CaseMeasurement(day_cache, order(path), [LLAMA.key, "slurm/gone"])(DAY)
+        found = case_measurement(day_cache, order(path), [LLAMA.key, "slurm/gone"])(DAY)
         assert set(found) == {LLAMA.key, TRAIN.key}
         assert found[LLAMA.key].gpus == 4.0
         assert found[LLAMA.key].waste_ratio == pytest.approx(1.0)
-        assert CaseMeasurement(day_cache, order(path), ())(DAY) == {}
+        assert case_measurement(day_cache, order(path), ())(DAY) == {}

@@ -15,7 +15,7 @@ from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.batch import CaseMeasurement
+from rightsizer.fleet.cases.case import case_measurement
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, merged_holdings
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
@@ -236,7 +236,7 @@ class FleetJudge:
                 notes=tuple(self._notes(context, verdicts.faults)),
             )
             keys = (key for key, _ in open_now)
-            measured = CaseMeasurement(self._cache, request, keys, settings=self._case_settings)
+            measured = case_measurement(self._cache, request, keys, settings=self._case_settings)
             return RecommenderResult(context.now, judgements, measured)
 
     def _notes(self, context: FleetContext, faults: Sequence[RuleFault]) -> Iterator[str]:

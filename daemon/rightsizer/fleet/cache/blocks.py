@@ -7,7 +7,8 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import chain, pairwise
+from functools import cache, partial
+from itertools import chain, compress, pairwise
 from operator import add, sub
 from typing import Final
 
@@ -29,16 +30,14 @@ def blocks_of(days: Iterable[_Day]) -> Blocks:
     """The blocks of some days, oldest first."""
     records: list[bytes] = []
     for frame, parts in days:
-        each = frame.grid.step // BLOCK_SPAN
-        first = frame.grid.start // BLOCK_SPAN
+        each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
         halves = [half for measure in Measure for half in _halves(frame, measure)]
         for place, part in enumerate(parts):
-            if not part:
-                continue
-            values = b"".join(half[2 * place : 2 * place + 2] for half in halves)
-            rest = struct.pack(">H", _tenths(part)) + values
-            number = first + place * each
-            records += [at.to_bytes(4, "big") + rest for at in range(number, number + each)]
+            if part:
+                values = b"".join(half[2 * place : 2 * place + 2] for half in halves)
+                rest = struct.pack(">H", int(part * _SPAN_TENTHS + 0.5)) + values
+                number = first + place * each
+                records += [at.to_bytes(4, "big") + rest for at in range(number, number + each)]
     return Blocks(b"".join(records))
 
 
@@ -47,57 +46,32 @@ def series_of(days: Iterable[_Day], measure: Measure) -> Series:
     runs: list[range] = []
     columns: tuple[list[float], ...] = ([], [], [])
     for frame, parts in days:
-        each = frame.grid.step // BLOCK_SPAN
+        each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
         means, peaks = (_unpacked(half, measure) for half in _halves(frame, measure))
-        values: tuple[Sequence[float], ...] = _known_seconds(parts), means, peaks
-        places: Sequence[int] = range(len(parts))
-        if not all(parts) or math.isnan(sum(means)):
-            places = [at for at in places if parts[at] and not math.isnan(means[at])]
-            values = tuple([column[at] for at in places] for column in values)
-        runs += _runs(places, frame.grid.start // BLOCK_SPAN, each)
-        for column, found in zip(columns, values, strict=True):
-            column.extend(_repeated(found, each))
-    return Series(_joined(runs), *columns)
-
-
-def _known_seconds(parts: Sequence[float]) -> Sequence[float]:
-    if min(parts) >= 1.0:
-        return [_SPAN_TENTHS / _TENTHS] * len(parts)
-    return [_tenths(part) / _TENTHS for part in parts]
-
-
-def _runs(places: Sequence[int], first: int, each: int) -> list[range]:
-    """Numbers of the blocks that intervals stand for."""
-    if isinstance(places, range):
-        return [range(first, first + len(places) * each)]
-    return [range(first + at * each, first + (at + 1) * each) for at in places]
-
-
-def _joined(runs: Sequence[range]) -> Sequence[int]:
-    """A range where nothing is missing, which takes no memory."""
+        seconds: Sequence[float] = [_SPAN_TENTHS / _TENTHS] * len(parts)
+        if min(parts) < 1.0:
+            seconds = [int(part * _SPAN_TENTHS + 0.5) / _TENTHS for part in parts]
+        if all(parts) and not math.isnan(sum(means)):
+            runs.append(range(first, first + len(parts) * each))
+        else:
+            known = [bool(part) and mean == mean for part, mean in zip(parts, means, strict=True)]  # noqa: PLR0124 - The quickest way to find a nan.
+            starts = compress(range(first, first + len(parts) * each, each), known)
+            runs += [range(start, start + each) for start in starts]
+            seconds, means, peaks = (list(compress(one, known)) for one in (seconds, means, peaks))
+        for column, values in zip(columns, (seconds, means, peaks), strict=True):
+            # An hour stands for all of its blocks.
+            more = values if each == 1 else chain.from_iterable(zip(*[values] * each, strict=True))
+            column.extend(more)
     if runs and all(one.stop == other.start for one, other in pairwise(runs)):
-        return range(runs[0].start, runs[-1].stop)
-    return list(chain.from_iterable(runs))
-
-
-def _repeated(values: Sequence[float], each: int) -> Sequence[float]:
-    """So many of each value, one after the other."""
-    if each == 1:
-        return values
-    found = [0.0] * (len(values) * each)
-    for place in range(each):
-        found[place::each] = values
-    return found
+        # Nothing is missing: a range takes no memory.
+        return Series(range(runs[0].start, runs[-1].stop), *columns)
+    return Series(list(chain.from_iterable(runs)), *columns)
 
 
 def _unpacked(half: bytes, measure: Measure) -> Sequence[float]:
     found = struct.unpack(f">{len(half) // 2}e", half)
     unit = _UNITS.get(measure)
     return found if unit is None else [value * unit for value in found]
-
-
-def _tenths(part: float) -> int:
-    return int(part * _SPAN_TENTHS + 0.5)
 
 
 def _halves(frame: DayFrame, measure: Measure) -> tuple[bytes, bytes]:
@@ -107,14 +81,11 @@ def _halves(frame: DayFrame, measure: Measure) -> tuple[bytes, bytes]:
         unknown = struct.pack(">e", math.nan) * frame.grid.count
         return unknown, unknown
     if math.isnan(sum(means)) or math.isnan(sum(peaks)):
-        means, peaks = _with_gaps(means, peaks), _with_gaps(peaks, means)
+        # What is unknown less itself is no 0.
+        pairs = ((means, peaks), (peaks, means))
+        means, peaks = (array("f", map(add, a, map(sub, b, b))) for a, b in pairs)
     unit = _UNITS.get(measure)
     return _half(means, unit), _half(lifted(peaks), unit)
-
-
-def _with_gaps(values: array[float], other: array[float]) -> array[float]:
-    """Values that are unknown where another is, too: `nan` less itself is no 0."""
-    return array("f", map(add, values, map(sub, other, other)))
 
 
 def _half(values: Sequence[float], unit: float | None) -> bytes:
@@ -131,13 +102,8 @@ class BlockColumns:
 
     def __init__(self, days: Sequence[_Day]) -> None:
         self.days = days
-        self._series: dict[Measure, Series] = {}
-
-    def series(self, measure: Measure) -> Series:
+        self.series = cache(partial(series_of, days))
         """All of a measure."""
-        if measure not in self._series:
-            self._series[measure] = series_of(self.days, measure)
-        return self._series[measure]
 
 
 class CachedBlocks(Blocks):

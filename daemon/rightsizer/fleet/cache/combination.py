@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import repeat
 from math import isnan, nan
 from operator import add, mul, sub
@@ -25,23 +25,32 @@ from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource
 
 
-def by_the_hour(frame: DayFrame) -> DayFrame:
-    """The same days by the hour: seconds and joules summed, means by known time, largest peaks."""
+def by_the_hour(frame: DayFrame, first: int = 0, last: int | None = None) -> DayFrame:
+    """The same days by the hour: seconds and joules summed, means by known time, largest peaks.
+
+    Nothing is known outside of the intervals from `first` to `last`, itself included.
+    """
     if frame.grid.step == COARSE_STEP:
         return frame
-    grid = frame.grid.by(COARSE_STEP)
-    each = frame.grid.count // grid.count
-    known = frame.known_seconds()
+    grid, count = frame.grid.by(COARSE_STEP), frame.grid.count
+    each, after = count // grid.count, count - 1 - (count - 1 if last is None else last)
+    outside = array("f", [nan])
+
+    def cut(column: Sequence[float], blank: array[float]) -> Sequence[float]:
+        return [*(blank * first), *column[first : count - after], *(blank * after)]
+
+    known = cut(frame.known_seconds(), array("f", [0.0]))
     values = array("f")
-    for column, found in frame.columns.items():
+    for column, whole in frame.columns.items():
+        found = cut(whole, outside)
         values.extend(
             hourly(kind_of(column), found[place : place + each], known[place : place + each])
-            for place in range(0, frame.grid.count, each)
+            for place in range(0, count, each)
         )
     return DayFrame(grid, frame.layout, values, frame.demands)
 
 
-def hourly(kind: ColumnKind, part: array[float], known: Sequence[float]) -> float:
+def hourly(kind: ColumnKind, part: Sequence[float], known: Sequence[float]) -> float:
     """The value of an hour from those of its intervals and their known time."""
     pairs = [(value, time) for value, time in zip(part, known, strict=True) if not isnan(value)]
     if not pairs:
@@ -89,15 +98,8 @@ class SummedFrame(DayFrame):
         none, no measure is known.
         """
         layout = FrameLayout.of((*layout.columns, DEVICES))
-        values: tuple[object, ...] = (
-            grid,
-            layout,
-            demands,
-            pieces,
-            devices,
-            {layout.places[DEVICES]: devices},
-            [],
-        )
+        columns = {layout.places[DEVICES]: devices}
+        values: tuple[object, ...] = (grid, layout, demands, pieces, devices, columns, [])
         for name, value in zip(_SLOTS, values, strict=True):
             object.__setattr__(self, name, value)  # As a frozen dataclass does it.
 
@@ -116,28 +118,24 @@ class SummedFrame(DayFrame):
 
     def _added(self, column: str) -> array[float]:
         kind = kind_of(column)
+        pieces = [piece(column) for piece in self._pieces]
         if kind is ColumnKind.PEAK:
-            return self._peak(column)
-        first, *others = (piece(column) for piece in self._pieces)
-        if kind is ColumnKind.MEAN:
-            return self._known(reduce(_sum, others, first))
-        # Most columns are 0 throughout.
-        return reduce(_sum, filter(any, others), first)
-
-    def _peak(self, column: str) -> array[float]:
-        mean = _mean_of(column)
-        excesses = [map(sub, piece(column), piece(mean)) for piece in self._pieces]
-        # What is unknown of one is unknown of the sum of the means already.
-        largest = map(max, *excesses) if len(excesses) > 1 else excesses[0]
-        return self._known(floats(map(add, self.at(self.layout.places[mean]), largest)))
-
-    def _known(self, values: array[float]) -> array[float]:
-        """The values, unknown while there are no devices."""
-        if not all(self._devices):
+            mean = _mean_of(column)
+            excesses = [
+                map(sub, a, piece(mean)) for a, piece in zip(pieces, self._pieces, strict=True)
+            ]
+            # What is unknown of one is unknown of the sum of the means already.
+            largest = map(max, *excesses) if len(excesses) > 1 else excesses[0]
+            found = floats(map(add, self.at(self.layout.places[mean]), largest))
+        else:
+            # Most columns are 0 throughout.
+            more = (each for each in pieces[1:] if kind is ColumnKind.MEAN or any(each))
+            found = reduce(lambda one, other: floats(map(add, one, other)), more, pieces[0])
+        if kind in _MEASURES and not all(self._devices):
             for place, number in enumerate(self._devices):
                 if not number:
-                    values[place] = nan
-        return values
+                    found[place] = nan
+        return found
 
 
 _SLOTS: Final = ("grid", "layout", "demands", "_pieces", "_devices", "_columns", "_values")
@@ -146,10 +144,6 @@ _SLOTS: Final = ("grid", "layout", "demands", "_pieces", "_devices", "_columns",
 def _mean_of(peak: str) -> str:
     """The name of the mean of a peak's measure."""
     return ColumnKind.MEAN.column(peak.partition(":")[2])
-
-
-def _sum(one: array[float], other: array[float]) -> array[float]:
-    return floats(map(add, one, other))
 
 
 _MEASURES: Final = frozenset({ColumnKind.MEAN, ColumnKind.PEAK})
@@ -179,8 +173,23 @@ class DevicePart:
         each = COARSE_STEP // self.grid.step
         first, last = self.first // each, self.last // each
         # What is left of the day by five minutes is cut off before it is summed up.
-        frame = None if self.frame is None else by_the_hour(_cut(self.frame, self.first, self.last))
+        frame = None if self.frame is None else by_the_hour(self.frame, self.first, self.last)
         return DevicePart(frame, self.grid.by(COARSE_STEP), first, last, self.share_ratio)
+
+    def column(self, column: str) -> array[float]:
+        """Its part: 0 where it does not count, `nan` for a measure that is not known."""
+        values = None if self.frame is None else self.frame.column(column)
+        is_measure = kind_of(column) in _MEASURES
+        if values is None:
+            values = array("f", [nan if is_measure else 0.0]) * self.grid.count
+        if not self.is_whole:
+            inside, none = values[self.first : self.last + 1], array("f", [0.0])
+            if self.share_ratio < 1.0:
+                inside = floats(map(mul, inside, repeat(self.share_ratio)))
+            values = none * self.first + inside + none * (len(values) - 1 - self.last)
+        if not is_measure and isnan(sum(values)):
+            return array("f", [0.0 if isnan(each) else each for each in values])
+        return values
 
 
 def combined(parts: Sequence[DevicePart]) -> DayFrame:
@@ -194,9 +203,17 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
     if len({part.grid.step for part in parts}) > 1:
         parts = [part.by_the_hour() for part in parts]
     grid = parts[0].grid
+    devices = array("f", [0.0]) * grid.count
+    demands: dict[Resource, Histogram] = {}
+    for part in parts:
+        inside = slice(part.first, part.last + 1)
+        devices[inside] = floats(map(add, devices[inside], repeat(part.share_ratio)))
+        weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
+        for resource, histogram in part.frame.demands.items() if part.frame else ():
+            mine = histogram if weight >= 1.0 else histogram.scaled(weight)
+            demands.setdefault(resource, Histogram()).merge(mine)
     layout = _shared([part.frame for part in parts if part.frame is not None])
-    pieces = [partial(_piece, part, grid.count) for part in parts]
-    return SummedFrame(grid, layout, pieces, _devices(parts, grid), _demands(parts))
+    return SummedFrame(grid, layout, [part.column for part in parts], devices, demands)
 
 
 def _shared(frames: Sequence[DayFrame]) -> FrameLayout:
@@ -213,57 +230,3 @@ def _shared(frames: Sequence[DayFrame]) -> FrameLayout:
         if kind_of(column) is ColumnKind.PEAK and _mean_of(column) in everywhere:
             shared |= {column, _mean_of(column)}
     return FrameLayout.of(shared)
-
-
-def _piece(part: DevicePart, count: int, column: str) -> array[float]:
-    """A part of a column: 0 where it does not count, `nan` for a measure that is not known."""
-    values = None if part.frame is None else part.frame.column(column)
-    is_measure = kind_of(column) in _MEASURES
-    if values is None:
-        values = array("f", [nan if is_measure else 0.0]) * count
-    if not part.is_whole:
-        values = _inside(part, values)
-    if not is_measure and isnan(sum(values)):
-        return array("f", [0.0 if isnan(each) else each for each in values])
-    return values
-
-
-def _inside(part: DevicePart, values: array[float]) -> array[float]:
-    """What belongs to the part, by its share; 0 before it and after it."""
-    inside = values[part.first : part.last + 1]
-    if part.share_ratio < 1.0:
-        inside = floats(map(mul, inside, repeat(part.share_ratio)))
-    none = array("f", [0.0])
-    return none * part.first + inside + none * (len(values) - 1 - part.last)
-
-
-def _cut(frame: DayFrame, first: int, last: int) -> DayFrame:
-    """A frame of which nothing is known outside of some intervals."""
-    if first == 0 and last == frame.grid.count - 1:
-        return frame
-    before = array("f", [nan]) * first
-    after = array("f", [nan]) * (frame.grid.count - 1 - last)
-    values = array("f")
-    for found in frame.columns.values():
-        values += before + found[first : last + 1] + after
-    return DayFrame(frame.grid, frame.layout, values, frame.demands)
-
-
-def _devices(parts: Iterable[DevicePart], grid: Grid) -> array[float]:
-    found = array("f", [0.0]) * grid.count
-    for part in parts:
-        inside = slice(part.first, part.last + 1)
-        found[inside] = floats(map(add, found[inside], repeat(part.share_ratio)))
-    return found
-
-
-def _demands(parts: Iterable[DevicePart]) -> dict[Resource, Histogram]:
-    found: dict[Resource, Histogram] = {}
-    for part in parts:
-        if part.frame is None:
-            continue
-        weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
-        for resource, histogram in part.frame.demands.items():
-            mine = histogram if weight >= 1.0 else histogram.scaled(weight)
-            found.setdefault(resource, Histogram()).merge(mine)
-    return found

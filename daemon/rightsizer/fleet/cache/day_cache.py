@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, Final, NamedTuple, Self
 
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA
@@ -46,19 +45,26 @@ Days count since the epoch, times and steps are nanoseconds; `data` is a frame a
 
 
 _CALLED: Final = Called("the kept days", "fleet.path", "look or service")
-_FORGET_TRACK: Final = "DELETE FROM track WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
-_FORGET_HOLDING: Final = "DELETE FROM holding WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
-_OF_DEVICES: Final = " AND uuid IN (SELECT value FROM json_each(?))"
+_FORGET: Final = (
+    "DELETE FROM track WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?",
+    "DELETE FROM holding WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?",
+)
+_FORGET_BEFORE: Final = (
+    "DELETE FROM track WHERE day + days <= :before",
+    "DELETE FROM holding WHERE day + days <= :before",
+    "DELETE FROM done WHERE day < :before",
+    "DELETE FROM workload WHERE key NOT IN (SELECT workload FROM holding)",
+)
 _FRAMES: Final = """
 SELECT uuid, day, source, step, days, data FROM track
   WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
   ORDER BY uuid, day, source
 """
-_HELD: Final = (
-    "SELECT uuid, source, day, step, days, workload, first, last, share FROM holding"
-    " WHERE day + days > ? AND day <= ?"
-)
-_HELD_ORDER: Final = " ORDER BY uuid, day, source, first, workload"
+_HELD: Final = """
+SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
+  WHERE day + days > ? AND day <= ? {}
+  ORDER BY uuid, day, source, first, workload
+"""
 
 
 class CachedFrame(NamedTuple):
@@ -135,18 +141,32 @@ class DayCache:
         Raises:
             HistoryError: the disk is full, or the file broke and a new one was begun.
         """
-        first, last = day.grid.day, day.grid.day + day.grid.days - 1
-        place = [(uuid, day.source, first, last) for uuid in day.uuids]
-        held = [each.workload for found in day.holdings.values() for each in found]
-        workloads = {each.key: codec.encode(each) for each in held}
+        grid, until = day.grid, day.until
+        former = [(uuid, day.source, grid.day, grid.day + grid.days - 1) for uuid in day.uuids]
+        held = [(uuid, each) for uuid, found in day.holdings.items() for each in found]
+        workloads = {each.workload.key: codec.encode(each.workload) for _, each in held}
         news = {key: text for key, text in workloads.items() if self._known.get(key) != text}
+        place = grid.day, day.source, grid.step, grid.days
+        rows: dict[str, list[tuple[object, ...]]] = {
+            "INSERT INTO track VALUES (?, ?, ?, ?, ?, ?)": [
+                (uuid, *place, data) for uuid, data in day.frames.items()
+            ],
+            "INSERT INTO holding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)": [
+                (uuid, *place, each.workload.key, each.first, each.last, each.share_ratio)
+                for uuid, each in held
+            ],
+            "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?)": [
+                (day.source, each.day, uuid, each.step, until)
+                for each in grid.parts()
+                for uuid in day.uuids
+            ],
+            "INSERT OR REPLACE INTO workload VALUES (?, ?)": list(news.items()),
+        }
         with self.database.transaction() as connection:
-            connection.executemany(_FORGET_TRACK, place)
-            connection.executemany(_FORGET_HOLDING, place)
-            _write(connection, day)
-            connection.executemany(
-                "INSERT OR REPLACE INTO workload VALUES (?, ?)", list(news.items())
-            )
+            for query in _FORGET:
+                connection.executemany(query, former)
+            for query, values in rows.items():
+                connection.executemany(query, values)
         self._known |= news
 
     def done(self, source: str, days: Iterable[int]) -> dict[tuple[int, str], Nanoseconds]:
@@ -178,13 +198,15 @@ class DayCache:
         self, first: int, last: int, uuids: Sequence[str] | None = None
     ) -> list[HoldingRow]:
         """Who held some devices, or all, from a day to another, by device, oldest first."""
-        query, values = _HELD, list[Any]((first, last))
+        chosen, values = "", list[Any]((first, last))
         if uuids is not None:
-            query, values = query + _OF_DEVICES, [*values, json.dumps(list(uuids))]
-        rows = self.database.rows(query + _HELD_ORDER, values)
+            chosen = "AND uuid IN (SELECT value FROM json_each(?))"
+            values = [*values, json.dumps(list(uuids))]
         return [
             HoldingRow(uuid, source, Grid(day, step, days), *rest)
-            for uuid, source, day, step, days, *rest in rows
+            for uuid, source, day, step, days, *rest in self.database.rows(
+                _HELD.format(chosen), values
+            )
         ]
 
     def workloads(self) -> dict[str, Workload]:
@@ -195,18 +217,13 @@ class DayCache:
     def forget(self, before: int) -> int:
         """Delete what is older than a day; how many frames were deleted."""
         with self.database.transaction() as connection:
-            removed = connection.execute(
-                "DELETE FROM track WHERE day + days <= ?", (before,)
-            ).rowcount
-            connection.execute("DELETE FROM holding WHERE day + days <= ?", (before,))
-            connection.execute("DELETE FROM done WHERE day < ?", (before,))
-            connection.execute(
-                "DELETE FROM workload WHERE key NOT IN (SELECT workload FROM holding)"
-            )
+            counts = [
+                connection.execute(each, {"before": before}).rowcount for each in _FORGET_BEFORE
+            ]
         self._known.clear()
         with self.database.transaction() as connection:
             connection.execute("PRAGMA incremental_vacuum").fetchall()
-        return removed
+        return counts[0]
 
     def close(self) -> None:
         """Let others write."""
@@ -217,27 +234,3 @@ class DayCache:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _write(connection: Connection, day: PackedDay) -> None:
-    place = day.grid.day, day.source, day.grid.step, day.grid.days
-    connection.executemany(
-        "INSERT INTO track VALUES (?, ?, ?, ?, ?, ?)",
-        [(uuid, *place, data) for uuid, data in day.frames.items()],
-    )
-    connection.executemany(
-        "INSERT INTO holding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (uuid, *place, each.workload.key, each.first, each.last, each.share_ratio)
-            for uuid, found in day.holdings.items()
-            for each in found
-        ],
-    )
-    connection.executemany(
-        "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?)",
-        [
-            (day.source, each.day, uuid, each.step, day.until)
-            for each in day.grid.parts()
-            for uuid in day.uuids
-        ],
-    )

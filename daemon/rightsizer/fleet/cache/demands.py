@@ -33,11 +33,13 @@ _IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
 class _Points(NamedTuple):
     """By interval that counts, its peak and what is left of its mean."""
 
-    highs: Sequence[int]
+    highs: Sequence[int] = ()
     """Bins."""
-    lows: Sequence[int]
-    times: _Times
-    ends: Sequence[int] | None
+    lows: Sequence[int] = ()
+    high_seconds: Sequence[float] = ()
+    """At the peak."""
+    low_seconds: Sequence[float] = ()
+    ends: Sequence[int] | None = None
     """By interval, how many that count come before it, and in the end how many there are; `None`
     where all count."""
 
@@ -45,29 +47,16 @@ class _Points(NamedTuple):
         """Those of some intervals."""
         if not self.highs:
             return Histogram()
-        inside = slice(first, last)
         if self.ends is not None:
-            inside = slice(self.ends[first], self.ends[last])
-        highs, lows = self.highs[inside], self.lows[inside]
+            first, last = self.ends[first], self.ends[last]
+        highs, lows = self.highs[first:last], self.lows[first:last]
+        times = self.high_seconds[first:last], self.low_seconds[first:last]
         found = [0.0] * BINS
-        times = zip(highs, self.times.high[inside], lows, self.times.low[inside], strict=True)
-        for high, high_seconds, low, low_seconds in times:
+        for high, low, high_seconds, low_seconds in zip(highs, lows, *times, strict=True):
             found[high] += high_seconds
             found[low] += low_seconds
         bins = dict.fromkeys(chain.from_iterable(zip(highs, lows, strict=True)))
         return Histogram({at: found[at] * NANOSECONDS_PER_SECOND for at in bins})
-
-
-class _Times(NamedTuple):
-    """Seconds of intervals that count for a resource, and how they are divided."""
-
-    counted: Sequence[float]
-    high: Sequence[float]
-    """At the peak."""
-    low: Sequence[float]
-
-
-_NO_POINTS: Final = _Points((), (), _Times((), (), ()), None)
 
 
 @dataclass(slots=True)
@@ -132,45 +121,35 @@ class DayDemands:
         """Each interval's mean and its peak, each for a part of the time that counts."""
         means: Sequence[float] | None = self._frame.column(f"mean:{measure}")
         if means is None:
-            return _NO_POINTS
+            return _Points()
         peaks: Sequence[float] = self._frame.column(f"peak:{measure}") or means
-        times = self._times(_EMPTY if measure is Measure.MEMORY else _IDLE)
-        if _is_known(means) and _is_known(peaks) and min(times.counted) > 0:
-            return _points(means, peaks, self._known, times, None)
-        columns = zip(means, peaks, times.counted, strict=True)
-        # Nothing that is unknown is more than 0.
-        counts = [time > 0 and peak >= 0 and mean >= 0 for mean, peak, time in columns]
-        means, peaks, known = (list(compress(each, counts)) for each in (means, peaks, self._known))
-        counted = _Times(*(list(compress(each, counts)) for each in times))
-        return _points(means, peaks, known, counted, [0, *accumulate(counts)])
+        known: Sequence[float] = self._known
+        times, at_peak, below = self._times(_EMPTY if measure is Measure.MEMORY else _IDLE)
+        ends = None
+        least = min(map(min, (means, peaks)))
+        if isnan(sum(means)) or isnan(sum(peaks)) or least < 0 or min(times) <= 0:
+            columns = zip(means, peaks, times, strict=True)
+            # Nothing that is unknown is more than 0.
+            counts = [time > 0 and peak >= 0 and mean >= 0 for mean, peak, time in columns]
+            means, peaks, known, times, at_peak, below = (
+                list(compress(each, counts))
+                for each in (means, peaks, known, times, at_peak, below)
+            )
+            ends = [0, *accumulate(counts)]
+        actives = map(truediv, map(mul, means, known), times)
+        left = [
+            active if active < peak else peak  # noqa: FURB136 # A call of `min` takes twice the time.
+            for active, peak in zip(actives, peaks, strict=True)
+        ]
+        return _Points(list(map(_bin, peaks)), bins_of(left), at_peak, below, ends)
 
-    def _times_without(self, states: Sequence[str]) -> _Times:
-        """Known seconds of each interval, without those of some states."""
+    def _times_without(self, states: Sequence[str]) -> tuple[list[float], list[float], list[float]]:
+        """Known seconds of each interval without those of some states; at its peak, and below."""
         found = list(self._known)
         for column in filter(None, map(self._frame.column, states)):
             found = list(map(sub, found, column))
         share = self._settings.peak_share_ratio
-        high, low = [time * share for time in found], [time * (1.0 - share) for time in found]
-        return _Times(found, high, low)
-
-
-def _is_known(values: Sequence[float]) -> bool:
-    return not isnan(sum(values)) and min(values) >= 0
-
-
-def _points(
-    means: Sequence[float],
-    peaks: Sequence[float],
-    known: Sequence[float],
-    times: _Times,
-    ends: Sequence[int] | None,
-) -> _Points:
-    actives = map(truediv, map(mul, means, known), times.counted)
-    lows = [
-        active if active < peak else peak  # noqa: FURB136 # A call of `min` takes twice the time.
-        for active, peak in zip(actives, peaks, strict=True)
-    ]
-    return _Points(list(map(_bin, peaks)), bins_of(lows), times, ends)
+        return found, [time * share for time in found], [time * (1.0 - share) for time in found]
 
 
 def _without_lowest(histogram: Histogram, part: float) -> Histogram:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final
 
-from rightsizer.advice.verification import Measurement, measure_all
+from rightsizer.advice.verification import Measured, Measurement, measure_all
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cache.day_frame import DAY
 from rightsizer.fleet.cases.case import (
@@ -63,49 +64,41 @@ def _groups(request: BatchRequest) -> Iterator[list[str]]:
 def _part(request: BatchRequest, keys: Sequence[str]) -> BatchRequest:
     occupancy = request.occupancy
     present = {key: occupancy.present[key] for key in keys}
-    uuids = {uuid for found in present.values() for uuid in found}
+    ever = {key: occupancy.ever[key] for key in keys if key in occupancy.ever}
+    uuids = sorted({uuid for found in present.values() for uuid in found})
     return replace(
         request,
-        occupancy=Occupancy(
-            present, {key: occupancy.ever[key] for key in keys if key in occupancy.ever}
-        ),
-        devices={uuid: request.devices[uuid] for uuid in sorted(uuids)},
+        occupancy=Occupancy(present, ever),
+        devices={uuid: request.devices[uuid] for uuid in uuids},
         workloads={key: request.workloads[key] for key in keys if key in request.workloads},
     )
 
 
-class CaseMeasurement:
-    """A `Measured` of some workloads, and of `peers` others to compare them with.
+def case_measurement(
+    day_cache: DayCache,
+    request: BatchRequest,
+    keys: Iterable[str],
+    peers: int = 32,
+    settings: CaseSettings | None = None,
+) -> Measured:
+    """What is measured of some workloads, and of `peers` others to compare them with.
 
     `request` is of the whole fleet; workloads that have gone are left out.
     """
+    present = request.occupancy.present
+    asked = [key for key in dict.fromkeys(keys) if key in present]
+    others = sorted(request.occupancy.ever.keys() & present.keys() - set(asked))
+    # Evenly from the alphabet, so that they stay the same from run to run.
+    step = max(1, len(others) // peers) if peers else 1
+    wanted = sorted([*asked, *others[::step][:peers]]) if asked else []
+    occupancy = replace(request.occupancy, present={key: present[key] for key in wanted})
+    batches = list(batches_of(replace(request, occupancy=occupancy)))
 
-    def __init__(
-        self,
-        day_cache: DayCache,
-        request: BatchRequest,
-        keys: Iterable[str],
-        peers: int = 32,
-        settings: CaseSettings | None = None,
-    ) -> None:
-        self._day_cache, self._settings = day_cache, settings
-        present = request.occupancy.present
-        asked = [key for key in dict.fromkeys(keys) if key in present]
-        others = sorted(request.occupancy.ever.keys() & present.keys() - set(asked))
-        # Evenly from the alphabet, so that they stay the same from run to run.
-        step = max(1, len(others) // peers) if peers else 1
-        wanted = [*asked, *others[::step][:peers]] if asked else []
-        occupancy = replace(
-            request.occupancy, present={key: present[key] for key in sorted(wanted)}
-        )
-        self._batches = list(batches_of(replace(request, occupancy=occupancy)))
-        self._found: dict[Nanoseconds, dict[str, Measurement]] = {}
+    @cache
+    def measured(span: Nanoseconds) -> Mapping[str, Measurement]:
+        found: dict[str, Measurement] = {}
+        for batch in batches:
+            found |= measure_all(read_batch(day_cache, batch, settings).cases(span))
+        return found
 
-    def __call__(self, span: Nanoseconds) -> Mapping[str, Measurement]:
-        """What is measured over the last span of time, by key."""
-        if span not in self._found:
-            found: dict[str, Measurement] = {}
-            for batch in self._batches:
-                found |= measure_all(read_batch(self._day_cache, batch, self._settings).cases(span))
-            self._found[span] = found
-        return self._found[span]
+    return measured

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import chain, groupby, pairwise
 
 from rightsizer.accounting.accounts_snapshot import allocator_of
@@ -72,12 +73,9 @@ def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list
     found = list(cached)
     if len({each.source for each in found}) > 1:
         found = [each._replace(frame=day) for each in found for day in frames_by_day([each.frame])]
-        found.sort(key=lambda each: each.frame.grid.day)
-    by_rank = (
-        [each.frame for each in sorted(same, key=lambda each: _rank(each.source, sources))]
-        for _, same in groupby(found, lambda each: each.frame.grid.day)
-    )
-    return [_merged(frames) if len(frames) > 1 else frames[0] for frames in by_rank]
+        found.sort(key=lambda each: (each.frame.grid.day, _rank(each.source, sources)))
+    by_day = groupby(found, lambda each: each.frame.grid.day)
+    return [_merged([each.frame for each in same]) for _, same in by_day]
 
 
 def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
@@ -88,11 +86,12 @@ def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[
         if len({row.source for row in known}) == 1:
             found += known
             continue
-        known = sorted(rows_by_day(known), key=lambda row: row.grid.day)
-        for _, same in groupby(known, lambda row: row.grid.day):
-            of_day = list(same)
-            best = min((row.source for row in of_day), key=lambda source: _rank(source, sources))
-            found += [row for row in of_day if row.source == best]
+        known = sorted(
+            rows_by_day(known), key=lambda row: (row.grid.day, _rank(row.source, sources))
+        )
+        for _, of_day in groupby(known, lambda row: row.grid.day):
+            _, of_source = next(groupby(of_day, lambda row: row.source))
+            found += of_source
     return found
 
 
@@ -102,6 +101,8 @@ def _rank(source: str, sources: Sequence[str]) -> tuple[int, str]:
 
 def _merged(frames: Sequence[DayFrame]) -> DayFrame:
     """Each column and distribution of the first frame that has it."""
+    if len(frames) == 1:
+        return frames[0]
     if len({frame.grid.step for frame in frames}) > 1:
         frames = [by_the_hour(frame) for frame in frames]
     columns: dict[str, array[float]] = {}
@@ -193,23 +194,6 @@ class BatchRequest:
         return tuple(self.occupancy.present)
 
 
-@dataclass(frozen=True, slots=True)
-class _DeviceHeld:
-    device: FleetDevice
-    days: SubjectDays
-    since: Nanoseconds
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """What is the same for a case of any span."""
-
-    key: str
-    workload: Workload | None
-    devices: tuple[_DeviceHeld, ...]
-    past: SubjectHistory
-
-
 class FleetCases:
     """The cases of a batch.
 
@@ -225,35 +209,35 @@ class FleetCases:
         settings: CaseSettings | None = None,
     ) -> None:
         self.now, self.settings = request.now, settings or CaseSettings()
-        self._request, self._occupancy = request, request.occupancy
-        grids = [row.grid for row in chain(rows, *self._occupancy.ever.values())]
+        self.devices = request.devices
+        """Of the fleet, those that belong to the batch, whether they are still there or not."""
+        ever = request.occupancy.ever
+        grids = [row.grid for row in chain(rows, *ever.values())]
         grids += [frame.grid for found in frames.values() for frame in found]
-        self._by_day = not are_aligned(grids)
+        if not are_aligned(grids):
+            frames = {uuid: list(frames_by_day(found)) for uuid, found in frames.items()}
+            rows = list(rows_by_day(rows))
+            ever = {key: tuple(rows_by_day(found)) for key, found in ever.items()}
         self._days = {
-            uuid: SubjectDays(
-                SummedDay(frame, self.settings.demands)
-                for frame in (frames_by_day(found) if self._by_day else found)
-            )
+            uuid: SubjectDays(SummedDay(frame, self.settings.demands) for frame in found)
             for uuid, found in frames.items()
         }
-        self._rows: dict[str, list[HoldingRow]] = {}
-        for row in self._split(rows):
-            self._rows.setdefault(row.uuid, []).append(row)
-        present = (self._subject(key) for key in request.keys)
-        self._subjects = {each.key: each for each in present if each.devices}
-        residents = (self._case(each, 0) for each in self._subjects.values())
+        self._rows: defaultdict[str, list[HoldingRow]] = defaultdict(list)
+        for row in rows:
+            self._rows[row.uuid].append(row)
+        self._workloads = {key: request.workloads.get(key) for key in ever}
+        self._held: dict[str, tuple[tuple[FleetDevice, Nanoseconds], ...]] = {}
+        self._past: dict[str, SubjectHistory] = {}
+        for key, uuids in request.occupancy.present.items():
+            self._add(key, list(filter(self.is_present, uuids)), ever.get(key))
+        residents = (self._case(key, 0) for key in self._held)
         self._neighbors = NodeNeighbors(residents, self.devices, self.rows)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """The cases over the last span of time; `None` for all there is."""
-        found = {key: self._case(subject, span) for key, subject in self._subjects.items()}
+        found = {key: self._case(key, span) for key in self._held}
         nodes = self._neighbors.nodes(found)
         return tuple(case.on(nodes.get(key)) for key, case in found.items())
-
-    @property
-    def devices(self) -> Mapping[str, FleetDevice]:
-        """Of the fleet, those that belong to the batch, whether they are still there or not."""
-        return self._request.devices
 
     def days(self, uuid: str) -> SubjectDays:
         """The days of a device."""
@@ -261,7 +245,7 @@ class FleetCases:
 
     def days_of(self, key: str) -> SubjectDays:
         """The days of a case's subject."""
-        return self._subjects[key].past.days
+        return self._past[key].days
 
     def rows(self, uuid: str) -> Sequence[HoldingRow]:
         """Who held a device, oldest first."""
@@ -276,59 +260,54 @@ class FleetCases:
         longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)
         return self.now - days.last_present <= longest
 
-    def _case(self, subject: _Subject, span: Nanoseconds | None) -> CachedCase:
-        start, end = subject.past.days.over(span, self.now)
-        allocator, settings = allocator_of(subject.workload), self.settings.accounting.provisioning
+    def _add(self, key: str, uuids: Sequence[str], ever: Sequence[HoldingRow] | None) -> None:
+        """Prepare what is the same for a case of any span, unless its devices are gone."""
+        if not uuids:
+            return
+        holder, gap = (None if ever is None else key), self.settings.gap
+        held = [
+            (self.devices[uuid], held_since(self.rows(uuid), holder, self.days(uuid), gap))
+            for uuid in uuids
+        ]
+        if ever is None:
+            days, subject, since = self.days(key), key, held[0][1]
+        else:
+            days, subject, since = self._days_together(ever), workload_subject(key), 0
+        settings = self.settings.accounting.past
+        self._held[key] = tuple(held)
+        self._past[key] = SubjectHistory(days, subject, since, self.now, settings)
+
+    def _case(self, key: str, span: Nanoseconds | None) -> CachedCase:
+        held, past, workload = self._held[key], self._past[key], self._workloads.get(key)
+        start, end = past.days.over(span, self.now)
+        allocator, settings = allocator_of(workload), self.settings.accounting.provisioning
+        devices = tuple(device.device for device, _ in held)
 
         @cache
         def windows() -> Windows:
             return tuple(
-                held.days.window(held.device.device.uuid, min(end, max(start, held.since)), end)
-                for held in subject.devices
+                self.days(device.uuid).window(device.uuid, min(end, max(start, since)), end)
+                for device, (_, since) in zip(devices, held, strict=True)
             )
 
         @cache
         def provisioning() -> Provisionings:
             return tuple(
-                provision(window, allocator, settings, held.device.demands)
-                for held, window in zip(subject.devices, windows(), strict=True)
+                provision(window, allocator, settings, device.demands)
+                for (device, _), window in zip(held, windows(), strict=True)
             )
 
-        devices = tuple(held.device.device for held in subject.devices)
-        past = subject.past.over(start, end)
-        return CachedCase(subject.key, subject.workload, devices, windows, provisioning, past)
+        return CachedCase(key, workload, devices, windows, provisioning, past.over(start, end))
 
-    def _subject(self, key: str) -> _Subject:
-        is_held = key in self._occupancy.ever
-        hold = partial(self._held, holder=key if is_held else None)
-        devices = tuple(map(hold, filter(self.is_present, self._occupancy.present[key])))
-        settings = self.settings.accounting.past
-        if is_held:
-            days, subject, since = self._days_together(key), workload_subject(key), 0
-        else:
-            days, subject, since = self.days(key), key, devices[0].since if devices else 0
-        past = SubjectHistory(days, subject, since, self.now, settings)
-        return _Subject(key, self._request.workloads.get(key) if is_held else None, devices, past)
-
-    def _held(self, uuid: str, holder: str | None) -> _DeviceHeld:
-        days = self.days(uuid)
-        since = held_since(self.rows(uuid), holder, days, self.settings.gap)
-        return _DeviceHeld(self.devices[uuid], days, since)
-
-    def _split(self, rows: Iterable[HoldingRow]) -> Iterable[HoldingRow]:
-        return rows_by_day(rows) if self._by_day else rows
-
-    def _days_together(self, key: str) -> SubjectDays:
-        """The workload's own days, over all the devices that it held."""
-        by_day: dict[int, list[HoldingRow]] = {}
-        for row in self._split(self._occupancy.ever[key]):
-            by_day.setdefault(row.grid.day, []).append(row)
-        found = [self._day(rows) for _, rows in sorted(by_day.items())]
-        (uuid, *others) = {row.uuid for row in self._occupancy.ever[key]}
+    def _days_together(self, rows: Sequence[HoldingRow]) -> SubjectDays:
+        """A workload's own days, over all the devices that it held."""
+        by_day: defaultdict[int, list[HoldingRow]] = defaultdict(list)
+        for row in rows:
+            by_day[row.grid.day].append(row)
+        found = [self._day(of_day) for _, of_day in sorted(by_day.items())]
+        (uuid, *others) = {row.uuid for row in rows}
         alone = self.days(uuid)
-        if not others and found == list(alone.days):
-            return alone
-        return SubjectDays(found)
+        return alone if not others and found == list(alone.days) else SubjectDays(found)
 
     def _day(self, rows: Iterable[HoldingRow]) -> SummedDay:
         parts, shared = [], None

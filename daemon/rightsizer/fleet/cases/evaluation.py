@@ -176,16 +176,10 @@ def _judged(
     conduct = rule.conduct()
     view = views(nanoseconds(conduct.long_seconds))
     workloads = {each.case.key: each.case.workload for each in view.workloads}
+    judged = partial(Judgement, conduct=conduct, may_open=False, still_holds=None)
     judgements = [
-        Judgement(
-            verdict.finding,
-            verdict.key,
-            conduct,
-            may_open=False,
-            still_holds=None,
-            workload=workloads.get(verdict.key),
-        )
-        for verdict in rule.judge(view)
+        judged(each.finding, each.key, workload=workloads.get(each.key))
+        for each in rule.judge(view)
     ]
     if not any(matters(each, open_now) for each in judgements):
         return judgements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from rightsizer.accounting.load_patterns import (
     daily_means,
@@ -101,8 +101,7 @@ class SubjectHistory:
     def _once(self, key: object, compute: Callable[[], _Value]) -> _Value:
         if key not in self._computed:
             self._computed[key] = compute()
-        found: _Value = self._computed[key]
-        return found
+        return cast(_Value, self._computed[key])
 
     def _independent(
         self, series: Series, values: Sequence[float], one: Callable[[Sequence[float]], float]
@@ -110,12 +109,8 @@ class SubjectHistory:
         """Where an hour stands for twelve blocks, hours are counted."""
         if not series.numbers or series.numbers[0] * BLOCK_SPAN >= self.days.fine_since:
             return effective_samples(grid(series, values))
-        hours: list[float | None] = []
-        first = series.numbers[0] * BLOCK_SPAN // COARSE_STEP
-        for hour, inside in series.parts(COARSE_STEP):
-            hours.extend([None] * (hour - first - len(hours)))
-            hours.append(one(values[inside]))
-        return effective_samples(hours)
+        hours = {hour: one(values[inside]) for hour, inside in series.parts(COARSE_STEP)}
+        return effective_samples([*map(hours.get, range(min(hours), max(hours) + 1))])
 
 
 def _mean(values: Sequence[float]) -> float:

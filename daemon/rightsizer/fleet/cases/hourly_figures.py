@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from copy import copy
 from operator import add, sub
-from typing import Final, NamedTuple, TypeVar, overload
+from typing import Final, TypeVar, overload
 
 from rightsizer.fleet.cache.combination import hourly
 from rightsizer.fleet.cache.day_cache import HoldingRow
@@ -63,13 +63,22 @@ def hours_of(
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = array("f", [math.nan]) * max(0, last - first)
     for day in days.days:
-        hour = day.frame.grid.day * _HOURS - first
-        if -_HOURS * day.frame.grid.days < hour < len(values):
-            found = _by_the_hour(day, column)
-            if found is not None:
-                low, high = max(0, hour), min(len(values), hour + len(found))
-                values[low:high] = array("f", map(factor.__mul__, found[low - hour : high - hour]))
+        grid, found = day.frame.grid, day.frame.column(column)
+        hour = grid.day * _HOURS - first
+        if found is None or not -_HOURS * grid.days < hour < len(values):
+            continue
+        if grid.step != COARSE_STEP:
+            hours = _hour_slices(found, grid)
+            kind = kind_of(column)
+            found = array("f", [hourly(kind, found[at], day.known[at]) for at in hours])
+        low, high = max(0, hour), min(len(values), hour + len(found))
+        values[low:high] = array("f", map(factor.__mul__, found[low - hour : high - hour]))
     return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
+
+
+def _hour_slices(values: Sized, grid: Grid) -> Iterator[slice]:
+    each = COARSE_STEP // grid.step
+    return (slice(at, at + each) for at in range(0, len(values), each))
 
 
 def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:
@@ -77,29 +86,6 @@ def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:
     first = start // COARSE_STEP
     values = hours.values[first - hours.start // COARSE_STEP :]
     return HourlySeries(first * COARSE_STEP, values)
-
-
-def _by_the_hour(day: SummedDay, column: str) -> array[float] | None:
-    found = day.frame.column(column)
-    if found is None or day.frame.grid.step == COARSE_STEP:
-        return found
-    each = COARSE_STEP // day.frame.grid.step
-    hours = (slice(at, at + each) for at in range(0, len(found), each))
-    return array("f", [hourly(kind_of(column), found[at], day.known[at]) for at in hours])
-
-
-_Days = tuple[int, int]
-"""The first day since the epoch, and how many there are."""
-_EMPTY: Final = "state:idle_empty"
-_HELD_IDLE: Final = "state:idle_held"
-
-
-class PoolNode(NamedTuple):
-    """A node's part of a pool."""
-
-    pool: str
-    cluster: str
-    node: str
 
 
 @dataclass(slots=True)
@@ -133,7 +119,7 @@ class GpuCounts:
         if each == 1:
             return self
         means = (
-            floats(sum(values[at : at + each]) / each for at in range(0, len(values), each))
+            floats(sum(values[at]) / each for at in _hour_slices(values, self.grid))
             for values in self.columns
         )
         return GpuCounts(self.grid.by(COARSE_STEP), *means)
@@ -147,11 +133,10 @@ class GpuCounts:
             for at, grid in enumerate(self.grid.parts())
         ]
 
+    @property
     def held_peaks(self) -> array[float]:
         """The most that were held at once, by the hour; where only hours are known, their mean."""
-        each = COARSE_STEP // self.grid.step
-        peaks = [max(self.held[at : at + each]) for at in range(0, len(self.held), each)]
-        return array("f", peaks)
+        return array("f", [max(self.held[at]) for at in _hour_slices(self.held, self.grid)])
 
 
 _Key = TypeVar("_Key")
@@ -169,8 +154,10 @@ def add_counts(found: dict[_Key, GpuCounts], key: _Key, counts: GpuCounts) -> No
 class NodeSums:
     """By node and time."""
 
-    found: dict[PoolNode, dict[_Days, GpuCounts]] = field(default_factory=dict)
-    """Counts of the same days are together."""
+    found: dict[tuple[str, str, str], dict[tuple[int, int], GpuCounts]] = field(
+        default_factory=dict
+    )
+    """By pool, cluster and node; those of the same first day and number of days are together."""
 
     def add_device(
         self, device: FleetDevice, days: SubjectDays, rows: Iterable[HoldingRow]
@@ -179,8 +166,7 @@ class NodeSums:
         by_day: dict[int, list[HoldingRow]] = {}
         for row in rows:
             by_day.setdefault(row.grid.day, []).append(row)
-        place = PoolNode(device.pool, device.cluster, device.node)
-        mine = self.found.setdefault(place, {})
+        mine = self.found.setdefault((device.pool, device.cluster, device.node), {})
         for day in days.days:
             grid = day.frame.grid
             counts = _counts(day, device.device.capacity_ratio, by_day.get(grid.day, ()))
@@ -193,57 +179,51 @@ class NodeSums:
             for days, counts in found.items():
                 add_counts(mine, days, counts)
 
-    def days_of(self, pool: str) -> dict[PoolNode, dict[int, GpuCounts]]:
-        """By node of a pool, day by day."""
-        nodes: dict[PoolNode, dict[int, GpuCounts]] = {}
-        for place, found in sorted(self.found.items()):
-            if place.pool == pool:
-                by_day = nodes.setdefault(place, {})
+    def days_of(self, pool: str) -> Iterator[tuple[str, dict[int, GpuCounts]]]:
+        """Each node of a pool, day by day."""
+        for (own, _, node), found in sorted(self.found.items()):
+            if own == pool:
+                by_day: dict[int, GpuCounts] = {}
                 for counts in found.values():
                     for day in counts.each_day:
                         add_counts(by_day, day.grid.day, day)
-        return nodes
+                yield node, by_day
 
 
 def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
     """Held is what a scheduler gave away, and what is in use without its knowledge."""
-    frame, step = day.frame, day.frame.grid.step / NANOSECONDS_PER_SECOND
-    empty, idle = (_known(frame.column(state), frame.grid) for state in (_EMPTY, _HELD_IDLE))
-    shares = _shares(rows, frame.grid)
+    grid, step = day.frame.grid, day.frame.grid.step / NANOSECONDS_PER_SECOND
+
+    def known(state: str) -> Sequence[float]:
+        found = day.frame.column(state)
+        if found is None:
+            return [0.0] * grid.count
+        if math.isnan(sum(found)):
+            return [0.0 if math.isnan(each) else each for each in found]
+        return found
+
+    empty, idle = known("state:idle_empty"), known("state:idle_held")
+    shares = [0.0] * grid.count
+    for row in rows:
+        first = max(0, (row.start - grid.start) // grid.step)
+        last = min(grid.count, -(-(row.end - grid.start) // grid.step))
+        inside = shares[first:last]
+        is_whole = row.share_ratio >= 1.0
+        shares[first:last] = (
+            [1.0] * len(inside) if is_whole else [min(1.0, s + row.share_ratio) for s in inside]
+        )
     if min(shares) < 1.0:
         shares = [
             max(share, (known - unheld) / known) if known > 0 else share
             for share, known, unheld in zip(shares, day.known, empty, strict=True)
         ]
     seconds = map(sub, map(sub, day.known, empty), idle)
-    whole = array("f", [ratio]) * frame.grid.count
+    whole = array("f", [ratio]) * grid.count
     return GpuCounts(
-        frame.grid,
+        grid,
         present=whole
         if min(day.present_seconds) > 0
         else floats(ratio * (time > 0) for time in day.present_seconds),
         held=whole if min(shares) >= 1.0 else floats(map(ratio.__mul__, shares)),
         active=floats([each * ratio / step if each > 0 else 0.0 for each in seconds]),
     )
-
-
-def _known(seconds: array[float] | None, grid: Grid) -> array[float]:
-    """Seconds in a state, 0 where that is not known."""
-    if seconds is None:
-        return array("f", [0.0]) * grid.count
-    if math.isnan(sum(seconds)):
-        return array("f", [0.0 if math.isnan(each) else each for each in seconds])
-    return seconds
-
-
-def _shares(rows: Sequence[HoldingRow], grid: Grid) -> list[float]:
-    found = [0.0] * grid.count
-    for row in rows:
-        first = max(0, (row.start - grid.start) // grid.step)
-        last = min(grid.count, -(-(row.end - grid.start) // grid.step))
-        if row.share_ratio >= 1.0:
-            found[first:last] = [1.0] * (last - first)
-        else:
-            for place in range(first, last):
-                found[place] = min(1.0, found[place] + row.share_ratio)
-    return found

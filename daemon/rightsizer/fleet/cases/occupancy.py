@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rightsizer.fleet.cache.day_cache import HoldingRow
@@ -100,22 +101,23 @@ class NodeNeighbors:
         rows: Callable[[str], Sequence[HoldingRow]],
     ) -> None:
         self._places: dict[str, Place] = {}
-        by_place: dict[Place, list[Case]] = {}
+        by_place: defaultdict[Place, list[Case]] = defaultdict(list)
         for each in residents:
             places = {place_of(devices[device.uuid]) for device in each.devices}
             if len(places) == 1:
-                (place,) = places
-                self._places[each.key] = place
+                self._places[each.key] = places.pop()
                 if each.workload is not None:
-                    by_place.setdefault(place, []).append(each)
-        self._nodes = {place: _node(found, rows) for place, found in by_place.items()}
-        self._keys = {place: [each.key for each in found] for place, found in by_place.items()}
+                    by_place[self._places[each.key]].append(each)
+        self._nodes = {
+            place: (_node(found, rows), [each.key for each in found])
+            for place, found in by_place.items()
+        }
 
     def nodes(self, cases: Mapping[str, Case]) -> Mapping[str, Node]:
         """By their keys, the nodes of cases of one span; none of a case that has none."""
         nodes = {
-            place: replace(node, cases=tuple(cases[key] for key in self._keys[place]))
-            for place, node in self._nodes.items()
+            place: replace(node, cases=tuple(cases[key] for key in keys))
+            for place, (node, keys) in self._nodes.items()
         }
         return {key: nodes[place] for key, place in self._places.items() if place in nodes}
 

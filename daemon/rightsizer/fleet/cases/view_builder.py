@@ -63,13 +63,12 @@ def contribution_of(
     cases: FleetCases, spans: Mapping[Nanoseconds, tuple[Case, ...]], teams: Mapping[str, str]
 ) -> BatchContribution:
     """What a batch contributes, by its cases over each span that a view is made of."""
-    found = BatchContribution()
+    found = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
     for uuid, device in cases.devices.items():
         days = cases.days(uuid)
         found.sums.add_device(device, days, cases.rows(uuid))
         for span in spans:
-            known = days.known_in(cases.now - span, cases.now)
-            found.known_seconds[span] = found.known_seconds.get(span, 0.0) + known
+            found.known_seconds[span] += days.known_in(cases.now - span, cases.now)
     for case in cases.cases(0):
         uuids = [device.uuid for device in case.devices]
         found.present += map(cases.devices.__getitem__, uuids)
@@ -79,18 +78,19 @@ def contribution_of(
         start = cases.now - span
         found.workloads[span] = []
         for case in of_span:
-            if case.workload is not None:
-                if case.key not in views:
-                    views[case.key] = _workload(cases, case, start, teams)
-                view = views[case.key]
-                shorter = replace(
-                    view,
-                    case=_slim_case(case),
-                    busy=latest(view.busy, start),
-                    compute=latest(view.compute, start),
-                    memory_bytes=latest(view.memory_bytes, start),
-                )
-                found.workloads[span].append(shorter)
+            if case.workload is None:
+                continue
+            if case.key not in views:
+                views[case.key] = _workload(cases, case, start, teams)
+            view = views[case.key]
+            shorter = replace(
+                view,
+                case=_slim_case(case),
+                busy=latest(view.busy, start),
+                compute=latest(view.compute, start),
+                memory_bytes=latest(view.memory_bytes, start),
+            )
+            found.workloads[span].append(shorter)
     return found
 
 
@@ -164,37 +164,35 @@ def _pool(
     end: Nanoseconds,
 ) -> FleetPool:
     boards = {device.device.board for device in devices}
-    nodes = parts.sums.days_of(name)
+    sizes = _gpus(devices)
     whole: dict[int, GpuCounts] = {}
-    for days in nodes.values():
+    node_free = {}
+    for node, days in parts.sums.days_of(name):
         for number, counts in days.items():
             add_counts(whole, number, counts)
+        if node in sizes:
+            of_node = [each.by_the_hour() for each in days.values()]
+            free = [
+                [
+                    max(0.0, all_gpus - held)
+                    for all_gpus, held in zip(*each.columns[:2], strict=True)
+                ]
+                for each in of_node
+            ]
+            node_free[node] = _hours(of_node, free, start, end)
     hourly = [each.by_the_hour() for each in whole.values()]
-    sizes = _gpus(devices)
     return FleetPool(
         name=name,
         board=boards.pop() if len(boards) == 1 else None,
         devices=tuple(devices),
         present=_hours(hourly, [each.present for each in hourly], start, end),
         held=_hours(hourly, [each.held for each in hourly], start, end),
-        held_peak=_hours(hourly, [each.held_peaks() for each in whole.values()], start, end),
+        held_peak=_hours(hourly, [each.held_peaks for each in whole.values()], start, end),
         active=_hours(hourly, [each.active for each in hourly], start, end),
         free_by_node=_gpus([each for each in devices if each.device.uuid in parts.free]),
         size_by_node=sizes,
-        node_free={
-            place.node: _free([each.by_the_hour() for each in days.values()], start, end)
-            for place, days in nodes.items()
-            if place.node in sizes
-        },
+        node_free=node_free,
     )
-
-
-def _free(hourly: Sequence[GpuCounts], start: Nanoseconds, end: Nanoseconds) -> HourlySeries:
-    free = (
-        [max(0.0, present - held) for present, held in zip(each.present, each.held, strict=True)]
-        for each in hourly
-    )
-    return _hours(hourly, free, start, end)
 
 
 def _hours(
@@ -207,10 +205,8 @@ def _hours(
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = array("f", [math.nan]) * max(0, last - first)
     for counts, of_day in zip(hourly, figures, strict=True):
-        hours = enumerate(
-            zip(counts.present, of_day, strict=True), counts.grid.day * _HOURS - first
-        )
-        for place, (present, figure) in hours:
+        hours = zip(counts.present, of_day, strict=True)
+        for place, (present, figure) in enumerate(hours, counts.grid.day * _HOURS - first):
             if 0 <= place < len(values) and present > 0:
                 values[place] = figure
     return HourlySeries(first * COARSE_STEP, HourlyFigures(values))

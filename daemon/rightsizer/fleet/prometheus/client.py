@@ -4,7 +4,8 @@ import random
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from typing import Final
 
@@ -58,28 +59,26 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
     parts: dict[tuple[tuple[str, str], ...], list[SampledSeries]] = {}
     for series in chain.from_iterable(answers):
         parts.setdefault(tuple(sorted(series.labels.items())), []).append(series)
-    return [_one(each) for each in parts.values()]
+    return [
+        SampledSeries(
+            same[0].labels,
+            reduce(_joined_times, (each.times for each in same)),
+            array("d", chain.from_iterable(each.values for each in same)),
+        )
+        for same in parts.values()
+    ]
 
 
-def _one(parts: Sequence[SampledSeries]) -> SampledSeries:
-    values = array("d", chain.from_iterable(part.values for part in parts))
-    return SampledSeries(parts[0].labels, _times([part.times for part in parts]), values)
-
-
-def _times(parts: Sequence[Sequence[Nanoseconds]]) -> Sequence[Nanoseconds]:
-    """Still a range where the parts are ranges without a gap between them."""
-    whole = parts[0]
-    for part in parts[1:]:
-        if (
-            isinstance(whole, range)
-            and isinstance(part, range)
-            and whole.step == part.step
-            and whole[-1] + whole.step == part[0]
-        ):
-            whole = range(whole.start, part.stop, whole.step)
-        else:
-            return tuple(chain.from_iterable(parts))
-    return whole
+def _joined_times(one: Sequence[int], other: Sequence[int]) -> Sequence[Nanoseconds]:
+    """Still a range where both are, without a gap between them."""
+    if (
+        isinstance(one, range)
+        and isinstance(other, range)
+        and one.step == other.step
+        and one[-1] + one.step == other[0]
+    ):
+        return range(one.start, other.stop, one.step)
+    return (*one, *other)
 
 
 _WHOLE: Final = (
@@ -148,7 +147,8 @@ class PrometheusStore:
         begin, left = start, (end - start) // step + 1
         while left > 0:
             points = min(span, left)
-            answer = self._points(query, begin, points, step)
+            times = {"start": begin, "end": begin + (points - 1) * step, "step": step}
+            answer = self._series("/api/v1/query_range", query, times)
             if isinstance(answer, StoreLimit):
                 if points == 1:
                     raise self._too_much(answer, query)
@@ -163,35 +163,47 @@ class PrometheusStore:
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """As in `Store`; a range selector gives the samples as they were scraped."""
         query = self._matchers.merge(promql)
-        answer = self._series("/api/v1/query", query, (("time", _seconds(time)),), 0)
+        answer = self._series("/api/v1/query", query, {"time": time})
         if isinstance(answer, StoreLimit):
             raise self._too_much(answer, query)
         return answer
 
-    def _points(
-        self, query: str, begin: Nanoseconds, points: int, step: Nanoseconds
-    ) -> Sequence[SampledSeries] | StoreLimit:
-        times = (
-            ("start", _seconds(begin)),
-            ("end", _seconds(begin + (points - 1) * step)),
-            ("step", _seconds(step)),
-        )
-        return self._series("/api/v1/query_range", query, times, step)
-
     def _series(
-        self, path: str, query: str, times: Sequence[tuple[str, str]], step: Nanoseconds
+        self, path: str, query: str, times: Mapping[str, Nanoseconds]
     ) -> Sequence[SampledSeries] | StoreLimit:
         timeout = ("timeout", f"{self._settings.timeout_seconds:g}s")
-        raw = self._endpoint.ask(path, (("query", query), *times, timeout, *_WHOLE))
-        if isinstance(raw, StoreLimit):
-            self._count_slow(raw)
-            if raw.kind is LimitKind.TEXT:
-                raise self._too_much(raw, query)
-            return raw
+        written = ((name, _seconds(time)) for name, time in times.items())
+        raw = self._endpoint.ask(path, (("query", query), *written, timeout, *_WHOLE))
+        is_slow = isinstance(raw, StoreLimit) and raw.kind is LimitKind.TIME
         with self._lock:
-            self._slow = 0
-        # Series whose samples are no numbers have none.
-        return [each for each in self._whole(raw, step).series if each.values]
+            self._slow = self._slow + 1 if is_slow else 0
+            is_hanging = self._slow >= self._settings.tries * self._settings.concurrency
+        if not isinstance(raw, StoreLimit):
+            # Series whose samples are no numbers have none.
+            return [each for each in self._whole(raw, times.get("step", 0)).series if each.values]
+        if is_hanging:
+            # Less at a time makes a busy store quicker, and no store that hangs.
+            raise StoreError(
+                f"{self._endpoint.name} answers nothing in time, however little is asked: "
+                f"{self._endpoint.quoted(raw.text)}; see how loaded it is, or raise "
+                "fleet.store.timeout"
+            )
+        if raw.kind is LimitKind.TEXT:
+            raise self._too_much(raw, query)
+        return raw
+
+    def _too_much(self, limit: StoreLimit, query: str) -> StoreLimitError:
+        name, text = self._endpoint.name, self._endpoint.quoted(limit.text)
+        if limit.kind is LimitKind.TIME:
+            return StoreLimitError(
+                f"{name} is too slow even for one moment of a query: {text}; see how loaded it "
+                "is, or raise fleet.store.timeout"
+            )
+        return StoreLimitError(
+            f"{name} allows less than one moment of a query of {len(query.encode())} bytes: "
+            f"{text}; ask about fewer devices at once (fleet.store.series_maximum), or raise the "
+            "limit that it names"
+        )
 
     def _whole(self, raw: bytes, step: Nanoseconds) -> ParsedResponse:
         began = time.monotonic()
@@ -215,31 +227,6 @@ class PrometheusStore:
             with self._lock:
                 self._warnings.update(map(self._endpoint.quoted, answer.warnings))
         return answer
-
-    def _count_slow(self, limit: StoreLimit) -> None:
-        """Less at a time makes a busy store quicker, and no store that hangs."""
-        with self._lock:
-            self._slow = self._slow + 1 if limit.kind is LimitKind.TIME else 0
-            is_hanging = self._slow >= self._settings.tries * self._settings.concurrency
-        if is_hanging:
-            raise StoreError(
-                f"{self._endpoint.name} answers nothing in time, however little is asked: "
-                f"{self._endpoint.quoted(limit.text)}; see how loaded it is, or raise "
-                "fleet.store.timeout"
-            )
-
-    def _too_much(self, limit: StoreLimit, query: str) -> StoreLimitError:
-        name, text = self._endpoint.name, self._endpoint.quoted(limit.text)
-        if limit.kind is LimitKind.TIME:
-            return StoreLimitError(
-                f"{name} is too slow even for one moment of a query: {text}; see how loaded it "
-                "is, or raise fleet.store.timeout"
-            )
-        return StoreLimitError(
-            f"{name} allows less than one moment of a query of {len(query.encode())} bytes: "
-            f"{text}; ask about fewer devices at once (fleet.store.series_maximum), or raise the "
-            "limit that it names"
-        )
 
 
 def _seconds(time: Nanoseconds) -> str:

@@ -129,12 +129,29 @@ class Endpoint:
     def __init__(
         self, settings: StoreSettings, sleep: Callable[[float], object], jitter: Callable[[], float]
     ) -> None:
-        _check(settings)
+        if settings.token_file and settings.username:
+            raise ValueError(
+                "fleet.store.token_file and fleet.store.username are both set, and only one can be "
+                "sent; write one of them"
+            )
+        if settings.key_file and not settings.certificate_file:
+            raise ValueError(
+                "fleet.store.key_file is set without a certificate; write "
+                "fleet.store.certificate_file"
+            )
+        try:
+            checked_url(settings.url)
+        except ValueError as error:
+            hint = " of fleet.store.token_file, or fleet.store.username and password_file"
+            hint = hint if "password" in str(error) else ""
+            raise ValueError(f"fleet.store.url: {error}{hint}") from None
         self._settings, self._sleep, self._jitter = settings, sleep, jitter
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._method = "POST"
         self.meter = StoreUseCounter()
         tenant = dict.fromkeys(_TENANT, settings.tenant) if settings.tenant else {}
+        # The key may be in the same file.
+        certificate = (settings.certificate_file, settings.key_file or settings.certificate_file)
         self._http = HttpClient(
             settings.url,
             HttpSettings(
@@ -146,10 +163,7 @@ class Endpoint:
             token=lambda: _secret(settings, "token_file") or None,
             headers=lambda: _authorization(settings),
             open_headers={"Accept-Encoding": "gzip", **tenant},
-            # The key may be in the same file.
-            certificate=(settings.certificate_file, settings.key_file or settings.certificate_file)
-            if settings.certificate_file
-            else None,
+            certificate=certificate if settings.certificate_file else None,
             connections=settings.concurrency,
             parse=bytes,
         )
@@ -169,6 +183,7 @@ class Endpoint:
         Raises:
             StoreError: it does not answer, or refuses for another reason.
         """
+        settings = self._settings
         attempt = 0
         while True:
             attempt += 1
@@ -176,12 +191,14 @@ class Endpoint:
             if isinstance(result, Response):
                 body: bytes = result.body
                 return body
-            limit = self._limit(result)
+            limit = _limit_of(result)
             if limit is not None and limit.kind is not LimitKind.BUSY:
                 return limit
             may_repeat = limit or result.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
-            is_last = attempt >= self._settings.tries or not may_repeat
-            if is_last or self._sleep(self._pause_seconds(attempt, result)):
+            pause = settings.backoff_seconds * 2 ** (attempt - 1) * (0.5 + self._jitter() / 2)
+            wanted = min(result.retry_after_seconds or 0.0, settings.retry_after_maximum_seconds)
+            is_last = attempt >= settings.tries or not may_repeat
+            if is_last or self._sleep(max(pause, wanted)):
                 raise StoreError(self._message(result))
             self.meter.add(StoreUse(retries=1))
 
@@ -192,36 +209,18 @@ class Endpoint:
     def _request(self, path: str, parameters: Sequence[tuple[str, str]]) -> Response | Failure:
         with self._places:
             began = time.monotonic()
-            result = self._send(path, parameters)
-            if isinstance(result, Failure) and result.status == _NOT_ALLOWED:
-                # A proxy that lets nothing but reading through.
-                self._method = "GET"
-                result = self._send(path, parameters)
+            method = self._method if parameters else "GET"
+            if method == "POST":
+                result = self._http.request("POST", path, form=parameters)
+                if isinstance(result, Failure) and result.status == _NOT_ALLOWED:
+                    # A proxy that lets nothing but reading through.
+                    self._method = method = "GET"
+            if method == "GET":
+                result = self._http.request("GET", path, query=parameters)
             received = result.size_bytes if isinstance(result, Response) else len(result.answer)
             spent = time.monotonic() - began
         self.meter.add(StoreUse(queries=1, received_bytes=received, store_seconds=spent))
         return result
-
-    def _send(self, path: str, parameters: Sequence[tuple[str, str]]) -> Response | Failure:
-        if self._method == "POST" and parameters:
-            return self._http.request("POST", path, form=parameters)
-        return self._http.request("GET", path, query=parameters)
-
-    @staticmethod
-    def _limit(failure: Failure) -> StoreLimit | None:
-        if failure.excess is Excess.SIZE:
-            return StoreLimit(LimitKind.SPAN, f"{failure.message}, of fleet.store.response_maximum")
-        if failure.excess is Excess.TIME:
-            return StoreLimit(LimitKind.TIME, failure.message)
-        if failure.kind is not FailureKind.REFUSED:
-            return None
-        return recognized(failure.status, _said(failure))
-
-    def _pause_seconds(self, attempt: int, failure: Failure) -> float:
-        whole: float = self._settings.backoff_seconds * 2 ** (attempt - 1)
-        pause = whole * (0.5 + self._jitter() / 2)
-        asked = failure.retry_after_seconds or 0.0
-        return max(pause, min(asked, self._settings.retry_after_maximum_seconds))
 
     def _message(self, failure: Failure) -> str:
         peer = urlsplit(self._http.base_url).netloc
@@ -234,27 +233,13 @@ class Endpoint:
         return f"{said}; {remedy}" if remedy else said
 
 
-def _check(settings: StoreSettings) -> None:
-    """See that there is an address and one way to authenticate.
-
-    Raises:
-        ValueError: the address cannot be used, there are two ways, or one that lacks a part.
-    """
-    if settings.token_file and settings.username:
-        raise ValueError(
-            "fleet.store.token_file and fleet.store.username are both set, and only one can be "
-            "sent; write one of them"
-        )
-    if settings.key_file and not settings.certificate_file:
-        raise ValueError(
-            "fleet.store.key_file is set without a certificate; write fleet.store.certificate_file"
-        )
-    try:
-        checked_url(settings.url)
-    except ValueError as error:
-        hint = " of fleet.store.token_file, or fleet.store.username and password_file"
-        hint = hint if "password" in str(error) else ""
-        raise ValueError(f"fleet.store.url: {error}{hint}") from None
+def _limit_of(failure: Failure) -> StoreLimit | None:
+    if failure.excess is Excess.SIZE:
+        return StoreLimit(LimitKind.SPAN, f"{failure.message}, of fleet.store.response_maximum")
+    if failure.excess is Excess.TIME:
+        return StoreLimit(LimitKind.TIME, failure.message)
+    is_refused = failure.kind is FailureKind.REFUSED
+    return recognized(failure.status, _said(failure)) if is_refused else None
 
 
 def _secret(settings: StoreSettings, key: str) -> str:

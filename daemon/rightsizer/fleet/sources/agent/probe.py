@@ -34,6 +34,25 @@ _OTHER_NAMES: Final = (
 _LOOK: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 _SPAN: Final = "10m"
 """Recorded samples are five minutes apart, so that a query of one moment might miss them."""
+
+
+def _latest(name: str) -> str:
+    return f"last_over_time({name}[{_SPAN}])"
+
+
+# A device without time of its own, such as a divided GPU, represents no other.
+_PICKS: Final = (
+    f"topk(2, max by (uuid) ({_latest(_UP)}))",
+    f"topk by (tier) (2, max by (uuid, tier) ({_latest(_TIER)}))",
+    *(f"topk(2, max by (uuid) ({_latest(used)}))" for used in (_USED, _RECORDED)),
+    *(
+        f"topk by (model) (2, max by (uuid, model) ({_latest(info)}) and on (uuid) {_latest(used)})"
+        for used, info in (
+            (_USED, "rightsizer_device_info"),
+            (_RECORDED, "uuid:rightsizer_device_info:last5m"),
+        )
+    ),
+)
 _RESOLUTION: Final = f"quantile(0.5, count_over_time({_UP}[1h]))"
 _TIERS: Final = f"count by (tier) (max by (uuid, tier) ({_TIER}) and on (uuid) {_USED})"
 """Of devices with time of their own, which a GPU that is divided has not."""
@@ -63,11 +82,11 @@ class AgentProbe:
     def report(self) -> SourceReport:
         """What there is now, how far back, how dense, and what follows."""
         few = self._some_devices(self.now)
-        names, names_by_day = self._names_at(few, self.now), self._names_by_day()
+        names, names_by_day = self._names_at(few, self.now), self._names_by_day(few)
         oldest = self._oldest(min(names_by_day, default=self.now // DAY))
         if not names and oldest is None:
             return SourceReport(NAME, cannot=("no series of Rightsizer's agents are in the store",))
-        density = number_of(self.store, _RESOLUTION, self.now)
+        density = self._number(_RESOLUTION)
         tiers = {
             tier: int(series.values[-1])
             for series in self.store.instant(_TIERS, self.now)
@@ -76,7 +95,7 @@ class AgentProbe:
         some_series = selector(_UP, {"uuid": few})
         report = SourceReport(
             source=NAME,
-            devices=int(number_of(self.store, f"count(max by (uuid) ({_UP}))", self.now)),
+            devices=int(self._number(f"count(max by (uuid) ({_UP}))")),
             oldest=oldest,
             resolution_seconds=HOUR_SECONDS / density if density >= 1 else None,
             tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,
@@ -89,10 +108,9 @@ class AgentProbe:
         )
         return replace(report, cannot=tuple(self._cannot(report, names, tiers)))
 
-    def _names_by_day(self) -> dict[int, frozenset[str]]:
+    def _names_by_day(self, uuids: Sequence[str]) -> dict[int, frozenset[str]]:
         """The names of each UTC day that began with samples, by a few cheap queries a day."""
-        start = self.now - self.lookback
-        names, uuids = {}, self._some_devices(self.now)
+        start, names = self.now - self.lookback, {}
         for day in range(self.now // DAY, start // DAY - 1, -1):
             # A sample at a day's very beginning belongs to the one before.
             moment = max(day * DAY, start) + _LOOK
@@ -108,20 +126,9 @@ class AgentProbe:
 
     def _some_devices(self, moment: Nanoseconds) -> tuple[str, ...]:
         """A few devices that have states of their own, of each tier and model."""
-        picks = [
-            f"topk(2, max by (uuid) ({_latest(_UP)}))",
-            f"topk by (tier) (2, max by (uuid, tier) ({_latest(_TIER)}))",
-        ]
-        for used, info in (
-            (_USED, "rightsizer_device_info"),
-            (_RECORDED, "uuid:rightsizer_device_info:last5m"),
-        ):
-            # A device without time of its own, such as a divided GPU, represents no other.
-            model = f"max by (uuid, model) ({_latest(info)}) and on (uuid) {_latest(used)}"
-            picks += [f"topk(2, max by (uuid) ({_latest(used)}))", f"topk by (model) (2, {model})"]
         found = {
             series.labels.get("uuid", "")
-            for pick in picks
+            for pick in _PICKS
             for series in self.store.instant(pick, moment)
         }
         return tuple(sorted(found - {""}))
@@ -142,21 +149,17 @@ class AgentProbe:
         start = self.now - self.lookback
         low, high = max(start, (first_day - 1) * DAY), max(start, first_day * DAY)
         if not self._is_there(min(self.now, high + COARSE_STEP)):
-            low, high = max(start, first_day * DAY), self.now
+            low, high = high, self.now
             if not self._is_there(self.now):
                 return None
         while high - low > _LOOK:
             middle = (low + high) // 2
-            if self._is_there(middle):
-                high = middle
-            else:
-                low = middle
+            low, high = (low, middle) if self._is_there(middle) else (middle, high)
         return low if self._is_there(low + _LOOK) else high
 
     def _is_there(self, moment: Nanoseconds) -> bool:
-        return any(
-            self.store.instant(f"count({_latest(name)})", moment) for name in (_UP, _RECORDED)
-        )
+        queries = (f"count({_latest(name)})" for name in (_UP, _RECORDED))
+        return any(self.store.instant(query, moment) for query in queries)
 
     def _cannot(
         self, report: SourceReport, names: frozenset[str], tiers: Mapping[Tier, int]
@@ -206,9 +209,26 @@ class AgentProbe:
 
     def _warnings(self) -> Iterator[str]:
         """A sentence each, with what to do."""
-        yield from self._duplicates()
-        limit = self.settings.clock_skew_seconds
+        more = f"count by (uuid) ({_UP}) > 1"
+        for series in self.store.instant(f"topk(1, {more})", self.now):
+            uuid = series.labels.get("uuid", "")
+            found = self.store.instant(selector(_UP, {"uuid": uuid}), self.now)
+            values = {
+                name: sorted({each.labels.get(name, "") for each in found})
+                for name in sorted({name for each in found for name in each.labels})
+            }
+            how = "; ".join(
+                f"`{name}` is {' and '.join(map(repr, texts))}"
+                for name, texts in values.items()
+                if len(texts) > 1
+            )
+            yield (
+                f"{self._number(f'count({more})'):.0f} devices are scraped more than once "
+                f"({uuid}: {how}): each is counted once, but the store keeps all of it; scrape "
+                "each agent from one job, or deduplicate replicas"
+            )
         # An old reading of a device that is down, or an agent that stalls, is no matter of clocks.
+        limit = self.settings.clock_skew_seconds
         ahead = self._number(f"count({_TIME} - timestamp({_TIME}) > {limit:g})")
         if ahead:
             most = self._number(f"max({_TIME} - timestamp({_TIME}))")
@@ -238,29 +258,5 @@ class AgentProbe:
             shown = ", ".join(f"{each} ({counts[each]:.0f})" for each in ordered[:_VERSIONS_SHOWN])
             yield f"agents of {len(counts)} versions run: {shown}; later ones may know more causes"
 
-    def _duplicates(self) -> Iterator[str]:
-        more = f"count by (uuid) ({_UP}) > 1"
-        twice = self.store.instant(f"topk(1, {more})", self.now)
-        if not twice:
-            return
-        uuid = twice[0].labels.get("uuid", "")
-        series = self.store.instant(selector(_UP, {"uuid": uuid}), self.now)
-        names = sorted({name for each in series for name in each.labels})
-        values = {name: sorted({each.labels.get(name, "") for each in series}) for name in names}
-        how = "; ".join(
-            f"`{name}` is {' and '.join(map(repr, found))}"
-            for name, found in values.items()
-            if len(found) > 1
-        )
-        yield (
-            f"{self._number(f'count({more})'):.0f} devices are scraped more than once "
-            f"({uuid}: {how}): each is counted once, but the store keeps all of it; scrape each "
-            "agent from one job, or deduplicate replicas"
-        )
-
     def _number(self, query: str) -> float:
         return number_of(self.store, query, self.now)
-
-
-def _latest(name: str) -> str:
-    return f"last_over_time({name}[{_SPAN}])"

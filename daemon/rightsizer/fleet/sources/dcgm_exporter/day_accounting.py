@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import accumulate
@@ -13,8 +14,8 @@ from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import derive_signals
 from rightsizer.accounting.usage import usage
-from rightsizer.accounting.window_builder import measures_of
-from rightsizer.fleet.cache.day_frame import Grid
+from rightsizer.accounting.window_builder import entry_measures, measures_of
+from rightsizer.fleet.cache.day_frame import FINE_STEP, ColumnKind, DayFrame, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceDay
 from rightsizer.model.block import Measure
@@ -24,6 +25,7 @@ from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Holding
 
@@ -32,6 +34,14 @@ _TORN: Final = (0.8, 1.25)
 holder came or went: what it gained between two series belongs to neither."""
 _RARE: Final = 0.02
 """Of an interval for which a reason held that explains nothing of it."""
+_MEASURED: Final = {ColumnKind.MEAN, ColumnKind.PEAK, ColumnKind.ENERGY, ColumnKind.USED}
+"""Columns that are unknown, not 0, where there is no reading."""
+_THROTTLES: Final = (
+    Condition.POWER_THROTTLED,
+    Condition.THERMAL_THROTTLED,
+    Condition.HARDWARE_SLOWDOWN,
+)
+_TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE})
 
 
 AccountedInterval: TypeAlias = "tuple[str, int, Entry, Mapping[Measure, float]]"
@@ -149,4 +159,93 @@ def _by_place(runs: Sequence[DeviceHolding], grid: Grid) -> list[tuple[Holding, 
         holding = Holding(run.workload, run.share_ratio)
         for place in range(run.first, run.last + 1):
             found[place] = (*found[place], holding)
+    return found
+
+
+def accounted_days(
+    grid: Grid,
+    devices: Sequence[Device],
+    days: Mapping[str, DeviceDay],
+    settings: EntrySettings | None = None,
+) -> dict[str, DayFrame]:
+    """The frame of each device from what was read of it, accounted for as an agent would."""
+    found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}
+    unknown = {uuid: set(range(grid.count)) for uuid in found}
+    for uuid, place, entry, peaks in accounted_intervals(grid, devices, days, settings):
+        if entry.state is State.UNKNOWN:
+            continue
+        unknown[uuid].remove(place)
+        columns = found[uuid]
+        for kind, name, value in _amounts(entry, days[uuid], place, peaks, grid):
+            column = kind.column(name)
+            if column not in columns:
+                if kind is ColumnKind.CONDITION:
+                    continue  # Of one that is not visible nothing is said.
+                blank = math.nan if kind in _MEASURED else 0.0
+                columns[column] = array("f", [blank]) * grid.count
+            columns[column][place] = value
+    for uuid, columns in found.items():
+        for values in columns.values():
+            for place in unknown[uuid]:
+                values[place] = math.nan
+    return {uuid: DayFrame.of(grid, columns) for uuid, columns in found.items()}
+
+
+def _blank_columns(device: Device, read: DeviceDay, grid: Grid) -> dict[str, array[float]]:
+    """Of states, and of the conditions that would show; whether others held is unknown."""
+    found = set(read.violations)
+    if read.reasons is not None:
+        found |= set(_THROTTLES)
+    if read.means.keys() >= _TENSOR_SIGNALS:
+        found.add(Condition.NO_TENSOR_CORES)
+    # Unequal work of a job's ranks is judged over ten minutes.
+    if grid.step == FINE_STEP and read.holdings:
+        found.add(Condition.RANK_IMBALANCE)
+    names = [ColumnKind.STATE.column(state) for state in State if state is not State.UNKNOWN]
+    if Signal.MEMORY_USED_BYTES in read.means and device.memory_total_bytes:
+        found.add(Condition.NEAR_OUT_OF_MEMORY)
+        names.append(ColumnKind.PRESSED.column(Resource.MEMORY))
+    names += map(ColumnKind.CONDITION.column, sorted(found))
+    return {name: array("f", [0.0]) * grid.count for name in names}
+
+
+def _amounts(
+    entry: Entry, read: DeviceDay, place: int, peaks: Mapping[Measure, float], grid: Grid
+) -> Iterator[tuple[ColumnKind, str, float]]:
+    """Kind, name and value of all that is known of an interval."""
+    length = read.known_seconds[place]
+    yield ColumnKind.STATE, entry.state, length
+    yield ColumnKind.TIER, entry.tier, length
+    throttled = _throttled(read, place)
+    for condition in entry.conditions:
+        yield ColumnKind.CONDITION, condition, length * throttled.get(condition, 1.0)
+    for resource in entry.shares:
+        yield ColumnKind.SATURATED, resource, length if resource in entry.saturated else 0.0
+    for resource in entry.pressed:
+        yield ColumnKind.PRESSED, resource, length
+    joules = None
+    if entry.energy_joules is not None:
+        joules = entry.energy_joules * (length / seconds(grid.step))
+        yield ColumnKind.ENERGY, "joules", joules
+    if entry.used_ratio is not None:
+        yield ColumnKind.USED, "seconds", entry.used_ratio * length
+        for cause, ratio in entry.waste.items():
+            yield ColumnKind.WASTE, cause, ratio * length
+        if joules is not None:
+            yield ColumnKind.USED, "joules", entry.used_ratio * joules
+            for cause, ratio in entry.waste.items():
+                yield ColumnKind.WASTE_JOULES, cause, ratio * joules
+    for measure, value in entry_measures(entry).items():
+        yield ColumnKind.MEAN, measure, value
+        yield ColumnKind.PEAK, measure, max(value, peaks.get(measure, value))
+
+
+def _throttled(read: DeviceDay, place: int) -> Mapping[Condition, float]:
+    """For how much of an interval the clocks were held down, where that is known."""
+    found: dict[Condition, float] = {}
+    if read.reasons is not None:
+        found = dict.fromkeys(_THROTTLES, read.reasons.at(place)[1])
+    for condition, column in read.violations.items():
+        if column[place] >= 0.0:
+            found[condition] = min(1.0, column[place])
     return found
