@@ -12,8 +12,7 @@ from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.batch import batches_of, case_measurement
-from rightsizer.fleet.cases.case import BatchRequest
+from rightsizer.fleet.cases.case import BatchRequest, batches_of, case_measurement
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
     BatchVerdicts,

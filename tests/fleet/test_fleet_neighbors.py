@@ -7,8 +7,7 @@ from cases import case, window
 from readings import DAY
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
-from rightsizer.fleet.cases.batch import batches_of
-from rightsizer.fleet.cases.case import BatchRequest
+from rightsizer.fleet.cases.case import BatchRequest, batches_of
 from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy
 from rightsizer.model.finding import Case
 from rightsizer.model.node import Node

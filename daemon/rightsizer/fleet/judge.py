@@ -15,8 +15,12 @@ from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.case import case_measurement
-from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, merged_holdings
+from rightsizer.fleet.cases.case import (
+    BatchRequest,
+    CaseSettings,
+    case_measurement,
+    merged_holdings,
+)
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
     BatchVerdicts,

@@ -45,9 +45,16 @@ def series_of(days: Iterable[_Day], measure: Measure) -> Series:
     """What `blocks_of(days).series(measure)` is, without the bytes of the other measures."""
     runs: list[range] = []
     columns: tuple[list[float], ...] = ([], [], [])
+    unit = _UNITS.get(measure)
+    means: Sequence[float]
+    peaks: Sequence[float]
     for frame, parts in days:
         each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
-        means, peaks = (_unpacked(half, measure) for half in _halves(frame, measure))
+        means, peaks = (
+            struct.unpack(f">{len(half) // 2}e", half) for half in _halves(frame, measure)
+        )
+        if unit is not None:
+            means, peaks = ([value * unit for value in values] for values in (means, peaks))
         seconds: Sequence[float] = [_SPAN_TENTHS / _TENTHS] * len(parts)
         if min(parts) < 1.0:
             seconds = [int(part * _SPAN_TENTHS + 0.5) / _TENTHS for part in parts]
@@ -66,12 +73,6 @@ def series_of(days: Iterable[_Day], measure: Measure) -> Series:
         # Nothing is missing: a range takes no memory.
         return Series(range(runs[0].start, runs[-1].stop), *columns)
     return Series(list(chain.from_iterable(runs)), *columns)
-
-
-def _unpacked(half: bytes, measure: Measure) -> Sequence[float]:
-    found = struct.unpack(f">{len(half) // 2}e", half)
-    unit = _UNITS.get(measure)
-    return found if unit is None else [value * unit for value in found]
 
 
 def _halves(frame: DayFrame, measure: Measure) -> tuple[bytes, bytes]:

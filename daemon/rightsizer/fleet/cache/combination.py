@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache, reduce
 from itertools import repeat
 from math import isnan, nan
 from operator import add, mul, sub
@@ -68,39 +69,37 @@ def hourly(kind: ColumnKind, part: Sequence[float], known: Sequence[float]) -> f
     return sum(values)
 
 
-Piece = Callable[[str], "array[float]"]
-"""A device's part of a column: 0 where it does not count, `nan` where a measure is unknown."""
-
-
 class SummedFrame(DayFrame):
     """The sums of some devices at the same moments, with how many there were.
 
     A column is added up when it is asked for, for most never are.
     """
 
-    __slots__ = ("_columns", "_devices", "_pieces", "_values")
-    _pieces: Sequence[Piece]
+    __slots__ = ("_columns", "_devices", "_parts", "_values")
+    _parts: Sequence[DevicePart]
     _devices: array[float]
+    """By interval; where there is none, no measure is known."""
     _columns: dict[int, array[float]]
     _values: list[array[float]]
 
-    def __init__(
-        self,
-        grid: Grid,
-        layout: FrameLayout,
-        pieces: Sequence[Piece],
-        devices: array[float],
-        demands: Mapping[Resource, Histogram],
-    ) -> None:
-        """Sum the pieces of devices.
-
-        `layout` lacks the number of devices, which `devices` has by interval; where there is
-        none, no measure is known.
-        """
-        layout = FrameLayout.of((*layout.columns, DEVICES))
+    def __init__(self, parts: Sequence[DevicePart]) -> None:
+        """Sum what belongs to a subject of some devices, all by the same step."""
+        grid = parts[0].grid
+        devices = array("f", [0.0]) * grid.count
+        demands: dict[Resource, Histogram] = {}
+        for part in parts:
+            inside = slice(part.first, part.last + 1)
+            devices[inside] = floats(map(add, devices[inside], repeat(part.share_ratio)))
+            weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
+            for resource, histogram in part.frame.demands.items() if part.frame else ():
+                mine = histogram if weight >= 1.0 else histogram.scaled(weight)
+                demands.setdefault(resource, Histogram()).merge(mine)
+        shared = _shared(frozenset(part.frame.layout for part in parts if part.frame is not None))
+        layout = FrameLayout.of((*shared.columns, DEVICES))
+        own = {"_parts": parts, "_devices": devices, "_values": list[object]()}
         columns = {layout.places[DEVICES]: devices}
-        values: tuple[object, ...] = (grid, layout, demands, pieces, devices, columns, [])
-        for name, value in zip(_SLOTS, values, strict=True):
+        fields = {"grid": grid, "layout": layout, "demands": demands, "_columns": columns}
+        for name, value in (*own.items(), *fields.items()):
             object.__setattr__(self, name, value)  # As a frozen dataclass does it.
 
     @property
@@ -118,12 +117,11 @@ class SummedFrame(DayFrame):
 
     def _added(self, column: str) -> array[float]:
         kind = kind_of(column)
-        pieces = [piece(column) for piece in self._pieces]
+        pieces = [part.column(column) for part in self._parts]
         if kind is ColumnKind.PEAK:
             mean = _mean_of(column)
-            excesses = [
-                map(sub, a, piece(mean)) for a, piece in zip(pieces, self._pieces, strict=True)
-            ]
+            means = (part.column(mean) for part in self._parts)
+            excesses = [map(sub, *pair) for pair in zip(pieces, means, strict=True)]
             # What is unknown of one is unknown of the sum of the means already.
             largest = map(max, *excesses) if len(excesses) > 1 else excesses[0]
             found = floats(map(add, self.at(self.layout.places[mean]), largest))
@@ -136,9 +134,6 @@ class SummedFrame(DayFrame):
                 if not number:
                     found[place] = nan
         return found
-
-
-_SLOTS: Final = ("grid", "layout", "demands", "_pieces", "_devices", "_columns", "_values")
 
 
 def _mean_of(peak: str) -> str:
@@ -202,31 +197,16 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
         return parts[0].frame
     if len({part.grid.step for part in parts}) > 1:
         parts = [part.by_the_hour() for part in parts]
-    grid = parts[0].grid
-    devices = array("f", [0.0]) * grid.count
-    demands: dict[Resource, Histogram] = {}
-    for part in parts:
-        inside = slice(part.first, part.last + 1)
-        devices[inside] = floats(map(add, devices[inside], repeat(part.share_ratio)))
-        weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
-        for resource, histogram in part.frame.demands.items() if part.frame else ():
-            mine = histogram if weight >= 1.0 else histogram.scaled(weight)
-            demands.setdefault(resource, Histogram()).merge(mine)
-    layout = _shared([part.frame for part in parts if part.frame is not None])
-    return SummedFrame(grid, layout, [part.column for part in parts], devices, demands)
+    return SummedFrame(parts)
 
 
-def _shared(frames: Sequence[DayFrame]) -> FrameLayout:
+@lru_cache(maxsize=256)
+def _shared(layouts: AbstractSet[FrameLayout]) -> FrameLayout:
     """All that adds up of any; the measures whose mean and peak are known of all."""
-    layouts = {frame.layout for frame in frames}
-    if len(layouts) == 1:
-        (layout,) = layouts
-        if layout.peaks_pair_up and DEVICES not in layout.places:
-            return layout
     everywhere = set.intersection(*(set(each.columns) for each in layouts)) if layouts else set()
     columns = {column for each in layouts for column in each.columns if column != DEVICES}
     shared = {column for column in columns if kind_of(column) not in _MEASURES}
     for column in everywhere:
         if kind_of(column) is ColumnKind.PEAK and _mean_of(column) in everywhere:
             shared |= {column, _mean_of(column)}
-    return FrameLayout.of(shared)
+    return FrameLayout.of(sorted(shared))

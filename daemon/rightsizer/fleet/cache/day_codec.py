@@ -35,8 +35,15 @@ _TIGHT: Final = 8
 
 def pack(frame: DayFrame) -> bytes:
     """A frame as bytes, without its grid."""
-    names = "\n".join(frame.layout.columns).encode()
-    parts = [_SIZES.pack(len(names), len(frame.demands)), names, _planes(_rounded(frame))]
+    layout, values, count = frame.layout, frame.values, frame.grid.count
+    means, peaks = layout.additive * count, (layout.additive + layout.means) * count
+    # Without bits that no reader needs, so that they compress.
+    rounded = _cut(values[:means], _TIGHT) + _cut(values[means:peaks], _LOOSE)
+    data = _little(rounded + lifted(values[peaks:])).tobytes()
+    # The first bytes of all numbers, then the second ones: what is alike stands together.
+    planes = (data[place::_LANE] for place in range(_LANE))
+    names = "\n".join(layout.columns).encode()
+    parts = [_SIZES.pack(len(names), len(frame.demands)), names, *planes]
     for resource, histogram in sorted(frame.demands.items()):
         bins = sorted(histogram.items())
         name = resource.encode()
@@ -60,7 +67,11 @@ def unpack(grid: Grid, data: bytes) -> DayFrame:
         layout = _layout_of(plain[_SIZES.size : _SIZES.size + size])
         start = _SIZES.size + size
         end = start + len(layout.columns) * grid.count * _LANE
-        values = _from_planes(plain[start:end])
+        planes, each = plain[start:end], len(plain[start:end]) // _LANE
+        lanes = bytearray(each * _LANE)
+        for place in range(_LANE):
+            lanes[place::_LANE] = planes[place * each : (place + 1) * each]
+        values = _little(array("f", bytes(lanes)))
         demands = _demands(plain, end, count)
     except (zlib.error, struct.error, IndexError) as error:
         raise ValueError(f"a track that cannot be read: {error}") from None
@@ -72,17 +83,6 @@ def unpack(grid: Grid, data: bytes) -> DayFrame:
 def lifted(values: array[float]) -> array[float]:
     """Peaks as half floats hold them, none below what it was."""
     return _cut(values, _LOOSE, up=True)
-
-
-def _rounded(frame: DayFrame) -> array[float]:
-    """The numbers without bits that no reader needs, so that they compress."""
-    layout, count = frame.layout, frame.grid.count
-    means, peaks = layout.additive * count, (layout.additive + layout.means) * count
-    return (
-        _cut(frame.values[:means], _TIGHT)
-        + _cut(frame.values[means:peaks], _LOOSE)
-        + lifted(frame.values[peaks:])
-    )
 
 
 def _cut(values: array[float], bits: int, *, up: bool = False) -> array[float]:
@@ -101,22 +101,6 @@ def _cut(values: array[float], bits: int, *, up: bool = False) -> array[float]:
 def _lanes(size: int, bits: int) -> int:
     """The same bits in the place of each number."""
     return int.from_bytes(bits.to_bytes(_LANE, "little") * size, "little")
-
-
-def _planes(values: array[float]) -> bytes:
-    """The first bytes of all numbers, then the second ones: what is alike stands together."""
-    data = _little(values).tobytes()
-    return b"".join(data[place::_LANE] for place in range(_LANE))
-
-
-def _from_planes(data: bytes) -> array[float]:
-    size, rest = divmod(len(data), _LANE)
-    if rest:
-        raise IndexError("cut off")
-    found = bytearray(len(data))
-    for place in range(_LANE):
-        found[place::_LANE] = data[place * size : (place + 1) * size]
-    return _little(array("f", bytes(found)))
 
 
 def _little(values: array[float]) -> array[float]:

@@ -156,12 +156,6 @@ class FrameLayout:
         """
         return _layout(tuple(columns))
 
-    @property
-    def peaks_pair_up(self) -> bool:
-        """Whether each mean has its peak at the same place among the peaks."""
-        names = [column.partition(":")[2] for column in self.columns[self.additive :]]
-        return names[: self.means] == names[self.means :]
-
 
 @dataclass(frozen=True, slots=True)
 class DayFrame:

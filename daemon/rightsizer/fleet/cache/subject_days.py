@@ -81,7 +81,6 @@ def _states(seconds: Mapping[State, float], span: Nanoseconds) -> dict[State, Na
     return found
 
 
-_SECOND: Final = NANOSECONDS_PER_SECOND
 _WORKLOAD: Final = workload_subject("")
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
@@ -113,7 +112,7 @@ class SummedDay:
     @cached_property
     def known_parts(self) -> list[float]:
         """Of each interval, 0 to 1."""
-        step = self.frame.grid.step / _SECOND
+        step = self.frame.grid.step / NANOSECONDS_PER_SECOND
         devices = self.frame.column(DEVICES)
         if devices is None:
             if min(self.known) >= step:
@@ -123,6 +122,12 @@ class SummedDay:
             min(1.0, each / (step * number)) if number else 0.0
             for each, number in zip(self.known, devices, strict=True)
         ]
+
+    def device_time(self, first: int, last: int) -> Nanoseconds:
+        """The time of all devices together, from an interval to another, the last not included."""
+        devices = self.frame.column(DEVICES)
+        count = last - first if devices is None else sum(devices[first:last])
+        return round(count * self.frame.grid.step)
 
 
 _Part = tuple[SummedDay, int, int]
@@ -134,11 +139,10 @@ class SubjectDays:
 
     def __init__(self, days: Iterable[SummedDay]) -> None:
         self.days = tuple(days)
+        self._columns = cache(
+            lambda: BlockColumns([(day.frame, day.known_parts) for day in self.days])
+        )
         self._blocks: dict[tuple[Nanoseconds, Nanoseconds], Blocks] = {}
-
-    @cached_property
-    def _columns(self) -> BlockColumns:
-        return BlockColumns([(day.frame, day.known_parts) for day in self.days])
 
     @property
     def fine_since(self) -> Nanoseconds:
@@ -176,7 +180,7 @@ class SubjectDays:
         if end <= start:
             return Blocks()
         if (start, end) not in self._blocks:
-            self._blocks[start, end] = CachedBlocks(self._columns, start, end)
+            self._blocks[start, end] = CachedBlocks(self._columns(), start, end)
         return self._blocks[start, end]
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
@@ -208,7 +212,9 @@ class SubjectDays:
             sums[layout] = list(map(add, sums[layout], more)) if layout in sums else more
             demands.add(day.demands_over(first, last))
         found = _amounts(sums)
-        time = self._device_time(parts) if subject.startswith(_WORKLOAD) else end - began
+        time = end - began
+        if subject.startswith(_WORKLOAD):
+            time = sum(day.device_time(first, last) for day, first, last in parts)
         states = _states(found[ColumnKind.STATE], time)
         return Window(
             uuid=subject,
@@ -237,15 +243,6 @@ class SubjectDays:
             if first < last:
                 yield day, first, last
 
-    @staticmethod
-    def _device_time(parts: Iterable[_Part]) -> Nanoseconds:
-        total = 0
-        for day, first, last in parts:
-            devices = day.frame.column(DEVICES)
-            count = last - first if devices is None else sum(devices[first:last])
-            total += round(count * day.frame.grid.step)
-        return total
-
 
 def _sums(frame: DayFrame, first: int, last: int) -> list[float]:
     values, count = frame.values, frame.grid.count
@@ -265,7 +262,7 @@ def _bounded(frame: DayFrame, known: list[float]) -> DayFrame:
 
     What is known of its intervals is cut with it.
     """
-    step = frame.grid.step / _SECOND
+    step = frame.grid.step / NANOSECONDS_PER_SECOND
     devices = frame.column(DEVICES)
     if devices is None and max(known, default=0.0) <= step * _MORE_THAN_ALL:
         return frame

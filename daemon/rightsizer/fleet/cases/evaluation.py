@@ -13,8 +13,7 @@ from rightsizer.advice.engine import Failed, Tuned, judge_all, raised
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.batch import batches_of, read_batch
-from rightsizer.fleet.cases.case import BatchRequest, CaseSettings
+from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import pooled
@@ -87,7 +86,7 @@ class BatchEvaluation:
     spans: tuple[Nanoseconds, ...] = ()
     """That views of the fleet are made of."""
     keeps_all: bool = False
-    """Keep every verdict; an fleet has very many that ask for nothing."""
+    """Keep every verdict; a fleet has very many that ask for nothing."""
 
     def begin(self) -> Callable[[BatchRequest], BatchVerdicts]:
         """The judge of one batch after the other, for a worker process."""

@@ -67,14 +67,13 @@ def held_since(
         return max((row.end for row in rows), default=0)
     own = sorted((row for row in rows if row.workload == holder), key=lambda row: row.end)
     others = [row for row in rows if row.workload != holder]
-    if not own:
-        return 0
-    since = own.pop().start
+    since = own.pop().start if own else 0
     for row in reversed(own):
         is_taken = any(
-            other.end > row.end and other.start < since and other.share_ratio > row.share_ratio
+            (other.end > row.end and other.start < since and other.share_ratio > row.share_ratio)
+            or (row.end <= other.start and other.end <= since)
             for other in others
-        ) or any(row.end <= other.start and other.end <= since for other in others)
+        )
         is_away = since - row.end > max(gap, row.grid.step) and days.known_in(row.end, since) > 0
         if is_taken or is_away:
             break

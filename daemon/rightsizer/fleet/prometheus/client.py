@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 
 from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit
-from rightsizer.fleet.prometheus.response_parser import ParsedResponse, parse_response
+from rightsizer.fleet.prometheus.response_parser import parse_response
 from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
@@ -179,8 +179,7 @@ class PrometheusStore:
             self._slow = self._slow + 1 if is_slow else 0
             is_hanging = self._slow >= self._settings.tries * self._settings.concurrency
         if not isinstance(raw, StoreLimit):
-            # Series whose samples are no numbers have none.
-            return [each for each in self._whole(raw, times.get("step", 0)).series if each.values]
+            return self._whole(raw, times.get("step", 0))
         if is_hanging:
             # Less at a time makes a busy store quicker, and no store that hangs.
             raise StoreError(
@@ -205,28 +204,26 @@ class PrometheusStore:
             "limit that it names"
         )
 
-    def _whole(self, raw: bytes, step: Nanoseconds) -> ParsedResponse:
-        began = time.monotonic()
+    def _whole(self, raw: bytes, step: Nanoseconds) -> Sequence[SampledSeries]:
+        """The series of a whole answer; those whose samples are no numbers have none."""
+        began, name, quoted = time.monotonic(), self._endpoint.name, self._endpoint.quoted
         try:
             answer = parse_response(raw, step)
         except ValueError as error:
-            said = self._endpoint.quoted(str(error))
-            raise StoreError(f"{self._endpoint.name} answered with {said}") from None
+            raise StoreError(f"{name} answered with {quoted(str(error))}") from None
         if answer.partial is not None:
             raise StoreError(
-                f"{self._endpoint.name} answered with a part of what it has: "
-                f"{self._endpoint.quoted(answer.partial)}; see that all of its parts are up, as "
-                "nothing is concluded from a part"
+                f"{name} answered with a part of what it has: {quoted(answer.partial)}; see that "
+                "all of its parts are up, as nothing is concluded from a part"
             )
-        samples = sum(len(each.values) for each in answer.series)
+        found = [each for each in answer.series if each.values]
+        samples = sum(len(each.values) for each in found)
         spent = time.monotonic() - began
-        self._endpoint.meter.add(
-            StoreUse(series=len(answer.series), samples=samples, parse_seconds=spent)
-        )
-        if answer.warnings:
-            with self._lock:
-                self._warnings.update(map(self._endpoint.quoted, answer.warnings))
-        return answer
+        use = StoreUse(series=len(answer.series), samples=samples, parse_seconds=spent)
+        self._endpoint.meter.add(use)
+        with self._lock:
+            self._warnings.update(map(quoted, answer.warnings))
+        return found
 
 
 def _seconds(time: Nanoseconds) -> str:

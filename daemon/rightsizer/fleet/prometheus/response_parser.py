@@ -55,7 +55,6 @@ _HALF_CHARACTERS: Final = (b"\\ud", b"\\uD")
 _MILLISECOND: Final = NANOSECONDS_PER_SECOND // 1000
 _END_OF_TIME: Final = 2.0**33
 """Seconds since the epoch at which nanoseconds no longer fit into 64 bits, about."""
-_TEXT_ALONE: Final = frozenset({str})
 _SHOWN: Final = 80
 _TEXTS: Final = 10
 """More of them say no more."""
@@ -91,7 +90,17 @@ def parse_response(raw: bytes, step: Nanoseconds = 0) -> ParsedResponse:
         notes = envelope.get("warnings"), envelope.get("infos")
         is_partial = envelope.get("isPartial")
     if b"\\" in raw and any(each in raw for each in _HALF_CHARACTERS):
-        series = [replace(each, labels=_encodable(each.labels)) for each in series]
+        # Halves of characters, which no file and no query takes.
+        series = [
+            replace(
+                each,
+                labels={
+                    name.encode(errors="replace").decode(): text.encode(errors="replace").decode()
+                    for name, text in each.labels.items()
+                },
+            )
+            for each in series
+        ]
     warnings = [
         plain(str(text)) for found in notes if isinstance(found, list) for text in found[:_TEXTS]
     ]
@@ -172,11 +181,11 @@ def _slowly(result: Any) -> SampledSeries:
     if not isinstance(result, dict) or "histogram" in result or "histograms" in result:
         raise ValueError("native histograms, which this program does not read; ask for another")
     try:
-        labels = _labels(result["metric"])
+        labels = msgspec.convert(result["metric"], dict[str, str])
         samples = result["values"] if "values" in result else [result["value"]]
         times = [_nanoseconds(float(time)) for time, _ in samples]
         return _finite(labels, times, [float(value) for _, value in samples])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
         raise ValueError("a series that is none") from error
 
 
@@ -197,20 +206,6 @@ def _nanoseconds(seconds: float) -> Nanoseconds:
     if not 0 <= seconds < _END_OF_TIME:
         raise ValueError("a time that is none")
     return round(seconds * 1000) * _MILLISECOND
-
-
-def _labels(metric: Any) -> Mapping[str, str]:
-    if not isinstance(metric, dict) or not _TEXT_ALONE.issuperset(map(type, metric.values())):
-        raise ValueError("a series whose labels are none")
-    return metric
-
-
-def _encodable(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """The labels of JSON with halves of characters, which no file and no query takes."""
-    return {
-        name.encode(errors="replace").decode(): text.encode(errors="replace").decode()
-        for name, text in labels.items()
-    }
 
 
 def _results(envelope: Mapping[str, Any]) -> list[Any]:

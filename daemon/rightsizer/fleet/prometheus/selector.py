@@ -120,11 +120,7 @@ class Matchers:
                 is_label_list = False
             elif kind == "word" and not is_in_braces and not is_label_list:
                 is_label_list = text.lower() in _LABEL_LISTS and following == "("
-                if _is_bare_metric(text, following):
+                is_metric = following not in ("(", "{") and text.lower() not in _KEYWORDS
+                is_sum = text.lower() in _AGGREGATIONS and following in ("by", "without")
+                if is_metric and not is_sum:
                     yield f"{{{self.text}}}"
-
-
-def _is_bare_metric(word: str, following: str) -> bool:
-    if following in ("(", "{") or word.lower() in _KEYWORDS:
-        return False
-    return not (word.lower() in _AGGREGATIONS and following in ("by", "without"))

@@ -244,12 +244,20 @@ class KubernetesState:
         metrics = names_of(store, _NAMES, now)
         if not metrics:
             return SourceReport(self.name)
+        warnings = []
+        for objects, metric, labels in (
+            ("nodes", "kube_node_labels", self._settings.pool_labels),
+            ("pods", "kube_pod_labels", self._settings.team_labels),
+        ):
+            some = " or ".join(f'{metric}{{{label}!=""}}' for label in labels)
+            if metric in metrics and some and not store.instant(f"count({some})", now):
+                warnings.append(_NO_LABELS.format(objects=objects, labels=", ".join(labels)))
         return SourceReport(
             self.name,
             metrics=metrics,
             can=tuple(can for name, can, _ in _MEANINGS if name in metrics),
             cannot=tuple(cannot for name, _, cannot in _MEANINGS if name not in metrics),
-            warnings=tuple(self._warnings(store, metrics, now)),
+            warnings=tuple(warnings),
         )
 
     def enrich(
@@ -273,19 +281,6 @@ class KubernetesState:
         )
         waiting = (*inventory.waiting, *waiting_pods(store, self._owners, selectors, now))
         return replace(inventory, devices=devices, teams=teams, waiting=waiting)
-
-    def _warnings(
-        self, store: MetricStore, metrics: frozenset[str], now: Nanoseconds
-    ) -> Iterable[str]:
-        for objects, metric, labels in (
-            ("nodes", "kube_node_labels", self._settings.pool_labels),
-            ("pods", "kube_pod_labels", self._settings.team_labels),
-        ):
-            if metric not in metrics:
-                continue
-            some = " or ".join(f'{metric}{{{label}!=""}}' for label in labels)
-            if some and not store.instant(f"count({some})", now):
-                yield _NO_LABELS.format(objects=objects, labels=", ".join(labels))
 
     def _pools(self, store: MetricStore, now: Nanoseconds) -> Mapping[str, str]:
         """By the name of each node, with its domain and without; empty where no label has it."""

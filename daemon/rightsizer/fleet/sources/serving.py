@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate, product
 from typing import Final, NamedTuple, TypeAlias
 
@@ -46,7 +45,6 @@ class ServingMeasure(NamedTuple):
 _WAITING: Final = Signal.REQUESTS_WAITING
 _RUNNING: Final = Signal.REQUESTS_RUNNING
 _CACHE: Final = Signal.KV_CACHE_USED
-_PREEMPTIONS: Final = partial(ServingMeasure, signal=Signal.PREEMPTIONS, function="increase")
 _TENSORRT: Final = "nv_trt_llm_request_metrics"
 _BLOCKS: Final = "nv_trt_llm_kv_cache_block_metrics"
 _NEWER: Final = "nv_inference_pending_request_count"
@@ -54,38 +52,42 @@ _OLDER: Final = "nv_inference_queue_duration_us"
 """Of Triton before 23.10, which has no count of what waits, but the time it took."""
 
 
-def _sglang(name: str, signal: Signal, together: str = "sum") -> Iterator[ServingMeasure]:
-    return (ServingMeasure(f"sglang{mark}{name}", signal, together) for mark in ":_")
-
-
-MEASURES: Final = (
-    ServingMeasure("vllm:num_requests_waiting", _WAITING),
-    # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
-    ServingMeasure("vllm:num_requests_swapped", _WAITING),
-    ServingMeasure("tgi_queue_size", _WAITING),
-    *_sglang("num_queue_reqs", _WAITING),
-    # Prefill and decode on engines of their own queue for the other's cache memory too.
-    *_sglang("num_prefill_bootstrap_queue_reqs", _WAITING),
-    *_sglang("num_prefill_prealloc_queue_reqs", _WAITING),
-    *_sglang("num_decode_prealloc_queue_reqs", _WAITING),
-    ServingMeasure(_TENSORRT, _WAITING, matcher='request_type="waiting"'),
-    ServingMeasure("trtllm_num_requests_waiting", _WAITING),
-    ServingMeasure(_NEWER, _WAITING),
-    ServingMeasure(_OLDER, _WAITING, function="increase", factor_per_second=1e-6),
-    ServingMeasure("vllm:num_requests_running", _RUNNING),
-    ServingMeasure("tgi_batch_current_size", _RUNNING),
-    *_sglang("num_running_reqs", _RUNNING),
-    ServingMeasure(_TENSORRT, _RUNNING, matcher='request_type="scheduled"'),
-    ServingMeasure("trtllm_num_requests_running", _RUNNING),
-    ServingMeasure("vllm:kv_cache_usage_perc", _CACHE, "max"),
-    ServingMeasure("vllm:gpu_cache_usage_perc", _CACHE, "max"),
-    *_sglang("token_usage", _CACHE, "max"),
-    ServingMeasure(_BLOCKS, _CACHE, "max", 'kv_cache_block_type="fraction"'),
-    ServingMeasure("trtllm_kv_cache_utilization", _CACHE, "max"),
-    _PREEMPTIONS("vllm:num_preemptions_total"),
+_METRICS: Final = {
+    _WAITING: (
+        # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
+        *("vllm:num_requests_waiting", "vllm:num_requests_swapped", "tgi_queue_size"),
+        # Prefill and decode on engines of their own queue for the other's cache memory too.
+        *("sglang:num_queue_reqs", "sglang:num_prefill_bootstrap_queue_reqs"),
+        *("sglang:num_prefill_prealloc_queue_reqs", "sglang:num_decode_prealloc_queue_reqs"),
+        *("trtllm_num_requests_waiting", _NEWER),
+    ),
+    _RUNNING: (
+        *("vllm:num_requests_running", "tgi_batch_current_size", "sglang:num_running_reqs"),
+        "trtllm_num_requests_running",
+    ),
+    _CACHE: (
+        *("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
+        "trtllm_kv_cache_utilization",
+    ),
     # A retraction: a running request gives up its cache and queues again.
-    _PREEMPTIONS("sglang:num_retracted_requests_total"),
-    _PREEMPTIONS("sglang_num_retracted_requests_total"),
+    Signal.PREEMPTIONS: ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
+}
+MEASURES: Final = (
+    *(
+        ServingMeasure(
+            metric,
+            signal,
+            "max" if signal is _CACHE else "sum",
+            function="increase" if signal is Signal.PREEMPTIONS else "avg_over_time",
+        )
+        for signal, names in _METRICS.items()
+        for name in names
+        for metric in dict.fromkeys((name, name.replace("sglang:", "sglang_")))
+    ),
+    ServingMeasure(_TENSORRT, _WAITING, matcher='request_type="waiting"'),
+    ServingMeasure(_TENSORRT, _RUNNING, matcher='request_type="scheduled"'),
+    ServingMeasure(_BLOCKS, _CACHE, "max", 'kv_cache_block_type="fraction"'),
+    ServingMeasure(_OLDER, _WAITING, function="increase", factor_per_second=1e-6),
 )
 """Those of one engine for one signal add up, but for the last of Triton's two."""
 

@@ -85,14 +85,17 @@ def waiting_jobs(
             if here:
                 held = max((each.get(name, 0.0) for each in blocked), default=0.0)
                 waiting[here] = waiting.get(here, 0.0) + max(0.0, count - held)
-        return tuple(
-            WaitingWork(name, _pool(name, nodes, pools), jobs)
-            for name, jobs in waiting.items()
-            if jobs > 0
-        )
-    found = number_of(store, "max(slurm_queue_pending)", now)
-    found -= number_of(store, "max(slurm_queue_pending_dependency)", now)
-    return (WaitingWork("slurm", "", found),) if found > 0 else ()
+        found = []
+        for name, jobs in waiting.items():
+            # The partition, unless its nodes are in another one too and counted there.
+            (pool, *others) = {pools[each] for each in nodes.get(name, ()) if each in pools} or {
+                name
+            }
+            found.append(WaitingWork(name, name if others else pool, jobs))
+        return tuple(each for each in found if each.gpus > 0)
+    count = number_of(store, "max(slurm_queue_pending)", now)
+    count -= number_of(store, "max(slurm_queue_pending_dependency)", now)
+    return (WaitingWork("slurm", "", count),) if count > 0 else ()
 
 
 def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mapping[str, float]:
@@ -100,12 +103,6 @@ def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mappi
     once = f"max without (instance, job, prometheus, prometheus_replica, replica) ({query})"
     found = store.instant(f"sum by ({label}) ({once})", now)
     return {each.labels[label]: each.values[0] for each in found if each.labels.get(label)}
-
-
-def _pool(partition: str, nodes: Mapping[str, AbstractSet[str]], pools: Mapping[str, str]) -> str:
-    """The partition, unless its nodes are in another one too and counted there."""
-    found = {pools[node] for node in nodes.get(partition, ()) if node in pools}
-    return partition if partition in found or len(found) != 1 else found.pop()
 
 
 def _without_gpus(

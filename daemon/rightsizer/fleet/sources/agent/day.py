@@ -48,16 +48,6 @@ _FORMS: Final = (
 interval has half of his part there."""
 
 
-def shares_query(names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:
-    """The mean part over a span by device and workload; `None` where none is kept."""
-    for parts, times in _FORMS:
-        if parts.names <= names:
-            whole = f"max by (uuid) ({times.promql(labels, span)})"
-            part = f"max by (uuid, workload) ({parts.promql(labels, span)})"
-            return f"round({part} / on (uuid) group_left () {whole}, 0.01)"
-    return None
-
-
 def held(
     shares: Mapping[str, array[float]], workloads: Mapping[str, Workload]
 ) -> tuple[DeviceHolding, ...]:
@@ -190,7 +180,7 @@ class DayReader:
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:
         shares: dict[str, dict[str, array[float]]] = {}
-        for series in self._range(shares_query(self._names, labels, self._grid.step)):
+        for series in self._range(self._shares_query(labels)):
             uuid, key = series.labels.get("uuid", ""), series.labels.get("workload", "")
             if key and uuid in self._devices:
                 shares.setdefault(uuid, {})[key] = placed(series, self._grid, _ZERO)
@@ -200,6 +190,17 @@ class DayReader:
             query = workload_query(self._names, keys, self._day_span)
             workloads |= workloads_of(self._daily(query))
         return {uuid: held(parts, workloads) for uuid, parts in shares.items()}
+
+    def _shares_query(self, labels: Labels) -> str | None:
+        """The mean part of an interval by device and workload; `None` where none is kept."""
+        for parts, times in _FORMS:
+            if parts.names <= self._names:
+                whole, part = (each.promql(labels, self._grid.step) for each in (times, parts))
+                return (
+                    f"round(max by (uuid, workload) ({part}) / on (uuid) group_left () "
+                    f"max by (uuid) ({whole}), 0.01)"
+                )
+        return None
 
     def _positive(self, figure: AgentMetric, labels: Labels) -> Sequence[SampledSeries]:
         query = figure.promql(self._names, labels, self._grid.step)

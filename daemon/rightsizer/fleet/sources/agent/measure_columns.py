@@ -90,7 +90,15 @@ def _measures(  # noqa: PLR0913, PLR0917 - one for each bound.
         # The mean of what is cut off at 1 is less than the mean cut off at 1.
         at_least = at_least if used is None else _lesser_of(at_least, used)
         found[Measure.COMPUTE_AT_LEAST] = at_least
-    compute = _compute(columns.get("sm_work"), at_least, substitute)
+    compute: Values | None = columns.get("sm_work")
+    if compute is None:
+        compute = substitute
+    else:
+        # The upper bound: SM work where there is profiling, its substitute elsewhere.
+        compute = compute if at_least is None else _larger_of(compute, at_least)
+        if substitute is not None and not _is_whole(compute):
+            pairs = zip(compute, substitute, strict=True)
+            compute = [b if math.isnan(a) else a for a, b in pairs]
     if compute is not None:
         found[Measure.COMPUTE] = compute
     return found | _links(answers.links, part, device)
@@ -111,18 +119,6 @@ def _at_least(tensor: Values | None, clock: Values | None, device: Device) -> Va
         (1.0 if pipe > achievable else pipe / achievable) * (min(ratio, 1.0)) if pipe > 0 else pipe
         for pipe, ratio in zip(tensor, clock, strict=True)
     ]
-
-
-def _compute(
-    work: Values | None, at_least: Values | None, substitute: Values | None
-) -> Values | None:
-    """The upper bound: SM work where there is profiling, its substitute elsewhere."""
-    if work is None:
-        return substitute
-    bound = work if at_least is None else _larger_of(work, at_least)
-    if substitute is None or _is_whole(bound):
-        return bound
-    return [b if math.isnan(a) else a for a, b in zip(bound, substitute, strict=True)]
 
 
 def _substitute(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import ceil
-from operator import add, mul
+from operator import mul, sub
 from typing import Final, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import DAY, ColumnKind, Grid
@@ -79,16 +79,11 @@ def presence_of(states: Mapping[str, array[float]], grid: Grid) -> TimePresence:
     come out longer than the interval by a hair.
     """
     step = seconds(grid.step)
-    first, *others = states.values()
-    sums: Iterable[float] = first
-    for other in others:
-        sums = map(add, sums, other)
-    totals = list(sums)
+    totals = [sum(parts) for parts in zip(*states.values(), strict=True)]
     factors = None
     if max(totals) > step:
         factors = array("d", [step / total if total > step else 1.0 for total in totals])
-    unknown = states.get(State.UNKNOWN.value)
-    known = totals if unknown is None else [a - b for a, b in zip(totals, unknown, strict=True)]
+    known = list(map(sub, totals, states.get(State.UNKNOWN.value, [0.0] * len(totals))))
     if factors is not None:
         known = list(map(mul, known, factors))
     is_whole = min(totals) > 0
@@ -106,14 +101,14 @@ def time_columns(
     """
     found: dict[str, array[float]] = {}
     for kind, members, columns in (
-        (ColumnKind.STATE, State, answers.states),
-        (ColumnKind.CONDITION, Condition, answers.conditions),
-        (ColumnKind.WASTE, Cause, answers.waste),
-        (ColumnKind.WASTE_JOULES, Cause, answers.idle_joules),
+        (ColumnKind.STATE, {*State}, answers.states),
+        (ColumnKind.CONDITION, {*Condition}, answers.conditions),
+        (ColumnKind.WASTE, {*Cause}, answers.waste),
+        (ColumnKind.WASTE_JOULES, {*Cause}, answers.idle_joules),
     ):
-        known = {*members}  # An agent of a later version may export others.
         place = presence.masked if kind is ColumnKind.WASTE_JOULES else presence.timed
-        found |= {kind.column(name): place(columns[name]) for name in columns if name in known}
+        # An agent of a later version may export others.
+        found |= {kind.column(name): place(columns[name]) for name in columns if name in members}
     if "seconds" in answers.totals:
         found[ColumnKind.USED.column("seconds")] = presence.timed(answers.totals["seconds"])
     if "energy" in answers.totals:

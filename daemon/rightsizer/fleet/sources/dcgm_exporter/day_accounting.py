@@ -242,10 +242,10 @@ def _amounts(
 
 def _throttled(read: DeviceDay, place: int) -> Mapping[Condition, float]:
     """For how much of an interval the clocks were held down, where that is known."""
-    found: dict[Condition, float] = {}
-    if read.reasons is not None:
-        found = dict.fromkeys(_THROTTLES, read.reasons.at(place)[1])
-    for condition, column in read.violations.items():
-        if column[place] >= 0.0:
-            found[condition] = min(1.0, column[place])
-    return found
+    parts = ((condition, column[place]) for condition, column in read.violations.items())
+    found = {condition: min(1.0, part) for condition, part in parts if part >= 0.0}
+    return (
+        found
+        if read.reasons is None
+        else (dict.fromkeys(_THROTTLES, read.reasons.at(place)[1]) | found)
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, Self
 
 from rightsizer.fleet.cache.day_frame import Grid
@@ -62,15 +64,14 @@ def workloads_of(
     store: MetricStore, owners: PodOwners, holders: Iterable[DeviceHolder], span: LookbackSpan
 ) -> dict[DeviceHolder, Workload]:
     """The workload that each holder is a part of, under the key that its successors have."""
-    named = set(holders)
-    pods = {holder: Pod(holder.namespace, holder.pod) for holder in named if holder.pod}
-    owner_by_pod = owners.of(store, pods.values(), span)
-    found = {
-        holder: workload_of(pod, owner_by_pod[pod], holder.container)
+    pods = {holder: Pod(holder.namespace, holder.pod) for holder in set(holders)}
+    owned = owners.of(store, (pod for pod in pods.values() if pod.name), span)
+    return {
+        holder: workload_of(pod, owned[pod], holder.container)
+        if pod.name
+        else workload_of_job(holder.job)
         for holder, pod in pods.items()
     }
-    jobs = {holder: workload_of_job(holder.job) for holder in named - found.keys()}
-    return {**found, **jobs}
 
 
 _WHOLE = 0.9
@@ -137,17 +138,16 @@ def presences(
     resolution_seconds: float = math.inf,
 ) -> dict[str, ExporterPresence]:
     """The samples of each device, by holder. Of two scrapes of the same, the larger counts."""
-    usual = seconds(grid.step) / resolution_seconds
-    found: dict[str, ExporterPresence] = {}
+    new = partial(ExporterPresence, usual_samples=seconds(grid.step) / resolution_seconds)
+    found: defaultdict[str, ExporterPresence] = defaultdict(new)
     for series in answer:
         entity = device_of(series.labels)
-        if entity is None:
-            continue
-        counts = found.setdefault(entity.device, ExporterPresence(usual_samples=usual)).counts
-        holder, column = names.holder(series.labels), placed(series, grid, 0.0)
-        former = counts.get(holder)
-        counts[holder] = column if former is None else array("d", map(max, column, former))
-    return found
+        if entity is not None:
+            counts = found[entity.device].counts
+            holder, column = names.holder(series.labels), placed(series, grid, 0.0)
+            former = counts.get(holder)
+            counts[holder] = column if former is None else array("d", map(max, column, former))
+    return dict(found)
 
 
 def held_runs(
@@ -158,7 +158,7 @@ def held_runs(
     Pods of one workload that follow each other are one workload. Of holders that share
     an interval, each has the part of its samples, for an exporter says nothing of what each takes.
     """
-    shares: dict[str, array[float]] = {}
+    shares: defaultdict[str, array[float]] = defaultdict(lambda: array("d", [0.0]) * grid.count)
     known: dict[str, Workload] = {}
     has_own_series = presence.has_own_series
     for at, columns in enumerate(zip(*presence.counts.values(), strict=True)):
@@ -169,11 +169,9 @@ def held_runs(
         total = sum(counts.values())
         for holder, count in counts.items():
             workload = None if holder is None else workloads.get(holder)
-            if workload is None or not count:
-                continue
-            known[workload.key] = workload  # The latest pod stands for it.
-            column = shares.setdefault(workload.key, array("d", bytes(8 * grid.count)))
-            column[at] += count / total
+            if workload is not None and count:
+                known[workload.key] = workload  # The latest pod stands for it.
+                shares[workload.key][at] += count / total
     return tuple(
         DeviceHolding(known[key], *run)
         for key in sorted(shares)

@@ -1,6 +1,6 @@
 """Devices and holders seen within the lookback, completed by the catalogue."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any, Final
 
@@ -44,58 +44,24 @@ Figures = Mapping[str, Mapping[str, float]]
 """By field of `Device` and by device, in base units."""
 
 
-def devices_of(
-    seen: Sequence[Mapping[str, str]],
-    figures: Figures,
-    catalogue: Catalogue,
-    node_of_pod: Mapping[str, str],
-    cluster_label: str,
-) -> dict[str, FleetDevice]:
-    """The devices by uuid; GPUs that have instances are among them, and marked.
-
-    Instances of a board that is not in the catalogue are left out: how large a part they are is
-    unknown. `seen` has the labels of each series, the newest last, `node_of_pod` the node of each
-    exporter's pod, for those that call themselves by it.
-    """
-    labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
-    for labels in seen:
-        entity = device_of(labels)
-        if entity is not None:
-            former = labels_of.get(entity.device, (entity, {}))[1]
-            labels_of[entity.device] = entity, {**former, **labels}
-    parents = {entity.whole for entity, _ in labels_of.values() if entity.is_instance}
-    found: dict[str, FleetDevice] = {}
-    for uuid, (entity, labels) in sorted(labels_of.items()):
-        device = _device(entity, labels, figures, catalogue)
-        if device is None:
-            continue
-        device = replace(device, has_mig_instances=uuid in parents)
-        found[uuid] = FleetDevice(
-            device,
-            node_of(labels, node_of_pod),
-            device.board or device.name or "unknown",
-            labels.get(cluster_label, ""),
-        )
-    return found
-
-
 def _device(
     entity: Entity, labels: Mapping[str, str], figures: Figures, catalogue: Catalogue
 ) -> Device | None:
+    """A device by its labels; `None` for an instance of a board that is not in the catalogue.
+
+    How large a part it is would be unknown.
+    """
     name, index = first_label(labels, _NAME_LABELS), labels.get("gpu", "")
-    board = catalogue.find(name) if name else None
-    profile = first_label(labels, _PROFILE_LABELS)
-    instance = None
+    board, instance = catalogue.find(name) if name else None, None
     if entity.is_instance:
-        if board is None or not profile:
-            return None
-        instance = mig_instance(board, profile, entity.whole or "", entity.gpu_instance_id or 0)
+        profile = first_label(labels, _PROFILE_LABELS)
+        if board is not None and profile:
+            instance = mig_instance(board, profile, entity.whole or "", entity.gpu_instance_id or 0)
         if instance is None:
             return None
-    uuid = entity.device
-    known: dict[str, Any] = {name: values.get(uuid) for name, values in figures.items()}
+    known: dict[str, Any] = {name: values.get(entity.device) for name, values in figures.items()}
     device = Device(
-        uuid=uuid,
+        uuid=entity.device,
         index=int(index) if index.isdigit() else 0,
         name=name,
         pci_bus_id=labels.get("pci_bus_id") or None,
@@ -117,7 +83,10 @@ def read_inventory(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> tuple[dict[str, FleetDevice], set[DeviceHolder]]:
-    """Every device that was there, at a moment in six hours, and who holds devices now."""
+    """Every device that was there, at a moment in six hours, and who holds devices now.
+
+    GPUs that have instances are among them, and marked.
+    """
     cluster_label = settings.cluster_label
     series = one_of("__name__", presence_names(report.metrics))
     by = ", ".join((*FACT_LABELS, *HOLDER_LABELS, cluster_label))
@@ -129,20 +98,29 @@ def read_inventory(
         if found.times
     ]
     seen.sort(key=lambda each: each.times[-1])
-    labels = [each.labels for each in seen]
-    figures, nodes = _figures(store, report, span.end), _nodes(store, labels, span)
-    exported = HolderNames.seen_in(labels)
+    all_labels = [each.labels for each in seen]
+    figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, span)
+    labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
+    for each in all_labels:
+        entity = device_of(each)
+        if entity is not None:
+            former = labels_of.get(entity.device, (entity, {}))[1]
+            labels_of[entity.device] = entity, {**former, **each}
+    parents = {entity.whole for entity, _ in labels_of.values() if entity.is_instance}
+    devices: dict[str, FleetDevice] = {}
+    for uuid, (entity, labels) in sorted(labels_of.items()):
+        device = _device(entity, labels, figures, catalogue)
+        if device is not None:
+            devices[uuid] = FleetDevice(
+                replace(device, has_mig_instances=uuid in parents),
+                node_of(labels, nodes),
+                device.board or device.name or "unknown",
+                labels.get(cluster_label, ""),
+            )
+    exported = HolderNames.seen_in(all_labels)
     newest = (each.labels for each in seen if each.times[-1] >= span.end)
     holders = (exported.holder(each) for each in newest if device_of(each) is not None)
-    devices = devices_of(labels, figures, catalogue, nodes, cluster_label)
     return devices, set(filter(None, holders))
-
-
-def holder_names(store: MetricStore, names: Iterable[str], at: Nanoseconds) -> HolderNames:
-    """Whether the store's scrapes write the exporter's own pod where the holder's would be."""
-    inside = f'{{{one_of("__name__", names)},exported_pod!=""}}'
-    found = store.instant(f"count by (job, exported_pod) ({inside})", at)
-    return HolderNames.seen_in(series.labels for series in found)
 
 
 def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:

@@ -117,7 +117,10 @@ def by_device(
             continue
         column = placed(series, grid)
         former = found.get(entity.device)
-        found[entity.device] = column if former is None else _largest(former, column)
+        if former is not None:
+            pairs = zip(former, column, strict=True)
+            column = array("d", (b if math.isnan(a) or b > a else a for a, b in pairs))
+        found[entity.device] = column
     return found
 
 
@@ -147,11 +150,6 @@ def joined(preferred: SignalColumns, other: SignalColumns) -> SignalColumns:
         device: array("d", map(better, column, other[device])) if device in other else column
         for device, column in preferred.items()
     }
-
-
-def _largest(one: array[float], other: array[float]) -> array[float]:
-    pairs = zip(one, other, strict=True)
-    return array("d", (b if math.isnan(a) or b > a else a for a, b in pairs))
 
 
 VIOLATIONS: Final = (
@@ -225,8 +223,12 @@ def read_devices(queries: DayQueries, metrics: AbstractSet[str]) -> dict[str, De
     for each, condition, _ in VIOLATIONS:
         for device, column in _columns(queries, GAINED, each, metrics).items():
             found[device].violations[condition] = array("d", (gain / length for gain in column))
-    for device, reasons in _reasons(queries, metrics).items():
-        found[device].reasons = reasons
+    for each in REASONS:
+        if not metrics.isdisjoint(spellings(each)):
+            parts = [_columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)]
+            for device in set.intersection(*map(set, parts)):
+                found[device].reasons = ThrottleReasons(*(part[device] for part in parts))
+            break
     return dict(found)
 
 
@@ -240,15 +242,6 @@ def _signals(
             columns = _columns(queries, form, each, metrics)
             found[each.signal] = joined(columns, found.get(each.signal, {}))
     return found
-
-
-def _reasons(queries: DayQueries, metrics: AbstractSet[str]) -> dict[str, ThrottleReasons]:
-    for each in REASONS:
-        if not metrics.isdisjoint(spellings(each)):
-            parts = [_columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)]
-            there = set.intersection(*map(set, parts))
-            return {device: ThrottleReasons(*(part[device] for part in parts)) for device in there}
-    return {}
 
 
 def _columns(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from operator import add
+from functools import partial
 from typing import Final
 
 from rightsizer.accounting.settings import EntrySettings
@@ -23,7 +23,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     presences,
     workloads_of,
 )
-from rightsizer.fleet.sources.dcgm_exporter.inventory import holder_names, read_inventory
+from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
 from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DIVIDED_NAMES,
     NAME,
@@ -58,26 +58,24 @@ def add_serving_signals(
 ) -> None:
     """Add to each device the signals of the engines on it.
 
-    The pressure is the application's: each GPU of an engine on several has the same.
+    The pressure is the application's: each GPU of an engine on several has the same. Of several
+    engines on one device the fullest cache counts, and the sum of all else.
     """
-    for device, presence in presences.items():
-        if device not in days:
-            continue
+
+    def together(signal: Signal, one: float, other: float) -> float:
+        if math.isnan(one) or math.isnan(other):
+            return other if math.isnan(one) else one
+        return max(one, other) if signal is Signal.KV_CACHE_USED else one + other
+
+    for device in presences.keys() & days.keys():
         means = days[device].means
-        for pod in sorted(pods_of(presence.counts.keys())):
+        for pod in sorted(pods_of(presences[device].counts.keys())):
             for signal, column in signals.get(pod, {}).items():
-                former = means.get(signal)
-                means[signal] = column if former is None else _together(signal, former, column)
-
-
-def _together(signal: Signal, one: array[float], other: array[float]) -> array[float]:
-    """Several engines on one device: the fullest cache, the sum of all else."""
-    both = max if signal is Signal.KV_CACHE_USED else add
-
-    def together(a: float, b: float) -> float:
-        return b if math.isnan(a) else a if math.isnan(b) else both(a, b)
-
-    return array("d", map(together, one, other))
+                means[signal] = (
+                    array("d", map(partial(together, signal), means[signal], column))
+                    if signal in means
+                    else column
+                )
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
@@ -178,7 +176,8 @@ class DcgmExporterSource:
         labels = tuple(
             label for label in UUID_LABELS if store.instant(f'count({{{series},{label}!=""}})', at)
         )
-        found = labels or UUID_LABELS, holder_names(store, names, at)
+        query = f'count by (job, exported_pod) ({{{series},exported_pod!=""}})'
+        seen = HolderNames.seen_in(each.labels for each in store.instant(query, at))
         if labels:
-            self._labels = found
-        return found
+            self._labels = labels, seen
+        return labels or UUID_LABELS, seen
