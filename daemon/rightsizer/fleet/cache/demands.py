@@ -153,7 +153,6 @@ class DayDemands:
 
 
 def _without_lowest(histogram: Histogram, part: float) -> Histogram:
-    """Without the lowest part of the weight."""
     if part <= 0:
         return histogram.copy()
     away = part * histogram.total

@@ -22,7 +22,6 @@ from rightsizer.fleet.cache.day_frame import (
 from rightsizer.fleet.cache.demands import DayDemands, Demands
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
-from rightsizer.model.frozen import replace
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window, workload_subject
@@ -279,4 +278,4 @@ def _bounded(frame: DayFrame, known: list[float]) -> DayFrame:
         for column in frame.layout.states:
             values[column * frame.grid.count + place] *= limit / known[place]
         known[place] = limit
-    return replace(frame, values=values)
+    return DayFrame(frame.grid, frame.layout, values, frame.demands)

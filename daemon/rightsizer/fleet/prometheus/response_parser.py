@@ -5,9 +5,7 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any, Final, Literal
-
-import msgspec
+from typing import Any, Final
 
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.model.frozen import dataclass, replace
@@ -23,38 +21,18 @@ def plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:_LENGTH]
 
 
-class _Series(msgspec.Struct, forbid_unknown_fields=True):
-    """A series whose samples are read for themselves."""
-
-    metric: dict[str, str]
-    values: msgspec.Raw = msgspec.Raw()
-    """Of a range query."""
-    value: msgspec.Raw = msgspec.Raw()
-    """Of an instant one."""
-
-
-class _Data(msgspec.Struct):
-    result: list[_Series]
-    result_type: Literal["vector", "matrix"] = msgspec.field(name="resultType")
-
-
-class _Answer(msgspec.Struct):
-    """What stores usually write."""
-
-    status: Literal["success"]
-    data: _Data
-    warnings: Any = None
-    infos: Any = None
-    is_partial: Any = msgspec.field(default=None, name="isPartial")
-
-
-_ANSWER: Final = msgspec.json.Decoder(_Answer)
+_RESULT: Final = b'"result":['
+_SERIES: Final = b'{"metric":'
+_FORMS: Final = ((b',"values":[[', b"]]}"), (b',"value":[', b"]}"))
+"""What stands before and after the samples of a range query, and of an instant one."""
 _LEAST_PARTS: Final = 3
 """Of a text with one sample in it, split at its quotes."""
 _HALF_CHARACTERS: Final = (b"\\ud", b"\\uD")
 _MILLISECOND: Final = NANOSECONDS_PER_SECOND // 1000
 _END_OF_TIME: Final = 2.0**33
 """Seconds since the epoch at which nanoseconds no longer fit into 64 bits, about."""
+_JSON: Final = json.JSONDecoder()
+_TEXT_ALONE: Final = frozenset({str})
 _SHOWN: Final = 80
 _TEXTS: Final = 10
 """More of them say no more."""
@@ -80,17 +58,12 @@ def parse_response(raw: bytes, step: Nanoseconds = 0) -> ParsedResponse:
         ValueError: it is no such answer; the message completes "the store answered with".
     """
     try:
-        answer = _ANSWER.decode(raw)
-        reader = _SampleReader(step)
-        series = [reader.read(each) for each in answer.data.result]
-        notes, is_partial = (answer.warnings, answer.infos), answer.is_partial
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        envelope, series = _cut(raw, step)
+    except (ValueError, RecursionError):
         envelope = _loaded(raw)
         series = list(map(_slowly, _results(envelope)))
-        notes = envelope.get("warnings"), envelope.get("infos")
-        is_partial = envelope.get("isPartial")
     if b"\\" in raw and any(each in raw for each in _HALF_CHARACTERS):
-        # Halves of characters, which no file and no query takes.
+        # No file and no query takes a half of a character.
         series = [
             replace(
                 each,
@@ -102,35 +75,48 @@ def parse_response(raw: bytes, step: Nanoseconds = 0) -> ParsedResponse:
             for each in series
         ]
     warnings = [
-        plain(str(text)) for found in notes if isinstance(found, list) for text in found[:_TEXTS]
+        plain(str(text))
+        for found in (envelope.get("warnings"), envelope.get("infos"))
+        if isinstance(found, list)
+        for text in found[:_TEXTS]
     ]
     partial = [text for text in warnings if not text.startswith(_HARMLESS)]
-    if is_partial:
+    if envelope.get("isPartial"):
         partial.append("isPartial is true")
     harmless = tuple(text for text in warnings if text.startswith(_HARMLESS))
     return ParsedResponse(series, harmless, "; ".join(partial) or None)
 
 
-def _loaded(raw: bytes) -> Mapping[str, Any]:
-    """The envelope of a success.
+def _cut(raw: bytes, step: Nanoseconds) -> tuple[Mapping[str, Any], list[SampledSeries]]:
+    """What is around the series, and the series.
+
+    No quoted text can hold what is searched for, as its quotes have backslashes.
 
     Raises:
-        ValueError: it is none, or not of a success.
+        ValueError: the text is not written as usual.
     """
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError):
-        shown = plain(raw[:_SHOWN].decode(errors="replace"))
-        if shown.startswith("{"):
-            raise ValueError(f"JSON that is broken or cut off ('{shown}'); ask again") from None
-        raise ValueError(
-            f"something that is not JSON ('{shown}'); is a login page or a proxy in the way?"
-        ) from None
-    if isinstance(found, dict) and found.get("status") == "error":
-        raise ValueError(plain(f"an error ({found.get('errorType')}): {found.get('error')}"))
-    if not isinstance(found, dict) or found.get("status") != "success":
-        raise ValueError("JSON that is no answer of Prometheus's API; is the path right?")
-    return found
+    first = raw.index(_RESULT + _SERIES) + len(_RESULT)
+    opening, closing = next((form for form in _FORMS if form[0] in raw), _FORMS[0])
+    reader = _SampleReader(step)
+    following = b"," + _SERIES
+    series = []
+    at = first + len(_SERIES)
+    while True:
+        begin = raw.index(opening, at)
+        text = raw[at:begin].decode()
+        found, length = _JSON.raw_decode(text)
+        if length != len(text):
+            raise ValueError("something beside the labels")
+        labels = _labels(found)
+        begin += len(opening)
+        end = raw.index(closing, begin)
+        series.append(reader.read(labels, raw[begin:end]))
+        at = end + len(closing)
+        if not raw.startswith(following, at):
+            break
+        at += len(following)
+    # What else may follow breaks the rest.
+    return _loaded(raw[:first] + raw[at:]), series
 
 
 class _SampleReader:
@@ -140,13 +126,13 @@ class _SampleReader:
         self._step = step
         self._times: dict[tuple[bytes, bytes, int], Sequence[Nanoseconds]] = {}
 
-    def read(self, series: _Series) -> SampledSeries:
-        """A series with samples as `[[time,"value"],[time,"value"]]`, or one of them.
+    def read(self, labels: Mapping[str, str], text: bytes) -> SampledSeries:
+        """A series from `time,"value"],[time,"value"`.
 
         Raises:
             ValueError: the text is not written so.
         """
-        parts = bytes(series.values or series.value).strip(b"[]").split(b'"')
+        parts = text.split(b'"')
         if len(parts) < _LEAST_PARTS or parts[-1]:
             raise ValueError("other samples")
         values = list(map(float, parts[1::2]))
@@ -154,8 +140,8 @@ class _SampleReader:
         times = self._times.get(key) or self._of(key, parts)
         # A sum is finite only where all of its parts are; one that overflows is looked at in vain.
         if math.isfinite(sum(values)):
-            return SampledSeries(series.metric, times, array("d", values))
-        return _finite(series.metric, times, values)
+            return SampledSeries(labels, times, array("d", values))
+        return _finite(labels, times, values)
 
     def _of(self, key: tuple[bytes, bytes, int], parts: Sequence[bytes]) -> Sequence[Nanoseconds]:
         """Times that stand before values: `time,` and then each time `],[time,`."""
@@ -181,11 +167,11 @@ def _slowly(result: Any) -> SampledSeries:
     if not isinstance(result, dict) or "histogram" in result or "histograms" in result:
         raise ValueError("native histograms, which this program does not read; ask for another")
     try:
-        labels = msgspec.convert(result["metric"], dict[str, str])
+        labels = _labels(result["metric"])
         samples = result["values"] if "values" in result else [result["value"]]
         times = [_nanoseconds(float(time)) for time, _ in samples]
         return _finite(labels, times, [float(value) for _, value in samples])
-    except (KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError("a series that is none") from error
 
 
@@ -206,6 +192,34 @@ def _nanoseconds(seconds: float) -> Nanoseconds:
     if not 0 <= seconds < _END_OF_TIME:
         raise ValueError("a time that is none")
     return round(seconds * 1000) * _MILLISECOND
+
+
+def _labels(metric: Any) -> Mapping[str, str]:
+    if not isinstance(metric, dict) or not _TEXT_ALONE.issuperset(map(type, metric.values())):
+        raise ValueError("a series whose labels are none")
+    return metric
+
+
+def _loaded(raw: bytes) -> Mapping[str, Any]:
+    """The envelope of a success.
+
+    Raises:
+        ValueError: it is none, or not of a success.
+    """
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        shown = plain(raw[:_SHOWN].decode(errors="replace"))
+        if shown.startswith("{"):
+            raise ValueError(f"JSON that is broken or cut off ('{shown}'); ask again") from None
+        raise ValueError(
+            f"something that is not JSON ('{shown}'); is a login page or a proxy in the way?"
+        ) from None
+    if isinstance(found, dict) and found.get("status") == "error":
+        raise ValueError(plain(f"an error ({found.get('errorType')}): {found.get('error')}"))
+    if not isinstance(found, dict) or found.get("status") != "success":
+        raise ValueError("JSON that is no answer of Prometheus's API; is the path right?")
+    return found
 
 
 def _results(envelope: Mapping[str, Any]) -> list[Any]:

@@ -20,7 +20,7 @@ FIGURE: Final = "figure"
 """The label that distinguishes the figures of one query."""
 _SIDE: Final = "side"
 
-_NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+_MILLISECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,20 @@ class MetricForm:
 
     def promql(self, labels: Labels, span: Nanoseconds) -> str:
         """The value over a span that ends at the query's time."""
-        value = self._call(self.name, labels, span)
+        value, *others = (
+            # A recorded sample stands for all of its five minutes, and older stores count one at
+            # the very beginning of a range too.
+            f"{self.function}({selector(name, labels)}[{span // _MILLISECOND - (':' in name)}ms])"
+            for name in (self.name, self.over, self.beside)
+            if name
+        )
         if self.beside:
             # Functions take the name away, without which the two would be the same series.
-            both = (value, self._call(self.beside, labels, span))
             return " or ".join(
                 f'label_replace({each}, "{_SIDE}", "{place}", "", "")'
-                for place, each in enumerate(both)
+                for place, each in enumerate((value, *others))
             )
-        return f"{value} / ({self._call(self.over, labels, span)} > 0)" if self.over else value
-
-    def _call(self, name: str, labels: Labels, span: Nanoseconds) -> str:
-        # A recorded sample stands for all of its five minutes, and older stores count one at
-        # the very beginning of a range too.
-        milliseconds = span // _NANOSECONDS_PER_MILLISECOND - (":" in name)
-        return f"{self.function}({selector(name, labels)}[{milliseconds}ms])"
+        return f"{value} / ({others[0]} > 0)" if self.over else value
 
 
 @dataclass(frozen=True, slots=True)
