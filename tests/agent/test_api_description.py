@@ -23,8 +23,7 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.api import FleetApi
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import Report
-from rightsizer.profiler.capture.encoder import CaptureState
-from rightsizer.profiler.capture.feature import captures_route
+from rightsizer.profiler.capture.feature import CaptureState, captures_route
 from rightsizer.profiler.service import profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController

@@ -22,7 +22,7 @@ from rightsizer.model.reading import Process
 from rightsizer.model.report import AgentReport
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
-from rightsizer.profiler.capture.encoder import CaptureState
+from rightsizer.profiler.capture.feature import CaptureState
 from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome
 from rightsizer.profiler.capture.service import CaptureService

@@ -39,7 +39,7 @@ from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
 from rightsizer.notify.service import NotificationService
-from rightsizer.profiler.capture.feature import capture_state, captures_route
+from rightsizer.profiler.capture.feature import CaptureState, captures_route
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.report.freshness import FreshnessSettings
@@ -230,7 +230,7 @@ class Agent:
                 *local_routes,
                 *self._advice_routes.routes,
                 profiles_route(self.profiles.profiles),
-                captures_route(partial(capture_state, self._captures)),
+                captures_route(self._captures.state if self._captures else CaptureState),
                 actions_route(partial(action_state, self._actions, self._storage.database)),
                 flush_route(self.history_writer.flush),
                 *PlaceApi(lambda: self.settings, self._broker).routes,

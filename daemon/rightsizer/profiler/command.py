@@ -14,7 +14,7 @@ from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiler.join import ProfileJoin, join
-from rightsizer.profiler.judgement import HistoryTelemetry
+from rightsizer.profiler.judgement import history_telemetry
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.settings import ProfileSettings
@@ -97,11 +97,9 @@ def _joined(
     try:
         if storage.history is None:
             raise HistoryError("no history is kept; name one with --history.path")
-        telemetry = HistoryTelemetry(storage.history)
+        devices, telemetry = history_telemetry(storage.history)
         comparison = settings.profiles.comparison
-        return tuple(
-            join(each.profiles, telemetry.devices, telemetry, comparison) for each in found
-        )
+        return tuple(join(each.profiles, devices, telemetry, comparison) for each in found)
     finally:
         storage.close()
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import Final
 
 from rightsizer.accounting.device_account import DeviceRecord
@@ -14,7 +13,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
-from rightsizer.profiler.comparison import ProfileTelemetry
+from rightsizer.profiler.comparison import ProfileTelemetry, ProfileTelemetryOf
 from rightsizer.profiler.join import join
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.taken_profile import TakenProfile, taken
@@ -24,55 +23,37 @@ _UNSEEN: Final[Nanoseconds] = 120 * NANOSECONDS_PER_SECOND
 """A holder is written down once a minute, so that one of a moment ago is seen no later."""
 
 
-class HistoryTelemetry:
-    """What a history holds."""
+def history_telemetry(
+    history: HistoryRepository,
+) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
+    """The devices that a history knows, and their windows, those of long ago in hours.
 
-    def __init__(self, history: HistoryRepository) -> None:
-        self._history = history
+    Raises:
+        HistoryError: it cannot be read.
+    """
+    known, tenures = history.devices(), history.tenures()
 
-    @cached_property
-    def devices(self) -> tuple[Device, ...]:
-        """The devices that it knows."""
-        return tuple(each.device for each in self._known)
-
-    @cached_property
-    def _known(self) -> tuple[DeviceRecord, ...]:
-        return self._history.devices()
-
-    @cached_property
-    def _tenures(self) -> tuple[HolderPeriod, ...]:
-        return self._history.tenures()
-
-    def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
-        """The windows that overlap a span of time; those of long ago are hours.
-
-        Raises:
-            HistoryError: it cannot be read.
-        """
+    def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
         builder = WindowBuilder(uuid)
-        for window in self._history.load(start - HOUR, end + 1):
+        for window in history.load(start - HOUR, end + 1):
             if window.uuid == uuid and window.end > start:
                 builder.merge(window)
         window = builder.window()
-        if not window.accounted:
-            return None
-        holder = _holder(uuid, start, end, self._tenures)
-        return _telemetry(window, self._known, holder, (start, end))
+        holder = _holder(uuid, start, end, tenures)
+        return _telemetry(window, known, holder, (start, end)) if window.accounted else None
+
+    return tuple(each.device for each in known), telemetry
 
 
-class AccountsTelemetry:
-    """What an agent remembers now; it is asked once for each batch of profiles."""
+def _accounts_telemetry(
+    accountant: AccountingService, tenures: Sequence[HolderPeriod]
+) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
+    """The same of what an agent remembers now, and the holders that a history tells."""
+    queries = {each.uuid: each for each in accountant.remembered()[1]}
+    known = tuple(accountant.known())
 
-    def __init__(self, accountant: AccountingService, tenures: Sequence[HolderPeriod]) -> None:
-        """With the holders of before, as far as a history tells."""
-        self._device_queries = {each.uuid: each for each in accountant.remembered()[1]}
-        self._known, self._tenures = tuple(accountant.known()), tenures
-        self.devices = tuple(each.device for each in self._known)
-        """The devices of the node."""
-
-    def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
-        """The windows that overlap a span of time."""
-        remembered = self._device_queries.get(uuid)
+    def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
+        remembered = queries.get(uuid)
         if remembered is None:
             return None
         grain = remembered.grain(start - start % HOUR, end)
@@ -81,11 +62,13 @@ class AccountsTelemetry:
             return None
         present = (
             each.holder.key
-            for each in self._known
+            for each in known
             if each.device.uuid == uuid and each.holder and each.holder_since < end
         )
-        holder = next(present, None) or _holder(uuid, start, end, self._tenures)
-        return _telemetry(window, self._known, holder, (start, end))
+        holder = next(present, None) or _holder(uuid, start, end, tenures)
+        return _telemetry(window, known, holder, (start, end))
+
+    return tuple(each.device for each in known), telemetry
 
 
 def _holder(
@@ -121,12 +104,12 @@ def taken_profiles(
     now: Nanoseconds,
 ) -> tuple[TakenProfile, ...]:
     """What is kept of profiles in any order, one for each program, beside the accounts."""
-    telemetry = AccountsTelemetry(accountant, tenures)
+    devices, telemetry = _accounts_telemetry(accountant, tenures)
     workloads = judged_workloads(profiles, settings.judges)
     return tuple(
         taken(
             each,
-            join(each.profiles, telemetry.devices, telemetry, settings.comparison),
+            join(each.profiles, devices, telemetry, settings.comparison),
             settings.comparison,
             now,
         )

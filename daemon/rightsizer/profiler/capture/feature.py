@@ -1,32 +1,71 @@
-"""Capture feature of an agent: its state and its route; loads its machinery only where needed."""
+"""State of captures as JSON, and its route; loads nothing that captures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import seconds
+from rightsizer.report.json_encoder import Form, attributes
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 
 if TYPE_CHECKING:
-    from rightsizer.profiler.capture.encoder import CaptureState
-    from rightsizer.profiler.capture.service import CaptureService
+    from rightsizer.profiler.capture.policy import CaptureCandidate
+    from rightsizer.profiler.capture.repository import CaptureRecord, ReadFile
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureState:
+    """How captures stand."""
+
+    kind: str = "none"
+    """What takes profiles; `none` where nothing does."""
+    captures: Sequence[CaptureRecord] = ()
+    candidates: Sequence[CaptureCandidate] = ()
+    files: Sequence[ReadFile] = ()
+
+
+def state_form(state: CaptureState) -> Form:
+    """The same as plain values for JSON; captures latest first."""
+    return {
+        "kind": state.kind,
+        "captures": [
+            {
+                **attributes(each, "id workload finding reason devices"),
+                "started": seconds(each.started),
+                "ended": None if each.ended is None else seconds(each.ended),
+                **attributes(each, "outcome detail"),
+            }
+            for each in reversed(state.captures)
+        ],
+        "candidates": [
+            {
+                "workload": each.key,
+                "finding": each.finding.id,
+                **attributes(each.finding, "reasons confidence"),
+                "why_not": each.why_not,
+            }
+            for each in state.candidates
+        ],
+        "files": [
+            {
+                "path": each.path,
+                "bytes": each.size_bytes,
+                "modified": seconds(each.modified),
+                "fault": each.fault or None,
+            }
+            for each in state.files
+        ],
+    }
 
 
 def captures_route(state: Callable[[], CaptureState]) -> Route:
     """The route that tells how captures stand, from any thread; it names no folders."""
 
     def answer(site: Router, request: WebRequest) -> WebResponse:
-        from rightsizer.profiler.capture.encoder import state_form  # noqa: PLC0415 - as said above.
-
         del site, request
         return WebResponse.of_json(state_form(state()))
 
     return Route("GET", "/api/v1/captures", answer)
-
-
-def capture_state(service: CaptureService | None) -> CaptureState:
-    """How captures stand; without a service, there are none."""
-    from rightsizer.profiler.capture.encoder import CaptureState  # noqa: PLC0415 - as said above.
-
-    return service.state() if service else CaptureState()

@@ -12,7 +12,7 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.controller import CaptureController
 from rightsizer.profiler.capture.drop_folder import DropFolderWatcher
-from rightsizer.profiler.capture.encoder import CaptureState
+from rightsizer.profiler.capture.feature import CaptureState
 from rightsizer.profiler.capture.repository import CaptureRepository
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.capture.runner import ThreadedCaptureRunner

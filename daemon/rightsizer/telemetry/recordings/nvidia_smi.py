@@ -268,24 +268,25 @@ class _QueryLogLayout:
             found = [number for name in names if (number := _number(cell(name))) is not None]
             return min(found) if found else None
 
-        generation = number("pcie.link.gen.max")
+        def whole_number(*names: str) -> int | None:
+            return None if (found := number(*names)) is None else int(found)
+
+        generation = whole_number("pcie.link.gen.max")
         if generation is None:
-            generation = number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
-        width = number("pcie.link.width.max")
-        index = number("index")
+            generation = whole_number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
         whole = None
         free, used = number("memory.free"), number("memory.used")
         if free is not None and used is not None and "memory.total" not in self._at:
             whole = (free + used + (number("memory.reserved") or 0.0)) * _MIB
         name = cell("name")
         return RecordingDeviceFacts(
-            index=None if index is None else int(index),
+            index=whole_number("index"),
             name=name,
             pci_bus_id=cell("pci.bus_id"),
             power_limit_watts=number("power.default_limit"),
             memory_total_bytes=whole,
-            pcie_generation_maximum=None if generation is None else int(generation),
-            pcie_width_maximum=None if width is None else int(width),
+            pcie_generation_maximum=generation,
+            pcie_width_maximum=whole_number("pcie.link.width.max"),
             mig_profile=mig_profile(name) if device.startswith("MIG-") else None,
         )
 

@@ -31,14 +31,8 @@ IDENTITY: Final = ("uuid", "index", "pci.bus_id", "serial")
 """Columns that tell one device from another, the best first."""
 
 FACTS: Final = {
-    "power.default_limit",
-    "pcie.link.gen.max",
-    "pcie.link.gen.gpumax",
-    "pcie.link.gen.hostmax",
-    "pcie.link.width.max",
-    "name",
-    "index",
-    "pci.bus_id",
+    *("power.default_limit", "pcie.link.gen.max", "pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
+    *("pcie.link.width.max", "name", "index", "pci.bus_id"),
 }
 """Columns that hold still."""
 

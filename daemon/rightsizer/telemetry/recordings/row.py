@@ -149,6 +149,13 @@ def _adopt(facts: Mapping[str, RecordingDeviceFacts]) -> None:
             fact.parent_uuid = wholes.get(fact.pci_bus_id)
 
 
+_AS_RECORDED: Final = (
+    *("pci_bus_id", "numa_node", "power_limit_watts", "sm_clock_maximum_hertz"),
+    *("pcie_generation_maximum", "pcie_width_maximum"),
+)
+"""Facts that are fields of a device as they are."""
+
+
 def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | None) -> Device:
     memory, profile = facts.memory_total_bytes, facts.mig_profile or mig_profile(facts.name)
     if (
@@ -165,13 +172,8 @@ def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | No
         uuid=uuid,
         index=index,
         name=facts.name or ("" if board is None else board.usual_name),
-        pci_bus_id=facts.pci_bus_id,
-        numa_node=facts.numa_node,
         mig=mig,
         memory_total_bytes=memory,
-        power_limit_watts=facts.power_limit_watts,
-        sm_clock_maximum_hertz=facts.sm_clock_maximum_hertz,
-        pcie_generation_maximum=facts.pcie_generation_maximum,
-        pcie_width_maximum=facts.pcie_width_maximum,
+        **{name: getattr(facts, name) for name in _AS_RECORDED},
     )
     return device if board is None else completed(device, board)
