@@ -36,7 +36,11 @@ def profile_text(answer: ProfileForm) -> str:
         for profile in form["profiles"]:
             lines += _profile(profile)
         lines += _telemetry(form["telemetry"])
-        lines += [*_against(form["against"]), *_findings(form["findings"])]
+        if against := form["against"]:
+            header = (f"  against {against['workload']}", "before", "after", "ratio")
+            rows = [change_row(each) for each in against["changes"]]
+            lines += ["", *(_table(header, rows) or aligned(header, (), ()))]
+        lines += _findings(form["findings"])
         parts.append("\n".join(lines))
     if answer["broken"]:
         lines = ["Could not be read, and is in none of the above:"]
@@ -67,7 +71,12 @@ def _profile(form: ProfileForm) -> list[str]:
     ):
         if rows:
             lines += ["", *_table(header, rows, most, noun)]
-    return [*lines, *_benchmark(form["benchmark"])]
+    if result := form["benchmark"]:
+        valid = {True: "valid", False: "INVALID", None: "validity not stated"}[result["is_valid"]]
+        name = " ".join(filter(None, (result["benchmark"], result["scenario"])))
+        lines += ["", f"  {name}: {valid}"]
+        lines += [f"    {name}: {value:,.6g}" for name, value in result["figures"].items()]
+    return lines
 
 
 def _device(form: ProfileForm) -> list[str]:
@@ -148,22 +157,6 @@ def _telemetry(form: ProfileForm | None) -> list[str]:
         for text in (*each["details"], *contradictions, *each["agreements"]):
             lines += wrapped(text, 6)
     return lines
-
-
-def _benchmark(form: ProfileForm | None) -> list[str]:
-    if form is None:
-        return []
-    valid = {True: "valid", False: "INVALID", None: "validity not stated"}[form["is_valid"]]
-    lines = ["", f"  {' '.join(filter(None, (form['benchmark'], form['scenario'])))}: {valid}"]
-    return lines + [f"    {name}: {value:,.6g}" for name, value in form["figures"].items()]
-
-
-def _against(form: ProfileForm | None) -> list[str]:
-    if form is None:
-        return []
-    header = (f"  against {form['workload']}", "before", "after", "ratio")
-    rows = [change_row(each) for each in form["changes"]]
-    return ["", *(_table(header, rows) or aligned(header, (), ()))]
 
 
 def _findings(findings: Sequence[dict[str, Any]]) -> list[str]:

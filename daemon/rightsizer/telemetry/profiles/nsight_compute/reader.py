@@ -37,29 +37,6 @@ _ADDRESS: Final = re.compile(r"\s*\(https?://[^\s)]*\)|\s*https?://[^\s)]+")
 _ABOUT_ITSELF: Final = re.compile(r"The optional metric \S+ could not be found")
 
 
-class RuleNotes:
-    """The rules of launches that promise most."""
-
-    def __init__(self) -> None:
-        self._speedups: dict[str, float] = {}
-
-    def add(self, launch: KernelLaunch) -> None:
-        """The rules of one launch."""
-        for rule in launch.rules:
-            if _ABOUT_ITSELF.match(rule.text):
-                continue
-            text = " ".join(_ADDRESS.sub("", _LINK.sub(r"\1", rule.text)).split())
-            note = f"{short_name(launch.kernel, _KERNEL_CHARACTERS)}: {text[:_TEXT_CHARACTERS]}"
-            known = self._speedups.get(note)
-            if known is not None or len(self._speedups) < _KEPT_MAXIMUM:
-                self._speedups[note] = max(rule.speedup_percent, known or 0.0)
-
-    def notes(self) -> tuple[str, ...]:
-        """The highest estimated speed-up first."""
-        ranked = sorted(self._speedups, key=lambda note: -self._speedups[note])
-        return tuple(ranked[:_NOTES_MAXIMUM])
-
-
 class MeasuredKernels:
     """Sums of launches by kernel and device."""
 
@@ -70,6 +47,7 @@ class MeasuredKernels:
         """Device and name of kernels whose tensor cores were counted, which no name outdoes."""
         self._names: dict[str, str] = {}
         self._multiprocessors: dict[str, int] = {}
+        self._speedups: dict[str, float] = {}
         self.untimed = 0
         """Launches of which no duration was measured."""
 
@@ -91,6 +69,19 @@ class MeasuredKernels:
         count = launch.first(MULTIPROCESSORS, lambda _: 1.0)
         if count is not None and count >= 1:
             self._multiprocessors.setdefault(launch.device, round(count))
+
+        for rule in launch.rules:
+            if _ABOUT_ITSELF.match(rule.text):
+                continue
+            text = " ".join(_ADDRESS.sub("", _LINK.sub(r"\1", rule.text)).split())
+            note = f"{short_name(launch.kernel, _KERNEL_CHARACTERS)}: {text[:_TEXT_CHARACTERS]}"
+            known = self._speedups.get(note)
+            if known is not None or len(self._speedups) < _KEPT_MAXIMUM:
+                self._speedups[note] = max(rule.speedup_percent, known or 0.0)
+
+    def rule_notes(self) -> list[str]:
+        """The rules of launches that promise most: the highest estimated speed-up first."""
+        return sorted(self._speedups, key=lambda note: -self._speedups[note])[:_NOTES_MAXIMUM]
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """Each device's kernels, longest in sum first."""
@@ -204,10 +195,9 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     pages = ComputePages(path, limits)
     is_report = _is_report(path.name, beginning_of(path, 512))
     launches = _launches_of_report(path) if is_report else pages.launches()
-    kernels, rules, events = MeasuredKernels(limits), RuleNotes(), 0
+    kernels, events = MeasuredKernels(limits), 0
     for launch in launches:
         kernels.add(launch)
-        rules.add(launch)
         events += launch.count
         if events > limits.events_maximum:
             raise ProfileError(
@@ -231,7 +221,7 @@ def read(path: Path, limits: ReadLimits) -> Profile:
         if is_report
         else pages.events + pages.unread["line that is no row of its table"],
         unread=dict(pages.unread),
-        notes=(*notes, *rules.notes()),
+        notes=(*notes, *kernels.rule_notes()),
     )
 
 
