@@ -119,7 +119,7 @@ class CaptureResult:
 
     outcome: CaptureOutcome
     detail: str = ""
-    """What became of it in our words, which anybody may read; a line or two."""
+    """What became of it in our words, which may be shown anywhere; a line or two."""
     said: str = ""
     """What a program said, for the log alone: it may name whatever it likes."""
     is_recorded: bool = False

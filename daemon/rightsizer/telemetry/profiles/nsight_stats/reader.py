@@ -201,7 +201,15 @@ class StatsTrace:
         elif row.report is StatsReport.GPU_TRACE:
             self._add_activity(row, start, start + duration)
         else:
-            self._add_call(row, start, start + duration)
+            name, correlation = call_name(row.text("name")), _correlation(row)
+            self.has_calls = True
+            if is_launch(name) and correlation is not None:
+                self._recorder.launch(correlation, start, start + duration)
+            elif is_wait(name):
+                span = start, start + duration
+                self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, *span)
+            else:
+                self.unread["CUDA call that neither launches nor waits"] += 1
 
     def _add_activity(self, row: StatsRow, start: int, end: int) -> None:
         name, device = row.text("name"), self._device(row.text("device"))
@@ -218,16 +226,6 @@ class StatsTrace:
         else:
             self.has_kernels = True
             self._recorder.kernel(device, start, end, name, correlation=_correlation(row))
-
-    def _add_call(self, row: StatsRow, start: int, end: int) -> None:
-        name, correlation = call_name(row.text("name")), _correlation(row)
-        self.has_calls = True
-        if is_launch(name) and correlation is not None:
-            self._recorder.launch(correlation, start, end)
-        elif is_wait(name):
-            self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
-        else:
-            self.unread["CUDA call that neither launches nor waits"] += 1
 
     def _device(self, text: str) -> str:
         if text not in self._devices:
