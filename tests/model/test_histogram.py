@@ -83,7 +83,6 @@ def test_whole_percents_are_exact(percents: list[tuple[int, int]], share: float)
     histogram = of(readings)
     assert histogram.quantile(share) == exact_quantile(readings, share)
     assert histogram.maximum() == max(value for value, _ in readings)
-    assert histogram.minimum() == min(value for value, _ in readings)
 
 
 @given(READINGS.filter(bool), SHARES, SHARES)
@@ -160,7 +159,6 @@ def test_empty_histogram_has_no_quantiles() -> None:
     assert empty.quantile(0.5) is None
     assert empty.mean() is None
     assert empty.maximum() is None
-    assert empty.minimum() is None
     assert empty.total == 0
     assert empty.to_bytes() == b""
 

@@ -125,11 +125,6 @@ class Histogram:
         used = self._used()
         return used[-1] / (BINS - 1) if used else None
 
-    def minimum(self) -> float | None:
-        """The upper edge of the lowest bin with any weight; `None` if empty."""
-        used = self._used()
-        return used[0] / (BINS - 1) if used else None
-
     def at_most(self, value: float) -> float:
         """The weight of all ratios up to a value, exact where the value is a whole percent."""
         last = bin_of(value)

@@ -182,7 +182,7 @@ class ScenarioFault:
 
     window: ActivePeriod
     gpus: tuple[int, ...]
-    """By index; unused by `DriverUnload`."""
+    """By index; empty for `DriverUnload`, which is of all."""
     effect: FaultEffect
 
 
@@ -230,6 +230,8 @@ class GpuHealth:
 
 
 HEALTHY: Final = GpuHealth()
+_ALL_GPUS: Final = -1
+"""In the place of a GPU's index."""
 
 
 class FaultSchedule:
@@ -238,16 +240,13 @@ class FaultSchedule:
     def __init__(self, faults: Iterable[ScenarioFault], start: Nanoseconds | None = None) -> None:
         self._start = start
         self._by_gpu: dict[tuple[int, type], list[tuple[ActivePeriod, Any]]] = {}
-        self._unloads: list[tuple[ActivePeriod, DriverUnload]] = []
         for fault in faults:
-            if isinstance(fault.effect, DriverUnload):
-                self._unloads.append((fault.window, fault.effect))
-            for gpu in fault.gpus:
+            for gpu in fault.gpus or (_ALL_GPUS,):
                 found = self._by_gpu.setdefault((gpu, type(fault.effect)), [])
                 found.append((fault.window, fault.effect))
 
     def __bool__(self) -> bool:
-        return bool(self._by_gpu or self._unloads)
+        return bool(self._by_gpu)
 
     def start(self, now: Nanoseconds) -> Nanoseconds:
         """When the simulation started; now, where that was unknown."""
@@ -268,16 +267,13 @@ class FaultSchedule:
 
     def unload(self, time: Nanoseconds) -> DriverUnload | None:
         """How the driver is unloaded; `None` where it is loaded."""
-        start = self.start(time)
-        active = (
-            effect for window, effect in self._unloads if window.since(time, start) is not None
-        )
-        return next(active, None)
+        return next(self.effects(_ALL_GPUS, DriverUnload, time), None)
 
     def loaded_at(self, time: Nanoseconds) -> Nanoseconds:
         """When the driver was last loaded; while it is unloaded, when it will be."""
         start = self.start(time)
-        begun = ((window.last_begun(time, start), window.length) for window, _ in self._unloads)
+        unloads = self._by_gpu.get((_ALL_GPUS, DriverUnload), ())
+        begun = ((window.last_begun(time, start), window.length) for window, _ in unloads)
         return max([start, *(at + (length or 0) for at, length in begun if at is not None)])
 
     def health(self, gpu: int, time: Nanoseconds) -> GpuHealth:

@@ -222,7 +222,7 @@ def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> 
         clock, power, capped = _cap(around, load)
         reasons |= capped
     asleep = around.family.sleeps and not awake
-    rests = not awake and around.idle_pcie_generation is not None
+    lowest = None if awake else 1 if asleep else around.idle_pcie_generation
     temperature = around.ambient_celsius + _rise_per_watt(around) * power
     return ElectricalState(
         power_watts=power,
@@ -232,16 +232,9 @@ def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> 
         performance_state=8 if asleep else 0,
         temperature_celsius=temperature,
         memory_temperature_celsius=temperature + _MEMORY_RISE_CELSIUS * (0.3 + load.dram_active),
-        pcie_generation=_generation(around, asleep=asleep, rests=rests),
+        pcie_generation=min(around.pcie_generation, lowest or around.pcie_generation),
         pcie_width=around.pcie_width,
     )
-
-
-def _generation(around: BoardEnvironment, *, asleep: bool, rests: bool) -> int:
-    if asleep:
-        return 1
-    lowest = around.idle_pcie_generation if rests else None
-    return min(around.pcie_generation, lowest or around.pcie_generation)
 
 
 def demand_ratio(load: DeviceLoad) -> float:

@@ -1,7 +1,8 @@
 """Reader of the model: what NVML would have given, without a driver between."""
 
-from collections.abc import Mapping
+import csv
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from rightsizer.model.reading import Missing, Process, Reading
@@ -33,76 +34,38 @@ from rightsizer.simulator.transients import shown_watts
 _MEGABYTE: Final = 1e6
 _MEGAHERTZ: Final = 1e6
 _SLOW: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
-_PROFILED: Final = (
-    "gpu_busy sm_active sm_occupancy tensor_active dram_active fp64_active fp32_active fp16_active "
-    "integer_active"
-)
 _OFFERS: Final = tuple(
-    (BoardFeature(feature), frozenset(scopes.split()), tuple(map(Signal, names.split())))
-    for feature, scopes, names in (
-        line.split(":")
-        for line in f"""\
-gpm:whole instance:{_PROFILED}
-utilization:whole:gpu_busy memory_controller_busy
-encoder_decoder:whole:encoder decoder encoder_sessions
-jpeg:whole:jpeg
-ofa:whole:ofa
-memory:whole cut instance:memory_used_bytes memory_total_bytes
-memory:whole cut instance:memory_free_bytes memory_reserved_bytes
-memory:whole cut:bar1_used_bytes bar1_total_bytes recovery_action
-power:whole cut:power_watts power_limit_watts
-energy:whole cut:energy_joules
-clocks:whole cut:sm_clock_hertz sm_clock_maximum_hertz memory_clock_hertz performance_state
-clocks:whole cut:memory_clock_maximum_hertz video_clock_hertz
-application_clocks:whole cut:sm_clock_application_hertz memory_clock_application_hertz
-clock_events:whole cut:clock_event_reasons power_violation_seconds thermal_violation_seconds
-temperature:whole cut:temperature_celsius
-temperature_margin:whole cut:temperature_margin_celsius
-memory_temperature:whole cut:memory_temperature_celsius
-fans:whole cut:fan_speed
-pcie:whole cut:pcie_link_generation pcie_link_width pcie_replays
-pcie_counters:whole cut:pcie_receive_bytes_per_second pcie_transmit_bytes_per_second
-nvlink:whole cut:nvlink_receive_bytes_per_second nvlink_transmit_bytes_per_second
-nvlink:whole cut:nvlink_links nvlink_links_up nvlink_errors
-fabric:whole cut:fabric_state
-volatile_ecc:whole:ecc_corrected_errors ecc_uncorrected_errors
-ecc:whole instance:ecc_uncorrected_errors
-ecc:whole cut:ecc_corrected_errors_lifetime ecc_uncorrected_errors_lifetime
-row_remapping:whole:remapped_rows_correctable remapped_rows_uncorrectable
-row_remapping:whole:remapped_rows_pending remapped_rows_failed
-retired_pages:whole cut:retired_pages_correctable retired_pages_uncorrectable
-retired_pages:whole cut:retired_pages_pending
-processes:whole instance:process_count
-""".splitlines()
+    (
+        BoardFeature(row["feature"]),
+        frozenset(row["scopes"].split()),
+        tuple(map(Signal, row["signals"].split())),
+    )
+    for row in csv.DictReader(
+        Path(__file__).with_name("offers.csv").read_text(encoding="utf-8").splitlines()
     )
 )
 """Signals by the feature that they need, and whether a GPU without instances, one that is cut into
 instances or an instance itself has them."""
 _ALL_OFFERED: Final = frozenset(signal for *_, signals in _OFFERS for signal in signals)
-_SAME_AS_LOAD: Final = tuple(
-    Signal(name) for name in _PROFILED.split() if name != Signal.INTEGER_ACTIVE
-)
+_PROFILED: Final = next(offer[-1] for offer in _OFFERS if offer[0] is BoardFeature.GPM)
+_SAME_AS_LOAD: Final = tuple(each for each in _PROFILED if each is not Signal.INTEGER_ACTIVE)
 _ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG, Signal.OFA)
 
 
-class _SignalOffer:
-    """Signals of a device; `is_cut`: while it has MIG instances."""
-
-    def __init__(self, unit: SimulatedDevice, *, is_cut: bool) -> None:
-        board = unit.slot.board
-        features = set(support_of(board).features)
-        if not nvlink_is_up(board):
-            features.discard(BoardFeature.NVLINK)
-        scope = "instance" if unit.is_instance else "cut" if is_cut else "whole"
-        offered = {
-            signal
-            for feature, scopes, signals in _OFFERS
-            if feature in features and scope in scopes
-            for signal in signals
-        }
-        self.dropped = tuple(_ALL_OFFERED - offered)
-        self.missing: Mapping[Signal, Missing] = dict.fromkeys(self.dropped, Missing.NOT_SUPPORTED)
-        self.links = Signal.NVLINK_LINKS in offered
+def _not_offered(unit: SimulatedDevice, *, is_cut: bool) -> dict[Signal, Missing]:
+    """Signals that a device does not have; `is_cut`: while it has MIG instances."""
+    board = unit.slot.board
+    features = set(support_of(board).features)
+    if not nvlink_is_up(board):
+        features.discard(BoardFeature.NVLINK)
+    scope = "instance" if unit.is_instance else "cut" if is_cut else "whole"
+    offered = {
+        signal
+        for feature, scopes, signals in _OFFERS
+        if feature in features and scope in scopes
+        for signal in signals
+    }
+    return dict.fromkeys(_ALL_OFFERED - offered, Missing.NOT_SUPPORTED)
 
 
 def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> tuple[Nvlink, ...]:
@@ -145,7 +108,7 @@ class ModelReader:
         self._unit = unit
         self._timeline = node.timeline(unit)
         self._support = support_of(unit.slot.board)
-        self._offers = {cut: _SignalOffer(unit, is_cut=cut) for cut in (False, True)}
+        self._missing = {cut: _not_offered(unit, is_cut=cut) for cut in (False, True)}
         self._varies = not self._timeline.is_uneventful
         self._limits = {} if unit.is_instance or self._varies else self._limits_at(0)
         self._errors = {} if self._varies else self._errors_at(0)
@@ -155,7 +118,7 @@ class ModelReader:
         """The device at a time."""
         uuid, unit = self._unit.device.uuid, self._unit
         is_cut = not unit.is_instance and bool(self._timeline.spots(time))
-        offer = self._offers[is_cut]
+        missing = self._missing[is_cut]
         state = self._node.state(uuid, time)
         values = self._activity(state, time) | _memory(state)
         values |= self._errors_at(time) if self._varies else self._errors
@@ -165,16 +128,16 @@ class ModelReader:
         processes = None if is_cut else self._processes(time)
         if processes is not None:
             values[Signal.PROCESS_COUNT] = float(len(processes))
-        links = self._links_at(time) if offer.links else ()
+        links = () if Signal.NVLINK_LINKS in missing else self._links_at(time)
         if links:
             values[Signal.NVLINK_LINKS] = float(len(links))
             values[Signal.NVLINK_LINKS_UP] = float(sum(link.is_up for link in links))
-        for signal in offer.dropped:
+        for signal in missing:
             values.pop(signal, None)
         if processes:
             host = self._node.owner_host((process.pid for process in processes), time)
             values |= host_signals(host) if host is not None else {}
-        return Reading(uuid, time, values, offer.missing, processes, links)
+        return Reading(uuid, time, values, missing, processes, links)
 
     def _activity(self, state: BoardState, time: Nanoseconds) -> dict[Signal, float]:
         load = state.load
@@ -191,7 +154,7 @@ class ModelReader:
         }
         is_dead = self._timeline.has(DeadCounters, time)
         if is_dead:
-            values |= dict.fromkeys(map(Signal, _PROFILED.split()), 0.0)
+            values |= dict.fromkeys(_PROFILED, 0.0)
         if is_dead or not self._support.has(BoardFeature.GPM):
             values[Signal.GPU_BUSY] = round(load.gpu_busy, 2)
         return values

@@ -8,23 +8,24 @@ from typing import Final
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.workload import Holding
 from rightsizer.owners.holdings import holdings_of
 from rightsizer.simulator.counters import STEP
 from rightsizer.simulator.device import SimulatedDevice
-from rightsizer.simulator.faults import CallFailure, CallHang, GpuAbsence, GpuLoss
+from rightsizer.simulator.faults import CallFailure, CallHang, FaultEffect, GpuAbsence, GpuLoss
 from rightsizer.simulator.library.calls import NvmlCode
 from rightsizer.simulator.node import ScenarioOwners, SimulatedNode, host_signals
 from rightsizer.simulator.readings import ModelReader
 from rightsizer.simulator.scenario import SimulatedScenario
 
 _AWAY: Final = Down(Missing.LOST, "the driver is not loaded")
-_LOST: Final = Down(Missing.LOST, "the GPU has fallen off the bus")
-_ABSENT: Final = Down(Missing.LOST, "the driver no longer lists the GPU")
-_HANGS: Final = Down(Missing.TIMED_OUT, "the driver does not answer")
+_SILENCED_BY: Final[Mapping[type[FaultEffect], Down]] = {
+    GpuLoss: Down(Missing.LOST, "the GPU has fallen off the bus"),
+    GpuAbsence: Down(Missing.LOST, "the driver no longer lists the GPU"),
+    CallHang: Down(Missing.TIMED_OUT, "the driver does not answer"),
+}
 
 
 def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> Down | None:
@@ -35,22 +36,17 @@ def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -
     """
     if not node.has_faults:
         return None
-    timeline = node.timeline(unit)
     if node.unload(time) is not None:
         return _AWAY
-    if timeline.has(GpuLoss, time):
-        return _LOST
-    if timeline.has(GpuAbsence, time):
-        return _ABSENT
-    if timeline.has(CallHang, time):
-        return _HANGS
-    failures = timeline.effects(CallFailure, time)
-    whole = next((failure for failure in failures if not failure.function), None)
-    return None if whole is None else _refused(whole)
-
-
-def _refused(answer: CallFailure) -> Down:
-    code = NvmlCode(answer.code)
+    timeline = node.timeline(unit)
+    for kind, down in _SILENCED_BY.items():
+        if timeline.has(kind, time):
+            return down
+    codes = (each.code for each in timeline.effects(CallFailure, time) if not each.function)
+    refused = next(codes, None)
+    if refused is None:
+        return None
+    code = NvmlCode(refused)
     reason = Missing.LOST if code is NvmlCode.GPU_IS_LOST else Missing.FAILED
     return Down(reason, f"the driver answers {code.name.lower()}")
 
@@ -117,7 +113,10 @@ class SimulatedSource:
             for device in devices
             if device.uuid not in down
         }
-        holdings = {uuid: self._holdings(reading) for uuid, reading in readings.items()}
+        holdings = {
+            uuid: holdings_of(reading.processes or (), self._owners)
+            for uuid, reading in readings.items()
+        }
         away = self._node.unload(time)
         return Snapshot(
             wall_time=time,
@@ -177,6 +176,3 @@ class SimulatedSource:
             counts.update(code for _, code in heard)
             last_time, last = heard[-1]
             self._xids[gpu.device.uuid] = XidLog(dict(counts), last, last_time)
-
-    def _holdings(self, reading: Reading) -> tuple[Holding, ...]:
-        return holdings_of(reading.processes or (), self._owners)

@@ -1,6 +1,7 @@
 """Workloads of a scenario over time: phase, load, processes and memory on each device."""
 
 from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
@@ -30,14 +31,11 @@ class TaskSchedule:
         self._run = (task.stop_seconds - task.start_seconds) % DAY_SECONDS or DAY_SECONDS
         self._special = tuple(phase for phase in task.phases if phase.between is not None)
         self._cycle = tuple(phase for phase in task.phases if phase.between is None)
-        self._ends: list[float] = []
-        self._play: list[float] = []
-        end = 0.0
-        for phase in self._cycle:
-            end += phase.seconds
-            self._ends.append(end)
-        for phase, after in zip(self._cycle, self._cycle[1:], strict=False):
-            self._play.append(phase.jitter_ratio * min(phase.seconds, after.seconds))
+        self._ends = list(accumulate(phase.seconds for phase in self._cycle))
+        self._play = [
+            phase.jitter_ratio * min(phase.seconds, after.seconds)
+            for phase, after in pairwise(self._cycle)
+        ]
 
     def phase(self, time: Nanoseconds) -> TaskPhase | None:
         """The phase at a time; `None` while the task does not run."""

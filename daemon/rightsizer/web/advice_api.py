@@ -30,6 +30,7 @@ ACTS: Final = {
 _FIELDS: Final = ("actor", "why", "for")
 _LONGEST_TEXT: Final = 1000
 _NEAR: Final = 3
+_ONE: Final = "/api/v1/advice/{id}"
 
 ClaimListener = Callable[[Advice, str, SocketPeer | None, str | None], object]
 """Takes the advice as a claim left it, the actor that the request names, and who really asked."""
@@ -65,11 +66,9 @@ class AdviceApi:
     def routes(self) -> tuple[Route, ...]:
         """Where they are served."""
         return (
-            Route("GET", "/api/v1/advice/{id}", self._one),
+            Route("GET", _ONE, self._one),
             *(
-                Route(
-                    "POST", f"/api/v1/advice/{{id}}/{verb}", partial(self._act, verb), is_local=True
-                )
+                Route("POST", f"{_ONE}/{verb}", partial(self._act, verb), is_local=True)
                 for verb in ACTS
             ),
         )
@@ -80,14 +79,15 @@ class AdviceApi:
 
     def _one(self, _: Router, request: WebRequest) -> WebResponse:
         found = self._find(request)
-        if isinstance(found, WebResponse):
-            return found
-        return WebResponse.of_json(explain_advice(found, self._rules))
+        if isinstance(found, Advice):
+            return WebResponse.of_json(explain_advice(found, self._rules))
+        return found
 
     def _act(self, verb: str, _: Router, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)
         why = text_of(fields, "why", _LONGEST_TEXT)
-        actor = text_of(fields, "actor", _LONGEST_TEXT) or _name_of(request.peer)
+        asking = f"uid:{request.peer.uid}" if request.peer else "unknown"
+        actor = text_of(fields, "actor", _LONGEST_TEXT) or asking
         for_seconds = duration_of(fields.get("for"))
         found = self._find(request)
         if isinstance(found, WebResponse):
@@ -138,7 +138,3 @@ def closed_advice_message(advice: Advice) -> str | None:
         f"advice '{advice.id}' is closed already: {advice.state}{by}; see `rightsizer explain "
         f"{advice.id}`"
     )
-
-
-def _name_of(peer: SocketPeer | None) -> str:
-    return "unknown" if peer is None else f"uid:{peer.uid}"

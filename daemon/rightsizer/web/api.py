@@ -35,18 +35,12 @@ def load_response(
     workload: str,
 ) -> WebResponse:
     """The load of a workload, or why it is not known: 404 without it, 503 without its readings."""
-    devices = (
-        []
-        if report is None
-        else [
-            device
-            for device in report.devices
-            if any(
-                (holding.workload.namespace, holding.workload.name) == (namespace, workload)
-                for holding in device.holdings
-            )
-        ]
-    )
+    devices = [
+        device
+        for device in (() if report is None else report.devices)
+        if (namespace, workload)
+        in [(each.workload.namespace, each.workload.name) for each in device.holdings]
+    ]
     if report is None or not devices:
         where = f"{namespace}/{workload}" if namespace else workload
         text = f"no GPU of this node is held by '{where}'; see the workloads of api/v1/report"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Final
 
 from rightsizer.model.finding import Severity
-from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.report import DeviceReport, Report, StripCell
 from rightsizer.model.signal import Signal
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import State
@@ -15,7 +15,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.json_encoder import Form
 from rightsizer.web.view.device import device_title
-from rightsizer.web.view.headline import DeviceCounts, device_counts
+from rightsizer.web.view.headline import device_counts
 from rightsizer.web.view.strip import spans_of_report
 from rightsizer.web.view.waste import savings_sum
 
@@ -41,14 +41,9 @@ def revision_of(report: Report | None, now: Nanoseconds, freshness: FreshnessSet
 
 
 _SHOWN: Final = (
-    Signal.GPU_BUSY,
-    Signal.SM_WORK,
-    Signal.MEMORY_USED,
-    Signal.MEMORY_USED_BYTES,
-    Signal.MEMORY_TOTAL_BYTES,
-    Signal.POWER,
-    Signal.POWER_WATTS,
-    Signal.POWER_LIMIT_WATTS,
+    *(Signal.GPU_BUSY, Signal.SM_WORK),
+    *(Signal.MEMORY_USED, Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES),
+    *(Signal.POWER, Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS),
 )
 _NOTHING: Final = DeviceSpan(())
 
@@ -63,6 +58,7 @@ def summary_form(
     """What the node does now, and did over a span; signals are those of fresh devices alone."""
     fresh = fresh_devices(report, now, freshness)
     opened = [piece for piece in report.advice if piece.is_open]
+    counts = asdict(device_counts(report, fresh))
     severities = Counter(piece.finding.severity for piece in opened)
     return {
         "generation": report.generation,
@@ -71,7 +67,7 @@ def summary_form(
         "interval_seconds": report.agent.interval_seconds,
         "is_stale": bool(report.devices) and not fresh,
         "trouble": report.agent.trouble,
-        "now": _now_form(device_counts(report, fresh)),
+        "now": {"devices": counts.pop("counted"), **counts},
         "span": _span_form(report, span, spans_of_report(report, span) if past is None else past),
         "advice": {
             "open": len(opened),
@@ -95,25 +91,15 @@ def strip_form(
         "end": seconds(report.wall_time),
         "cell_seconds": seconds(span.cell),
         "devices": [
-            {"uuid": uuid, "cells": _cells_form(known.get(uuid, _NOTHING))} for uuid in uuids
+            {"uuid": uuid, "cells": [_cell_form(cell) for cell in known.get(uuid, _NOTHING).cells]}
+            for uuid in uuids
         ],
     }
 
 
-def _now_form(now: DeviceCounts) -> Form:
-    form = asdict(now)
-    return {"devices": form.pop("counted"), **form}
-
-
-def _cells_form(past: DeviceSpan) -> list[Form]:
-    return [
-        {
-            "start": seconds(cell.start),
-            "end": seconds(cell.end),
-            "state_seconds": {str(state): seconds(time) for state, time in cell.states.items()},
-        }
-        for cell in past.cells
-    ]
+def _cell_form(cell: StripCell) -> Form:
+    times = {str(state): seconds(time) for state, time in cell.states.items()}
+    return {"start": seconds(cell.start), "end": seconds(cell.end), "state_seconds": times}
 
 
 def _span_form(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> Form:
@@ -146,8 +132,8 @@ def _device_form(device: DeviceReport, *, is_fresh: bool) -> Form:
         "state": str(device.state if is_fresh else State.UNKNOWN),
         "conditions": sorted(device.conditions) if is_fresh else [],
         "signals": {
-            str(signal): device.signals[signal] for signal in _SHOWN if signal in device.signals
-        }
-        if is_fresh
-        else {},
+            str(each): device.signals[each]
+            for each in _SHOWN
+            if is_fresh and each in device.signals
+        },
     }

@@ -107,10 +107,9 @@ def server_context(policy: TlsPolicy) -> ServerContext:
     context.policy = policy
     context.minimum_version = VERSIONS[policy.minimum_version]
     context.maximum_version = VERSIONS[policy.maximum_version]
-    if policy.prefers_own_ciphers:
-        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    else:
-        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    if not policy.prefers_own_ciphers:
+        context.options ^= ssl.OP_CIPHER_SERVER_PREFERENCE
     _choose_ciphers(context, policy.cipher_suites)
     _choose_curves(context, policy.curves)
     _load_certificate(context, policy)
@@ -162,17 +161,11 @@ def _why_unfit(error: OSError, certificate_file: str, policy: TlsPolicy) -> tupl
     certificate, key = policy.certificate.key, policy.private_key.key
     if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
         return key, f"is not the key of the certificate in {certificate}; replace both"
-    if not _holds_certificate(certificate_file):
+    try:
+        ssl.create_default_context(cafile=certificate_file)
+    except OSError:
         return certificate, "holds no certificate in PEM form; it begins with '-----BEGIN CERT'"
     return key, "holds no unencrypted private key in PEM form; take its passphrase away"
-
-
-def _holds_certificate(file: str) -> bool:
-    try:
-        ssl.create_default_context(cafile=file)
-    except OSError:
-        return False
-    return True
 
 
 def _load_client_authorities(context: ssl.SSLContext, policy: TlsPolicy) -> None:

@@ -27,19 +27,9 @@ from rightsizer.web.tls import (
 )
 
 TLS_KEYS: Final = (
-    "cert",
-    "cert_file",
-    "key",
-    "key_file",
-    "client_ca",
-    "client_ca_file",
-    "client_auth_type",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
-    "curve_preferences",
-    "prefer_server_cipher_suites",
+    *("cert", "cert_file", "key", "key_file", "client_ca", "client_ca_file"),
+    *("client_auth_type", "client_allowed_sans", "min_version", "max_version"),
+    *("cipher_suites", "curve_preferences", "prefer_server_cipher_suites"),
 )
 _REQUIRED: Final = "RequireAndVerifyClientCert"
 _UNVERIFIED: Final = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")

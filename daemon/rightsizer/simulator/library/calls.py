@@ -1,7 +1,7 @@
 """NVML return codes, and how arguments travel through ctypes."""
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -36,14 +36,45 @@ class NvmlCallError(Exception):
         self.code = code
 
 
+def refuse_if(is_wrong: object, code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> None:
+    """Answer with a code where something is wrong.
+
+    Raises:
+        NvmlCallError: it is.
+    """
+    if is_wrong:
+        raise NvmlCallError(code)
+
+
+def one_of(argument: Any, known: Container[int], code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> int:
+    """An integer argument that is known.
+
+    Raises:
+        NvmlCallError: it is not.
+    """
+    found = number(argument)
+    refuse_if(found not in known, code)
+    return found
+
+
+def need_room(count: Any, found: int, buffer: Any) -> None:
+    """Write how many there are, for a buffer that has room for as many as its count said.
+
+    Raises:
+        NvmlCallError: they are more, or there is no buffer for them.
+    """
+    room = out(count).value if buffer is not None else 0
+    put(count, found)
+    refuse_if(room < found, NvmlCode.INSUFFICIENT_SIZE)
+
+
 def out(reference: Any) -> Any:
     """The object that `byref` or a pointer refers to.
 
     Raises:
         NvmlCallError: there is none.
     """
-    if reference is None:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    refuse_if(reference is None)
     target = getattr(reference, "_obj", None)
     return reference.contents if target is None else target
 
@@ -55,8 +86,7 @@ def versioned(reference: Any, *versions: int) -> Any:
         NvmlCallError: its version is none of these.
     """
     target = out(reference)
-    if target.version not in versions:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    refuse_if(target.version not in versions, NvmlCode.ARGUMENT_VERSION_MISMATCH)
     return target
 
 
@@ -72,8 +102,7 @@ def put_text(buffer: Any, size: Any, value: str) -> None:
         NvmlCallError: the buffer is too small.
     """
     encoded = value.encode()
-    if len(encoded) >= number(size):
-        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    refuse_if(len(encoded) >= number(size), NvmlCode.INSUFFICIENT_SIZE)
     buffer.value = encoded
 
 

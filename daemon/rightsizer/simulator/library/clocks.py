@@ -3,11 +3,18 @@
 from typing import Any, Final
 
 from rightsizer.model.units import nanoseconds
-from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, out, put
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCode,
+    need_room,
+    number,
+    one_of,
+    out,
+    put,
+)
 from rightsizer.simulator.library.driver import SimulatedHandle, value
 from rightsizer.simulator.support import BoardFeature
 
-_GRAPHICS, _SM, _MEMORY, _VIDEO = range(4)
 VIDEO_RATIO: Final = 0.9
 """The video engines' clock, of the graphics clock."""
 _SUPPORTED_REASONS: Final = 0x1FF
@@ -23,16 +30,9 @@ def _megahertz(hertz: float) -> int:
 
 
 def _by_kind(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
-    clocks = {
-        _GRAPHICS: graphics_hertz,
-        _SM: graphics_hertz,
-        _MEMORY: memory_hertz,
-        _VIDEO: VIDEO_RATIO * graphics_hertz,
-    }
-    try:
-        return _megahertz(clocks[number(kind)])
-    except KeyError:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
+    """Of the kinds graphics, SM, memory and video."""
+    clocks = graphics_hertz, graphics_hertz, memory_hertz, VIDEO_RATIO * graphics_hertz
+    return _megahertz(clocks[one_of(kind, range(len(clocks)))])
 
 
 def _current(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
@@ -64,24 +64,18 @@ def _graphics_clocks(
     device: SimulatedHandle, memory_megahertz: Any, count: Any, clocks: Any
 ) -> None:
     board = device.unit.around
-    if number(memory_megahertz) != _megahertz(board.family.memory_clock_hertz):
-        raise NvmlCallError(NvmlCode.NOT_FOUND)
+    one_of(memory_megahertz, (_megahertz(board.family.memory_clock_hertz),), NvmlCode.NOT_FOUND)
     top = _megahertz(board.sm_clock_maximum_hertz)
     _list(count, clocks, list(range(top, _megahertz(board.family.idle_clock_hertz) - 1, -15)))
 
 
 def _list(count: Any, clocks: Any, values: list[int]) -> None:
-    room = count._obj.value  # noqa: SLF001 - how ctypes keeps what `byref` refers to.
-    put(count, len(values))
-    if clocks is None or room < len(values):
-        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    need_room(count, len(values), clocks)
     clocks[: len(values)] = values
 
 
 def _violation(device: SimulatedHandle, policy: Any, time: Any) -> None:
-    wanted = number(policy)
-    if wanted not in _POLICIES:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    wanted = one_of(policy, _POLICIES)
     target = out(time)
     target.referenceTime = device.driver.microseconds() * 1000
     target.violationTime = violation_nanoseconds(device, wanted)

@@ -2,8 +2,9 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Any, Final, TypeVar
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Process
@@ -15,9 +16,12 @@ from rightsizer.simulator.gpu import GpuTimeline
 from rightsizer.simulator.library.calls import (
     NvmlCallError,
     NvmlCode,
+    out,
     put,
     put_text,
     read_pointer,
+    refuse_if,
+    versioned,
     write_pointer,
 )
 from rightsizer.simulator.library.faults import ScenarioFaults, XidReportEvent
@@ -30,44 +34,30 @@ _Held = TypeVar("_Held")
 _STRIDE = 0x100
 
 
-class HandleTable(Generic[_Held]):
+class HandleTable(dict[int, _Held]):
     """Objects by the addresses that stand for them; an unknown address is an invalid argument."""
 
     def __init__(self, first_address: int) -> None:
-        self._held: dict[int, _Held] = {}
-        self._next = first_address
-        self._lock = threading.Lock()
+        super().__init__()
+        self._addresses = count(first_address, _STRIDE)
 
     def add(self, held: _Held) -> int:
         """The address of a new object."""
-        with self._lock:
-            address = self._next
-            self._next += _STRIDE
-            self._held[address] = held
-            return address
-
-    def get(self, address: int) -> _Held:
-        """The object at an address."""
-        try:
-            return self._held[address]
-        except KeyError:
-            raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
+        address = next(self._addresses)
+        self[address] = held
+        return address
 
     def replace(self, address: int, held: _Held) -> None:
         """Put another object at an address."""
-        with self._lock:
-            if address not in self._held:
-                raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-            self._held[address] = held
+        refuse_if(address not in self)
+        self[address] = held
 
     def remove(self, address: int) -> None:
         """Free an address."""
-        with self._lock:
-            if self._held.pop(address, None) is None:
-                raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+        refuse_if(self.pop(address, None) is None)
 
-    def __len__(self) -> int:
-        return len(self._held)
+    def __missing__(self, address: int) -> _Held:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
 
 
 _LOOK_SECONDS: Final = 0.05
@@ -151,6 +141,13 @@ class SimulatedHandle:
             return self.parts
         return tuple(self.parts[spot.instance or 0] for spot in self.timeline.spots(self._now()))
 
+    def instance(self, identifier: int) -> "SimulatedHandle | None":
+        """The MIG instance that the GPU has now under a number."""
+        for part in self.instances:
+            if part.unit.device.mig and part.unit.device.mig.gpu_instance_id == identifier:
+                return part
+        return None
+
     @property
     def state(self) -> BoardState:
         """The device now, as it reads where the driver has just woken it."""
@@ -193,8 +190,8 @@ class SimulatedHandle:
             NvmlCallError: it does not.
         """
         support = self.support
-        if feature not in (support.features_with_mig if self.instances else support.features):
-            raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+        offered = support.features_with_mig if self.instances else support.features
+        refuse_if(feature not in offered, NvmlCode.NOT_SUPPORTED)
 
 
 REFRESH: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
@@ -311,13 +308,7 @@ def value(
     read: Callable[[SimulatedHandle], float], feature: BoardFeature | None = None
 ) -> Callable[..., None]:
     """A function that writes a number of a device, if the device offers it."""
-
-    def answer(device: SimulatedHandle, reference: Any, *_: Any) -> None:
-        if feature is not None:
-            device.need(feature)
-        put(reference, read(device))
-
-    return answer
+    return _offered(feature, lambda device, reference, *_: put(reference, read(device)))
 
 
 def values(
@@ -325,23 +316,39 @@ def values(
 ) -> Callable[..., None]:
     """A function that writes several numbers of a device, if the device offers them."""
 
-    def answer(device: SimulatedHandle, *references: Any) -> None:
-        if feature is not None:
-            device.need(feature)
+    def write(device: SimulatedHandle, *references: Any) -> None:
         for reference, found in zip(references, read(device), strict=True):
             put(reference, found)
 
-    return answer
+    return _offered(feature, write)
 
 
 def text_value(
     read: Callable[[SimulatedHandle], str], feature: BoardFeature | None = None
 ) -> Callable[..., None]:
     """A function that writes a text of a device, if the device offers it."""
+    return _offered(feature, lambda device, buffer, size: put_text(buffer, size, read(device)))
 
-    def answer(device: SimulatedHandle, buffer: Any, size: Any) -> None:
+
+def structure(
+    read: Callable[[SimulatedHandle], Mapping[str, Any]],
+    feature: BoardFeature | None = None,
+    version: int | None = None,
+) -> Callable[..., None]:
+    """A function that fills a structure, of the version if it has any, for what a device offers."""
+
+    def write(device: SimulatedHandle, reference: Any) -> None:
+        target = out(reference) if version is None else versioned(reference, version)
+        for name, found in read(device).items():
+            setattr(target, name, found)
+
+    return _offered(feature, write)
+
+
+def _offered(feature: BoardFeature | None, write: Callable[..., None]) -> Callable[..., None]:
+    def answer(device: SimulatedHandle, *arguments: Any) -> None:
         if feature is not None:
             device.need(feature)
-        put_text(buffer, size, read(device))
+        write(device, *arguments)
 
     return answer

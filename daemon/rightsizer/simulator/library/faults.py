@@ -16,6 +16,7 @@ WITHOUT_DRIVER: Final = frozenset({"nvmlErrorString"})
 """Functions that never reach the driver."""
 _POLL_SECONDS: Final = 0.02
 """How often a hanging call polls the scenario."""
+_NO_INSTANCE: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class XidReportEvent:
 
     uuid: str
     code: int
-    gpu_instance_id: int | None = None
-    compute_instance_id: int | None = None
+    gpu_instance_id: int = _NO_INSTANCE
+    compute_instance_id: int = _NO_INSTANCE
 
 
 class ScenarioFaults:

@@ -12,6 +12,7 @@ from rightsizer.simulator.library.calls import (
     number,
     out,
     read_pointer,
+    refuse_if,
     versioned,
     write_pointer,
 )
@@ -53,10 +54,8 @@ _BUS: Final = frozenset({20, 21, 60, 61})
 
 def _set_streaming(device: SimulatedHandle, state: Any) -> None:
     device.need(BoardFeature.GPM)
-    if number(state):
-        device.driver.streaming.add(device.uuid)
-    else:
-        device.driver.streaming.discard(device.uuid)
+    streaming = device.driver.streaming
+    (streaming.add if number(state) else streaming.discard)(device.uuid)
 
 
 def _sample(device: SimulatedHandle, sample: Any) -> None:
@@ -71,25 +70,20 @@ def _take(device: SimulatedHandle, sample: Any) -> None:
 
 def _take_of_instance(device: SimulatedHandle, instance: Any, sample: Any) -> None:
     device.need(BoardFeature.GPM)
-    for part in device.instances:
-        mig = part.unit.device.mig
-        if mig is not None and mig.gpu_instance_id == number(instance):
-            _sample(part, sample)
-            return
-    raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    part = device.instance(number(instance))
+    if part is None:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    _sample(part, sample)
 
 
 def _metrics(driver: SimulatedDriver, request: Any) -> None:
     target = versioned(request, _VERSION)
-    first = driver.samples.get(read_pointer(target.sample1))
-    second = driver.samples.get(read_pointer(target.sample2))
-    apart = second.time - first.time
-    if not second.uuid:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    first = driver.samples[read_pointer(target.sample1)]
+    second = driver.samples[read_pointer(target.sample2)]
+    refuse_if(not second.uuid)
     handle = driver.of_uuid(second.uuid)
     least = _SHORTEST_OF_INSTANCE if handle.unit.is_instance else 1
-    if first.uuid != second.uuid or apart < least:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    refuse_if(first.uuid != second.uuid or second.time - first.time < least)
     weighted = _between(driver, first, second)
     is_dead = handle.timeline.has(DeadCounters, second.time)
     for metric in target.metrics[: target.numMetrics]:
@@ -116,11 +110,9 @@ def _between(
     span = second.time - first.time
     steps = min(_MOST_STEPS, -(-span // _LONGEST_STEP))
     times = [first.time + span * step // steps for step in range(steps + 1)]
-    weights = [1.0 / steps] * (steps + 1)
-    weights[0] = weights[-1] = 0.5 / steps
     return [
-        (driver.node.state(second.uuid, time), weight)
-        for time, weight in zip(times, weights, strict=True)
+        (driver.node.state(second.uuid, time), (1.0 if 0 < step < steps else 0.5) / steps)
+        for step, time in enumerate(times)
     ]
 
 

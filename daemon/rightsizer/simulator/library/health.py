@@ -1,6 +1,7 @@
 """Health of the simulated boards: errors, retired pages, remapped rows, events."""
 
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rightsizer.simulator.faults import GpuHealth
@@ -8,11 +9,14 @@ from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCallError,
     NvmlCode,
+    need_room,
     number,
+    one_of,
     out,
     point,
     put,
     read_pointer,
+    refuse_if,
     versioned,
     write_pointer,
 )
@@ -20,6 +24,7 @@ from rightsizer.simulator.library.driver import (
     SimulatedDriver,
     SimulatedEventSet,
     SimulatedHandle,
+    structure,
     value,
     values,
 )
@@ -29,7 +34,6 @@ _XID: Final = 0x8
 _SUPPORTED: Final = 0x1C
 """Changes of performance state, Xids and changes of clocks."""
 _ECC: Final = 0x3
-_NO_INSTANCE: Final = 0xFFFFFFFF
 
 
 def _supported_kinds(device: SimulatedHandle) -> int:
@@ -39,13 +43,13 @@ def _supported_kinds(device: SimulatedHandle) -> int:
 def _register(device: SimulatedHandle, kinds: Any, event_set: Any) -> None:
     if number(kinds) & ~_supported_kinds(device):
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    registered = device.driver.event_sets.get(read_pointer(event_set))
+    registered = device.driver.event_sets[read_pointer(event_set)]
     if number(kinds) & _XID:
         registered.register(device.uuid, device.timeline)
 
 
 def _wait(driver: SimulatedDriver, event_set: Any, data: Any, timeout_milliseconds: Any) -> None:
-    registered = driver.event_sets.get(read_pointer(event_set))
+    registered = driver.event_sets[read_pointer(event_set)]
     event = registered.wait(number(timeout_milliseconds) / 1000.0, time.monotonic)
     if event is None:
         raise NvmlCallError(NvmlCode.TIMEOUT)
@@ -53,12 +57,8 @@ def _wait(driver: SimulatedDriver, event_set: Any, data: Any, timeout_millisecon
     point(target.device, driver.of_uuid(event.uuid).address)
     target.eventType = _XID
     target.eventData = event.code
-    target.gpuInstanceId = _identifier(event.gpu_instance_id)
-    target.computeInstanceId = _identifier(event.compute_instance_id)
-
-
-def _identifier(instance: int | None) -> int:
-    return _NO_INSTANCE if instance is None else instance
+    target.gpuInstanceId = event.gpu_instance_id
+    target.computeInstanceId = event.compute_instance_id
 
 
 EVENTS_SYSTEM: Final[Functions] = {
@@ -76,10 +76,8 @@ EVENTS: Final[Functions] = {
 
 _VOLATILE: Final = 0
 _CORRECTED, _UNCORRECTED = range(2)
-_KINDS: Final = frozenset({_CORRECTED, _UNCORRECTED})
 _DEVICE_MEMORY: Final = 2
 _LOCATIONS: Final = 8
-_CAUSES_OF_RETIREMENT: Final = 2
 _ROW_GROUPS: Final = 640
 _SRAM_VERSION_1: Final = 0x1000068
 _NOTHING, _RESET = range(2)
@@ -92,46 +90,29 @@ def recovery_action(health: GpuHealth) -> int:
     return _RESET if needs else _NOTHING
 
 
-def _ecc_mode(device: SimulatedHandle, *modes: Any) -> None:
-    device.need(BoardFeature.ECC)
-    for mode in modes:
-        put(mode, 1)
-
-
 def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
     """Errors of a kind, all of which are in the device's memory."""
     is_volatile = number(counter) == _VOLATILE
     # With instances, volatile errors are counted by instance.
     device.need(BoardFeature.VOLATILE_ECC if is_volatile else BoardFeature.ECC)
-    if number(kind) not in _KINDS:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    place = one_of(kind, (_CORRECTED, _UNCORRECTED))
     health = device.recent_health if is_volatile else device.health
-    corrected = number(kind) == _CORRECTED
-    return health.corrected_errors if corrected else health.uncorrected_errors
+    return (health.corrected_errors, health.uncorrected_errors)[place]
 
 
 def _errors_of_memory(
-    device: SimulatedHandle,
-    kind: Any,
-    counter: Any,
-    location: Any,
-    count: Any,
+    device: SimulatedHandle, kind: Any, counter: Any, location: Any, count: Any
 ) -> None:
-    if not 0 <= number(location) < _LOCATIONS:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    is_of_memory = one_of(location, range(_LOCATIONS)) == _DEVICE_MEMORY
     if device.unit.is_instance:
-        _errors_of_instance(device, number(kind), number(counter), number(location))
+        # Only uncorrected ones of this run of the driver, and not those of its memory.
+        is_offered = (number(kind), number(counter)) == (_UNCORRECTED, _VOLATILE)
+        has_ecc = device.support.has(BoardFeature.ECC)
+        refuse_if(not is_offered or is_of_memory or not has_ecc, NvmlCode.NOT_SUPPORTED)
         put(count, 0)
         return
     counted = _counted(device, kind, counter)
-    put(count, counted if number(location) == _DEVICE_MEMORY else 0)
-
-
-def _errors_of_instance(device: SimulatedHandle, kind: int, counter: int, location: int) -> None:
-    """Only uncorrected ones of this run of the driver, and not those of its memory."""
-    offered = kind == _UNCORRECTED and counter == _VOLATILE and location != _DEVICE_MEMORY
-    if not offered or not device.support.has(BoardFeature.ECC):
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    put(count, counted if is_of_memory else 0)
 
 
 def _sram_errors(device: SimulatedHandle, status: Any) -> None:
@@ -147,30 +128,20 @@ def _remapped_rows(device: SimulatedHandle) -> tuple[int, ...]:
     return (*rows, health.is_remapping_pending, health.has_remapping_failed)
 
 
-def _row_histogram(device: SimulatedHandle, histogram: Any) -> None:
-    device.need(BoardFeature.ROW_REMAPPING)
-    target, health = out(histogram), device.health
+def _row_histogram(device: SimulatedHandle) -> Mapping[str, int]:
+    health = device.health
     used = min(_ROW_GROUPS, health.rows_correctable + health.rows_uncorrectable)
     exhausted = int(health.has_remapping_failed)
-    target.max = _ROW_GROUPS - max(used, exhausted)
-    target.high, target.partial, target.low = used, 0, 0
-    target.none = exhausted
+    most = _ROW_GROUPS - max(used, exhausted)
+    return {"max": most, "high": used, "partial": 0, "low": 0, "none": exhausted}
 
 
 def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, *pages: Any) -> None:
     device.need(BoardFeature.RETIRED_PAGES)
-    if not 0 <= number(cause) < _CAUSES_OF_RETIREMENT:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
     health = device.health
-    retired = (health.rows_correctable, health.rows_uncorrectable)[number(cause)]
-    room = out(count).value
-    put(count, retired)
-    if not retired or pages[0] is None:
-        if retired:
-            raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
-        return
-    if room < retired:
-        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    by_cause = health.rows_correctable, health.rows_uncorrectable
+    retired = by_cause[one_of(cause, range(len(by_cause)))]
+    need_room(count, retired, pages[0])
     for page in range(retired):
         pages[0][page] = _FIRST_PAGE + page * _PAGE_BYTES
         for times in pages[1:]:
@@ -180,14 +151,14 @@ def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, *pages: Any)
 _zero = value(lambda _: 0)
 HEALTH_OF_INSTANCES: Final[Functions] = {"nvmlDeviceGetMemoryErrorCounter": _errors_of_memory}
 HEALTH: Final[Functions] = {
-    "nvmlDeviceGetEccMode": _ecc_mode,
-    "nvmlDeviceGetDefaultEccMode": _ecc_mode,
+    "nvmlDeviceGetEccMode": values(lambda _: (1, 1), BoardFeature.ECC),
+    "nvmlDeviceGetDefaultEccMode": value(lambda _: 1, BoardFeature.ECC),
     "nvmlDeviceGetTotalEccErrors": lambda device, kind, counter, count: put(
         count, _counted(device, kind, counter)
     ),
     "nvmlDeviceGetSramEccErrorStatus": _sram_errors,
     "nvmlDeviceGetRemappedRows": values(_remapped_rows, BoardFeature.ROW_REMAPPING),
-    "nvmlDeviceGetRowRemapperHistogram": _row_histogram,
+    "nvmlDeviceGetRowRemapperHistogram": structure(_row_histogram, BoardFeature.ROW_REMAPPING),
     "nvmlDeviceGetRetiredPages": _retired_pages,
     "nvmlDeviceGetRetiredPages_v2": _retired_pages,
     "nvmlDeviceGetRetiredPagesPendingStatus": value(

@@ -7,9 +7,11 @@ from rightsizer.simulator.library.calls import (
     NvmlCallError,
     NvmlCode,
     number,
+    one_of,
     out,
     put,
     put_text,
+    refuse_if,
     text,
 )
 from rightsizer.simulator.library.driver import (
@@ -24,9 +26,8 @@ from rightsizer.simulator.transients import channel
 
 _NVIDIA_VENDOR: Final = 0x10DE
 _FIRST_PRODUCT: Final = 0x2000
-_CORES_PER_SM: Final = {"Pascal": 64, "Volta": 64, "Turing": 64}
-_HGX_CORES_PER_SM: Final = 64
-_CORES_PER_SM_OTHERWISE: Final = 128
+_FEW_CORES_PER_SM: Final = frozenset({"Pascal", "Volta", "Turing"})
+"""64; others have twice as many, but for the GA100."""
 _INFOROM: Final = {0: "2.1", 1: "7.16", 2: "N/A", 3: "N/A"}
 """OEM, ECC, power management, DEN."""
 _INFOROM_ECC: Final = 1
@@ -38,15 +39,13 @@ _TURING: Final = 6
 
 def _by_index(driver: SimulatedDriver, index: Any, device: Any) -> None:
     place, gpus = number(index), driver.present()
-    if place >= len(gpus):
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    refuse_if(place >= len(gpus))
     driver.give(device, gpus[place])
 
 
 def _by_uuid(driver: SimulatedDriver, uuid: Any, device: Any) -> None:
     handle = driver.of_uuid(text(uuid))
-    if handle.parent not in driver.present():
-        raise NvmlCallError(NvmlCode.NOT_FOUND)
+    refuse_if(handle.parent not in driver.present(), NvmlCode.NOT_FOUND)
     driver.give(device, handle)
 
 
@@ -87,26 +86,19 @@ def _pci_info(device: SimulatedHandle, info: Any) -> None:
 
 def _cores(device: SimulatedHandle) -> int:
     board = device.unit.slot.board
-    each = _CORES_PER_SM.get(board.architecture, _CORES_PER_SM_OTHERWISE)
-    if board.compute_capability == (8, 0):
-        each = _HGX_CORES_PER_SM
-    return board.sm_count * each
+    has_few = board.architecture in _FEW_CORES_PER_SM or board.compute_capability == (8, 0)
+    return board.sm_count * (64 if has_few else 128)
 
 
 def _inforom_version(device: SimulatedHandle, kind: Any, buffer: Any, size: Any) -> None:
-    if number(kind) not in _INFOROM:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    device.need(BoardFeature.ECC if number(kind) == _INFOROM_ECC else BoardFeature.MEMORY)
-    put_text(buffer, size, _INFOROM[number(kind)])
+    part = one_of(kind, _INFOROM)
+    device.need(BoardFeature.ECC if part == _INFOROM_ECC else BoardFeature.MEMORY)
+    put_text(buffer, size, _INFOROM[part])
 
 
 def _module(device: SimulatedHandle) -> int:
     is_on_baseboard = device.unit.slot.board.form_factor.startswith("SXM")
     return device.unit.device.index % _MODULES + 1 if is_on_baseboard else 0
-
-
-def _gsp_version(device: SimulatedHandle, buffer: Any) -> None:
-    buffer.value = device.driver.node.scenario.driver_version.encode()
 
 
 LOOKUP: Final[Functions] = {
@@ -150,7 +142,9 @@ IDENTITY: Final[Functions] = {
     "nvmlDeviceGetModuleId": value(_module),
     "nvmlDeviceGetBusType": value(lambda _: _PCIE_BUS),
     "nvmlDeviceGetIrqNum": value(lambda device: _FIRST_INTERRUPT + device.unit.device.index),
-    "nvmlDeviceGetGspFirmwareVersion": _gsp_version,
+    "nvmlDeviceGetGspFirmwareVersion": lambda device, buffer: setattr(
+        buffer, "value", device.driver.node.scenario.driver_version.encode()
+    ),
     "nvmlDeviceGetGspFirmwareMode": values(
         lambda device: [int(device.support.architecture >= _TURING)] * 2
     ),

@@ -1,7 +1,7 @@
 """MIG: mode, GPU instances, compute instances and their profiles."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.catalogue.board import MigProfile
@@ -12,14 +12,22 @@ from rightsizer.simulator.library.calls import (
     NvmlCallError,
     NvmlCode,
     number,
+    one_of,
     out,
     point,
     put,
     read_pointer,
+    refuse_if,
     versioned,
     write_pointer,
 )
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, value, values
+from rightsizer.simulator.library.driver import (
+    SimulatedDriver,
+    SimulatedHandle,
+    structure,
+    value,
+    values,
+)
 from rightsizer.simulator.physics import instance_memory_bytes
 from rightsizer.simulator.support import BoardFeature
 
@@ -29,10 +37,8 @@ _MOST_INSTANCES: Final = 7
 def _by_index(device: SimulatedHandle, index: Any, instance: Any) -> None:
     device.need(BoardFeature.MIG)
     place = number(index)
-    if place >= len(device.instances):
-        raise NvmlCallError(
-            NvmlCode.NOT_FOUND if place < _MOST_INSTANCES else NvmlCode.INVALID_ARGUMENT
-        )
+    refuse_if(place >= _MOST_INSTANCES)
+    refuse_if(place >= len(device.instances), NvmlCode.NOT_FOUND)
     device.driver.give(instance, device.instances[place])
 
 
@@ -48,23 +54,23 @@ def _profile(device: SimulatedHandle) -> MigProfile | None:
 
 
 def _parent(device: SimulatedHandle, gpu: Any) -> None:
-    if not device.unit.is_instance:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    refuse_if(not device.unit.is_instance)
     device.driver.give(gpu, device.parent)
 
 
-def _attributes(device: SimulatedHandle, attributes: Any) -> None:
-    profile, target = _profile(device), out(attributes)
+def _attributes(device: SimulatedHandle) -> Mapping[str, int]:
+    profile = _profile(device)
     if profile is None:
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
     slices, (decoders, others) = _slices(profile), _engines(profile)
-    target.multiprocessorCount = _multiprocessors(device, profile)
-    target.sharedCopyEngineCount = slices
-    target.sharedDecoderCount = decoders
-    target.sharedJpegCount, target.sharedOfaCount = others, others
-    target.gpuInstanceSliceCount = slices
-    target.computeInstanceSliceCount = slices
-    target.memorySizeMB = device.state.memory_total_bytes // MIB
+    return {
+        "multiprocessorCount": _multiprocessors(device, profile),
+        "sharedDecoderCount": decoders,
+        "memorySizeMB": device.state.memory_total_bytes // MIB,
+        **dict.fromkeys(("sharedJpegCount", "sharedOfaCount"), others),
+        **dict.fromkeys(("sharedCopyEngineCount", "gpuInstanceSliceCount"), slices),
+        "computeInstanceSliceCount": slices,
+    }
 
 
 def _engines(profile: MigProfile) -> tuple[int, int]:
@@ -79,7 +85,7 @@ MIG_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetGpuInstanceId": value(lambda device: _mig(device).gpu_instance_id),
     "nvmlDeviceGetComputeInstanceId": value(lambda device: _mig(device).compute_instance_id),
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": _parent,
-    "nvmlDeviceGetAttributes_v2": _attributes,
+    "nvmlDeviceGetAttributes_v2": structure(_attributes),
 }
 MIG: Final[Functions] = {
     "nvmlDeviceGetMigMode": values(
@@ -119,20 +125,15 @@ def profile_number(profile: MigProfile) -> int:
     return _MUCH_MEMORY if profile.memory_share * _MEMORY_SLICES > 1.5 else 0  # noqa: PLR2004 - 1 or 2.
 
 
-def _of_number(device: SimulatedHandle, wanted: Any) -> MigProfile:
-    return _find(device, profile_number, wanted, NvmlCode.NOT_SUPPORTED)
-
-
-def _of_identifier(device: SimulatedHandle, wanted: Any) -> MigProfile:
-    return _find(device, _identifier, wanted, NvmlCode.INVALID_ARGUMENT)
-
-
 def _identifier(profile: MigProfile) -> int:
     return _IDENTIFIERS[profile_number(profile)]
 
 
 def _find(
-    device: SimulatedHandle, key: Callable[[MigProfile], int], wanted: Any, refusal: NvmlCode
+    device: SimulatedHandle,
+    wanted: Any,
+    key: Callable[[MigProfile], int] = _identifier,
+    refusal: NvmlCode = NvmlCode.INVALID_ARGUMENT,
 ) -> MigProfile:
     device.need(BoardFeature.MIG)
     for profile in device.unit.slot.board.mig_profiles:
@@ -146,7 +147,7 @@ def _multiprocessors(device: SimulatedHandle, profile: MigProfile) -> int:
 
 
 def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> None:
-    profile, target = _of_number(device, wanted), out(info)
+    profile, target = _find(device, wanted, profile_number, NvmlCode.NOT_SUPPORTED), out(info)
     slices, (decoders, others) = _slices(profile), _engines(profile)
     target.id = _identifier(profile)
     target.isP2pSupported = 0
@@ -161,11 +162,12 @@ def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> Non
 def _profile_information_2(device: SimulatedHandle, wanted: Any, info: Any) -> None:
     target = versioned(info, _PROFILE_VERSION_2)
     _profile_information(device, wanted, info)
-    target.name = f"MIG {_of_number(device, wanted).name}".encode()
+    profile = _find(device, wanted, profile_number, NvmlCode.NOT_SUPPORTED)
+    target.name = f"MIG {profile.name}".encode()
 
 
 def _remaining(device: SimulatedHandle, wanted: Any, count: Any) -> None:
-    profile = _of_identifier(device, wanted)
+    profile = _find(device, wanted)
     used = [_profile(part) for part in device.instances]
     compute = 1.0 - sum(each.compute_share for each in used if each)
     memory = 1.0 - sum(each.memory_share for each in used if each)
@@ -174,7 +176,7 @@ def _remaining(device: SimulatedHandle, wanted: Any, count: Any) -> None:
 
 
 def _placements(device: SimulatedHandle, wanted: Any, places: Any, count: Any) -> None:
-    profile = _of_identifier(device, wanted)
+    profile = _find(device, wanted)
     size = round(profile.memory_share * _MEMORY_SLICES)
     put(count, profile.maximum_count)
     if places is not None:
@@ -184,7 +186,7 @@ def _placements(device: SimulatedHandle, wanted: Any, places: Any, count: Any) -
 
 
 def _instances(device: SimulatedHandle, wanted: Any, found: Any, count: Any) -> None:
-    profile = _of_identifier(device, wanted)
+    profile = _find(device, wanted)
     same = [part for part in device.instances if _profile(part) == profile]
     put(count, len(same))
     for place, part in enumerate(same):
@@ -193,19 +195,16 @@ def _instances(device: SimulatedHandle, wanted: Any, found: Any, count: Any) -> 
 
 def _instance_by_id(device: SimulatedHandle, wanted: Any, found: Any) -> None:
     device.need(BoardFeature.MIG)
-    for part in device.instances:
-        mig = part.unit.device.mig
-        if mig is not None and mig.gpu_instance_id == number(wanted):
-            write_pointer(found, part.address + _GPU_INSTANCE)
-            return
-    raise NvmlCallError(NvmlCode.NOT_FOUND)
+    part = device.instance(number(wanted))
+    if part is None:
+        raise NvmlCallError(NvmlCode.NOT_FOUND)
+    write_pointer(found, part.address + _GPU_INSTANCE)
 
 
 def _part(driver: SimulatedDriver, pointer: Any, kind: int) -> SimulatedHandle:
     """The MIG device that a GPU instance or a compute instance belongs to."""
     handle = driver.at(ctypes.c_size_t(read_pointer(pointer) - kind))
-    if handle not in handle.parent.instances:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    refuse_if(handle not in handle.parent.instances)
     return handle
 
 
@@ -235,8 +234,7 @@ def _compute_instance_by_id(
     driver: SimulatedDriver, instance: Any, wanted: Any, found: Any
 ) -> None:
     part = _part(driver, instance, _GPU_INSTANCE)
-    if number(wanted):
-        raise NvmlCallError(NvmlCode.NOT_FOUND)
+    one_of(wanted, (0,), NvmlCode.NOT_FOUND)
     write_pointer(found, part.address + _COMPUTE_INSTANCE)
 
 
@@ -256,10 +254,8 @@ def _compute_information(driver: SimulatedDriver, instance: Any, info: Any) -> N
 def _compute_profile_information(
     driver: SimulatedDriver, instance: Any, wanted: Any, engine: Any, info: Any
 ) -> None:
-    part, target = _part(driver, instance, _GPU_INSTANCE), out(info)
-    profile = _profile(part)
-    if target.version != _COMPUTE_PROFILE_VERSION_2:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    part = _part(driver, instance, _GPU_INSTANCE)
+    profile, target = _profile(part), versioned(info, _COMPUTE_PROFILE_VERSION_2)
     if profile is None or number(engine) or number(wanted) != _compute_profile(part):
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
     target.id, target.sliceCount, target.instanceCount = number(wanted), _slices(profile), 1

@@ -1,7 +1,6 @@
 """NVLink: state, version, peers and errors of links; fabric and chip-to-chip link."""
 
 import uuid
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.simulator.faults import NvlinkErrorCounts
@@ -9,12 +8,13 @@ from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCallError,
     NvmlCode,
-    number,
+    one_of,
     out,
     put,
+    refuse_if,
     versioned,
 )
-from rightsizer.simulator.library.driver import SimulatedHandle
+from rightsizer.simulator.library.driver import SimulatedHandle, structure
 from rightsizer.simulator.physics import has_switches, peer_of_link
 from rightsizer.simulator.support import BoardFeature
 
@@ -24,13 +24,8 @@ _SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
 """Behind an NVSwitch the peer is unknown."""
 _PEER_TO_PEER: Final = 0
 _CAPABILITIES: Final = {_PEER_TO_PEER: 1, 1: 0, 2: 1, 3: 0, 4: 0, 5: 1}
-_ERROR_COUNTERS: Final[Mapping[int, Callable[[NvlinkErrorCounts], int]]] = {
-    0: lambda errors: errors.replay,
-    1: lambda errors: errors.recovery,
-    2: lambda errors: errors.crc,
-    3: lambda _: 0,
-    4: lambda _: 0,
-}
+_ERROR_COUNTERS: Final = 5
+"""Of replays, recoveries and CRC errors by flit; of those by data and of ECC there are none."""
 _COUNTERS: Final = 2
 _KIB: Final = 1024.0
 _INFORMATION_VERSIONS: Final = (0x1000008, 0x200064C)
@@ -38,18 +33,16 @@ _INFORMATION_VERSIONS: Final = (0x1000008, 0x200064C)
 
 def _need_link(device: SimulatedHandle, link: Any) -> int:
     device.need(BoardFeature.NVLINK)
-    if not 0 <= number(link) < _MOST_LINKS:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    if number(link) >= device.support.nvlink_links:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    return number(link)
+    place = one_of(link, range(_MOST_LINKS))
+    refuse_if(place >= device.support.nvlink_links, NvmlCode.NOT_SUPPORTED)
+    return place
 
 
 def _need_peer(device: SimulatedHandle, link: Any) -> SimulatedHandle | None:
     """The GPU at the other end, `None` for a switch."""
     place = _need_link(device, link)
-    if not device.support.nvlink_up or place in device.health.links_down:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    is_down = not device.support.nvlink_up or place in device.health.links_down
+    refuse_if(is_down, NvmlCode.NOT_SUPPORTED)
     board, gpu = device.unit.slot.board, device.unit.device.index
     if has_switches(board):
         return None
@@ -75,9 +68,7 @@ def _version(device: SimulatedHandle, link: Any, version: Any) -> None:
 
 def _capability(device: SimulatedHandle, link: Any, wanted: Any, answer: Any) -> None:
     _need_link(device, link)
-    if number(wanted) not in _CAPABILITIES:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    put(answer, _CAPABILITIES[number(wanted)])
+    put(answer, _CAPABILITIES[one_of(wanted, _CAPABILITIES)])
 
 
 def _remote_device(device: SimulatedHandle, link: Any, info: Any) -> None:
@@ -92,23 +83,17 @@ def _remote_device(device: SimulatedHandle, link: Any, info: Any) -> None:
 
 def _errors(device: SimulatedHandle, link: Any, counter: Any, count: Any) -> None:
     place = _need_link(device, link)
-    read = _ERROR_COUNTERS.get(number(counter))
-    if read is None:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    put(count, read(device.health.link_errors.get(place, NvlinkErrorCounts())))
+    wanted = one_of(counter, range(_ERROR_COUNTERS))
+    errors = device.health.link_errors.get(place, NvlinkErrorCounts())
+    put(count, (errors.replay, errors.recovery, errors.crc, 0, 0)[wanted])
 
 
 def _utilization(
-    device: SimulatedHandle,
-    link: Any,
-    counter: Any,
-    received: Any,
-    sent: Any,
+    device: SimulatedHandle, link: Any, counter: Any, received: Any, sent: Any
 ) -> None:
     device.need(BoardFeature.NVLINK_OLD_COUNTERS)
     _need_link(device, link)
-    if not 0 <= number(counter) < _COUNTERS:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    one_of(counter, range(_COUNTERS))
     counters, links = device.counters, device.support.nvlink_links
     put(received, int(counters.nvlink_receive_bytes / links / _KIB))
     put(sent, int(counters.nvlink_transmit_bytes / links / _KIB))
@@ -168,13 +153,8 @@ def _versioned(device: SimulatedHandle, info: Any) -> None:
         target.healthSummary = _HEALTHY_SUMMARY if whole else _DEGRADED_SUMMARY
 
 
-def _chip_to_chip(device: SimulatedHandle, info: Any) -> None:
-    device.need(BoardFeature.C2C)
-    out(info).isC2cEnabled = 1
-
-
 FABRIC: Final[Functions] = {
     "nvmlDeviceGetGpuFabricInfo": _fabric_information,
     "nvmlDeviceGetGpuFabricInfoV": _versioned,
-    "nvmlDeviceGetC2cModeInfoV": _chip_to_chip,
+    "nvmlDeviceGetC2cModeInfoV": structure(lambda _: {"isC2cEnabled": 1}, BoardFeature.C2C),
 }

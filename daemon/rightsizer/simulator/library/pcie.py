@@ -2,23 +2,17 @@
 
 from typing import Any, Final
 
-from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, put
+from rightsizer.simulator.library.calls import Functions, one_of, put
 from rightsizer.simulator.library.driver import SimulatedHandle, value
 
-_TRANSMIT, _RECEIVE = range(2)
 _KIB: Final = 1024.0
 _MEGATRANSFERS: Final = {1: 2500, 2: 5000, 3: 8000, 4: 16000, 5: 32000, 6: 64000}
 
 
 def _throughput(device: SimulatedHandle, direction: Any, kib_per_second: Any) -> None:
     state = device.state
-    rates = {
-        _TRANSMIT: state.pcie_transmit_bytes_per_second,
-        _RECEIVE: state.pcie_receive_bytes_per_second,
-    }
-    if number(direction) not in rates:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    put(kib_per_second, int(rates[number(direction)] / _KIB))
+    rates = state.pcie_transmit_bytes_per_second, state.pcie_receive_bytes_per_second
+    put(kib_per_second, int(rates[one_of(direction, range(len(rates)))] / _KIB))
 
 
 _generation_maximum = value(lambda device: device.unit.slot.board.pcie_generation)

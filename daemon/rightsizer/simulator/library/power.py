@@ -1,10 +1,11 @@
 """Power, its limits, energy and memory."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from rightsizer.model.units import MIB
-from rightsizer.simulator.library.calls import Functions, out, versioned
-from rightsizer.simulator.library.driver import SimulatedHandle, value, values
+from rightsizer.simulator.library.calls import Functions
+from rightsizer.simulator.library.driver import SimulatedHandle, structure, value, values
 from rightsizer.simulator.physics import lowest_limit_watts
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import shown_watts
@@ -51,29 +52,25 @@ _BUS_BITS: Final = {"HBM2": 4096, "HBM2e": 5120, "HBM3": 5120, "HBM3e": 6144}
 _BUS_BITS_OTHERWISE: Final = 256
 
 
-def _info(device: SimulatedHandle, info: Any) -> None:
-    state, target = device.state, out(info)
+def _info(device: SimulatedHandle) -> Mapping[str, int]:
+    state = device.state
     # The first version has no field for what is reserved and counts it as used.
-    used = state.memory_used_bytes + state.memory_reserved_bytes
-    target.total = state.memory_total_bytes
-    target.used = min(used, state.memory_total_bytes)
-    target.free = max(0, state.memory_total_bytes - used)
+    used, total = state.memory_used_bytes + state.memory_reserved_bytes, state.memory_total_bytes
+    return {"total": total, "used": min(used, total), "free": max(0, total - used)}
 
 
-def _info_2(device: SimulatedHandle, info: Any) -> None:
-    state, target = device.state, versioned(info, _VERSION_2)
-    most = state.memory_total_bytes - state.memory_reserved_bytes
-    target.total = state.memory_total_bytes
-    target.reserved = state.memory_reserved_bytes
-    target.used = min(state.memory_used_bytes, most)
-    target.free = max(0, most - state.memory_used_bytes)
+def _info_2(device: SimulatedHandle) -> Mapping[str, int]:
+    state = device.state
+    total, reserved = state.memory_total_bytes, state.memory_reserved_bytes
+    used, most = state.memory_used_bytes, total - reserved
+    amounts = {"used": min(used, most), "free": max(0, most - used)}
+    return {"total": total, "reserved": reserved, **amounts}
 
 
-def _bar1(device: SimulatedHandle, info: Any) -> None:
-    target = out(info)
-    target.bar1Total = bar1_total_bytes(device.state.memory_total_bytes)
-    target.bar1Used = BAR1_USED_BYTES
-    target.bar1Free = target.bar1Total - BAR1_USED_BYTES
+def _bar1(device: SimulatedHandle) -> Mapping[str, int]:
+    total = bar1_total_bytes(device.state.memory_total_bytes)
+    amounts = {"bar1Used": BAR1_USED_BYTES, "bar1Free": total - BAR1_USED_BYTES}
+    return {"bar1Total": total, **amounts}
 
 
 def bar1_total_bytes(memory_bytes: int) -> int:
@@ -82,9 +79,9 @@ def bar1_total_bytes(memory_bytes: int) -> int:
 
 
 MEMORY_OF_INSTANCES: Final[Functions] = {
-    "nvmlDeviceGetMemoryInfo": _info,
-    "nvmlDeviceGetMemoryInfo_v2": _info_2,
-    "nvmlDeviceGetBAR1MemoryInfo": _bar1,
+    "nvmlDeviceGetMemoryInfo": structure(_info),
+    "nvmlDeviceGetMemoryInfo_v2": structure(_info_2, version=_VERSION_2),
+    "nvmlDeviceGetBAR1MemoryInfo": structure(_bar1),
 }
 MEMORY: Final[Functions] = {
     "nvmlDeviceGetMemoryBusWidth": value(

@@ -6,11 +6,10 @@ from typing import Any, Final
 from rightsizer.model.reading import Process, ProcessKind
 from rightsizer.simulator.library.calls import (
     Functions,
-    NvmlCallError,
     NvmlCode,
+    need_room,
     number,
-    out,
-    put,
+    refuse_if,
     versioned,
 )
 from rightsizer.simulator.library.driver import SimulatedHandle
@@ -35,10 +34,7 @@ def _found(device: SimulatedHandle) -> list[tuple[Process, int, int]]:
 def _list(kind: ProcessKind) -> Callable[..., None]:
     def answer(device: SimulatedHandle, count: Any, processes: Any) -> None:
         found = [row for row in _found(device) if row[0].kind is kind]
-        room = out(count).value if processes is not None else 0
-        put(count, len(found))
-        if room < len(found):
-            raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+        need_room(count, len(found), processes)
         for place, (process, gpu_instance, compute_instance) in enumerate(found):
             target = processes[place]
             target.pid = process.pid
@@ -62,18 +58,10 @@ def _shares(device: SimulatedHandle) -> list[tuple[int, Sequence[int]]]:
     return rows
 
 
-def _need_rows(rows: Sequence[object], room: int) -> None:
-    if not rows:
-        raise NvmlCallError(NvmlCode.NOT_FOUND)
-    if room < len(rows):
-        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
-
-
 def _utilization(device: SimulatedHandle, samples: Any, count: Any, since: Any) -> None:
     rows = _shares(device) if number(since) < device.driver.microseconds() else []
-    room = out(count).value if samples is not None else 0
-    put(count, len(rows))
-    _need_rows(rows, room)
+    need_room(count, len(rows), samples)
+    refuse_if(not rows, NvmlCode.NOT_FOUND)
     is_blind = device.support.architecture >= _BLACKWELL
     for row, (pid, shares) in enumerate(rows):
         seen = _NOTHING if is_blind else shares
@@ -86,7 +74,8 @@ def _utilization_information(device: SimulatedHandle, request: Any) -> None:
     rows = _shares(device) if fresh else []
     room = target.processSamplesCount if target.procUtilArray else 0
     target.processSamplesCount = len(rows)
-    _need_rows(rows, room)
+    refuse_if(not rows, NvmlCode.NOT_FOUND)
+    refuse_if(room < len(rows), NvmlCode.INSUFFICIENT_SIZE)
     for row, (pid, shares) in enumerate(rows):
         _fill(target.procUtilArray[row], pid, device.driver.microseconds(), shares)
 

@@ -2,8 +2,16 @@
 
 from typing import Any, Final
 
-from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, out, put
-from rightsizer.simulator.library.driver import SimulatedHandle, value
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCallError,
+    NvmlCode,
+    one_of,
+    out,
+    put,
+    refuse_if,
+)
+from rightsizer.simulator.library.driver import SimulatedHandle, structure, value
 from rightsizer.simulator.support import BoardFeature
 
 _FRAMES_PER_SECOND: Final = 240.0
@@ -35,8 +43,7 @@ def _sessions(device: SimulatedHandle, count: Any, sessions: Any) -> None:
     held = encoder_sessions(busy)
     room = out(count).value if sessions is not None else held
     put(count, held)
-    if room < held:
-        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    refuse_if(room < held, NvmlCode.INSUFFICIENT_SIZE)
     if not held or sessions is None:
         return
     target = sessions[0]
@@ -49,15 +56,8 @@ def _sessions(device: SimulatedHandle, count: Any, sessions: Any) -> None:
 
 def _capacity(device: SimulatedHandle, kind: Any, capacity: Any) -> None:
     device.need(BoardFeature.ENCODER_DECODER)
-    if not 0 <= number(kind) < _KINDS_OF_ENCODER:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    one_of(kind, range(_KINDS_OF_ENCODER))
     put(capacity, _ENCODER_CAPACITY)
-
-
-def _capture_statistics(device: SimulatedHandle, statistics: Any) -> None:
-    device.need(BoardFeature.ENCODER_DECODER)
-    target = out(statistics)
-    target.sessionsCount = target.averageFPS = target.averageLatency = 0
 
 
 def _accounting_statistics(device: SimulatedHandle, pid: Any, statistics: Any) -> None:
@@ -72,7 +72,10 @@ SESSIONS: Final[Functions] = {
     "nvmlDeviceGetEncoderStats": _statistics,
     "nvmlDeviceGetEncoderSessions": _sessions,
     "nvmlDeviceGetEncoderCapacity": _capacity,
-    "nvmlDeviceGetFBCStats": _capture_statistics,
+    "nvmlDeviceGetFBCStats": structure(
+        lambda _: dict.fromkeys(("sessionsCount", "averageFPS", "averageLatency"), 0),
+        BoardFeature.ENCODER_DECODER,
+    ),
     "nvmlDeviceGetFBCSessions": value(lambda _: 0, BoardFeature.ENCODER_DECODER),
     "nvmlDeviceGetAccountingMode": _no_accounting,
     "nvmlDeviceGetAccountingPids": _no_accounting,

@@ -10,6 +10,7 @@ from rightsizer.simulator.library.calls import (
     number,
     put,
     put_text,
+    refuse_if,
 )
 from rightsizer.simulator.library.driver import SimulatedDriver
 
@@ -35,14 +36,8 @@ _ERRORS: Final[Mapping[int, bytes]] = {
 
 
 def _shut_down(driver: SimulatedDriver) -> None:
-    if not driver.is_started():
-        raise NvmlCallError(NvmlCode.UNINITIALIZED)
+    refuse_if(not driver.is_started(), NvmlCode.UNINITIALIZED)
     driver.references -= 1
-
-
-def _error_string(driver: SimulatedDriver, code: Any) -> bytes:
-    del driver
-    return _ERRORS.get(number(code), b"Unknown Error")
 
 
 def _process_name(driver: SimulatedDriver, pid: Any, buffer: Any, size: Any) -> None:
@@ -55,7 +50,7 @@ def _process_name(driver: SimulatedDriver, pid: Any, buffer: Any, size: Any) -> 
 SYSTEM: Final[Functions] = {
     "nvmlInitWithFlags": lambda driver, _=0: driver.start(),
     "nvmlShutdown": _shut_down,
-    "nvmlErrorString": _error_string,
+    "nvmlErrorString": lambda _, code: _ERRORS.get(number(code), b"Unknown Error"),
     "nvmlSystemGetDriverVersion": lambda driver, buffer, size: put_text(
         buffer, size, driver.node.scenario.driver_version
     ),

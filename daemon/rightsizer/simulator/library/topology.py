@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from rightsizer.simulator.library.calls import (
     Functions,
-    NvmlCallError,
     NvmlCode,
     number,
     out,
     point,
     put,
+    refuse_if,
 )
 from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
 from rightsizer.simulator.physics import has_switches, peer_of_link
@@ -37,8 +37,8 @@ def _write_bits(words: Any, size: int, first: int, last: int) -> None:
 def _processors(device: SimulatedHandle, size: Any, words: Any, scope: Any = 0) -> None:
     del scope
     cores = int(device.driver.node.scenario.cores) // _nodes(device.driver)
-    if number(size) * _BITS_OF_WORD < int(device.driver.node.scenario.cores):
-        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    room = number(size) * _BITS_OF_WORD
+    refuse_if(room < int(device.driver.node.scenario.cores), NvmlCode.INSUFFICIENT_SIZE)
     node = device.unit.device.numa_node or 0
     _write_bits(out(words), number(size), node * cores, (node + 1) * cores)
 

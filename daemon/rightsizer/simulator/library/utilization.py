@@ -6,8 +6,16 @@ from typing import Any, Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.activity import DeviceLoad
-from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, out, put
-from rightsizer.simulator.library.driver import SimulatedHandle
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCode,
+    number,
+    one_of,
+    out,
+    put,
+    refuse_if,
+)
+from rightsizer.simulator.library.driver import SimulatedHandle, structure, values
 from rightsizer.simulator.physics import BoardEnvironment, BoardState
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import (
@@ -24,24 +32,19 @@ def percent(ratio: float) -> int:
     return round(100.0 * ratio)
 
 
-def _rates(device: SimulatedHandle, rates: Any) -> None:
-    device.need(BoardFeature.UTILIZATION)
-    state, target = device.state, out(rates)
-    target.gpu = percent(state.load.gpu_busy)
-    target.memory = percent(state.memory_controller_busy)
+def _rates(device: SimulatedHandle) -> Mapping[str, int]:
+    state = device.state
+    return {"gpu": percent(state.load.gpu_busy), "memory": percent(state.memory_controller_busy)}
 
 
 def _engine(read: Callable[[DeviceLoad], float], feature: BoardFeature) -> Callable[..., None]:
-    def answer(device: SimulatedHandle, busy: Any, period: Any) -> None:
-        device.need(feature)
-        put(busy, percent(read(device.state.load)))
-        put(period, _SAMPLING_PERIOD_MICROSECONDS)
-
-    return answer
+    return values(
+        lambda device: (percent(read(device.state.load)), _SAMPLING_PERIOD_MICROSECONDS), feature
+    )
 
 
 UTILIZATION: Final[Functions] = {
-    "nvmlDeviceGetUtilizationRates": _rates,
+    "nvmlDeviceGetUtilizationRates": structure(_rates, BoardFeature.UTILIZATION),
     "nvmlDeviceGetEncoderUtilization": _engine(
         lambda load: load.encoder, BoardFeature.ENCODER_DECODER
     ),
@@ -109,20 +112,12 @@ utilization over 16 s, 119 of power over 2.4 s."""
 
 
 def _samples(  # noqa: PLR0913, PLR0917 - the C function's arguments.
-    device: SimulatedHandle,
-    kind: Any,
-    since: Any,
-    value_type: Any,
-    count: Any,
-    samples: Any,
+    device: SimulatedHandle, kind: Any, since: Any, value_type: Any, count: Any, samples: Any
 ) -> None:
-    buffer = _BUFFERS.get(number(kind))
-    if buffer is None:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    buffer = _BUFFERS[one_of(kind, _BUFFERS, NvmlCode.NOT_SUPPORTED)]
     device.need(buffer.feature)
     places = _places(buffer, device.driver.now(), number(since) * 1000)
-    if not places:
-        raise NvmlCallError(NvmlCode.NOT_FOUND)
+    refuse_if(not places, NvmlCode.NOT_FOUND)
     put(value_type, _UNSIGNED_INT)
     if samples is None:
         put(count, len(places))

@@ -94,20 +94,16 @@ class EvidenceFact:
 def facts_of(evidence: Mapping[str, object], names: Mapping[str, str]) -> tuple[EvidenceFact, ...]:
     """The evidence of a finding; devices go by the names they have on the page."""
     return tuple(
-        EvidenceFact(display_name(_plain_name(name)), _value(_unit(name), value, names))
-        for name, value in evidence.items()
+        EvidenceFact(display_name(plain), _value(unit, value, names))
+        for (plain, unit), value in zip(map(_split, evidence), evidence.values(), strict=True)
     )
 
 
-def _unit(name: str) -> str:
-    """The unit at the end of a name, empty where there is none."""
-    last = name.rpartition("_")[2]
-    return last if last in {"ratio", "seconds", "bytes", *_UNITS} else ""
-
-
-def _plain_name(name: str) -> str:
-    unit = _unit(name)
-    return name.removesuffix(f"_{unit}") if unit else name
+def _split(name: str) -> tuple[str, str]:
+    """A name without the unit at its end, and that unit; empty where there is none."""
+    plain, _, last = name.rpartition("_")
+    is_unit = last in {"ratio", "seconds", "bytes", *_UNITS}
+    return (plain or name, last) if is_unit else (name, "")
 
 
 def _value(unit: str, value: object, names: Mapping[str, str]) -> str:
@@ -118,10 +114,11 @@ def _value(unit: str, value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, (int, float)):
         return _number(unit, float(value))
     if isinstance(value, Mapping):
+        keys = (_split(str(key)) for key in value)
         parts = (
-            f"{names.get(str(key)) or display_name(_plain_name(str(key))).lower()} "
-            f"{_value(_unit(str(key)) or unit, inside, names)}"
-            for key, inside in value.items()
+            f"{names.get(str(key)) or display_name(plain).lower()} "
+            f"{_value(own_unit or unit, inside, names)}"
+            for (plain, own_unit), (key, inside) in zip(keys, value.items(), strict=True)
         )
         return ", ".join(parts) or "none"
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -151,6 +148,7 @@ class AdviceView:
     reason: str
     devices: str
     culprits: str
+    """The devices that the trouble comes from, where these are not all of them."""
     action: str
     savings: str
     savings_notes: str
@@ -173,12 +171,13 @@ def advice_view(
 ) -> AdviceView:
     """Advice in words; ages are at `now`, devices by their `names` on the page."""
     finding = advice.finding
+    is_all = set(finding.culprits) == set(finding.devices)
     return AdviceView(
         advice,
         severity=SEVERITY_COLORS[finding.severity],
         reason=_reason_label(finding),
         devices=_listed(finding.devices, names),
-        culprits=_culprits(finding, names),
+        culprits="" if is_all else _listed(finding.culprits, names),
         action=PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action)),
         savings=savings_label(finding.savings),
         savings_notes=savings_notes(finding.savings),
@@ -200,12 +199,6 @@ def _outcome(advice: Advice) -> str:
     return "; ".join(parts)
 
 
-def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
-    """The devices that the trouble comes from, where these are not all of them."""
-    is_all = set(finding.culprits) == set(finding.devices)
-    return "" if is_all else _listed(finding.culprits, names)
-
-
 def _reason_label(finding: Finding) -> str:
     words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
     text = ", ".join(word[:1] + word[1:].lower() for word in words or [display_name(finding.kind)])
@@ -214,14 +207,9 @@ def _reason_label(finding: Finding) -> str:
     return text
 
 
-_NAMES: Final = {
-    "Gpu": "GPU",
+_NAMES: Final = {"Gpu": "GPU", "Nvlink": "NVLink", "Pcie": "PCIe", "mig": "MIG", "mps": "MPS"} | {
     "Numa": "NUMA",
     "numa": "NUMA",
-    "Nvlink": "NVLink",
-    "Pcie": "PCIe",
-    "mig": "MIG",
-    "mps": "MPS",
 }
 
 

@@ -68,14 +68,10 @@ def fit_view(provisioning: Mapping[str, Provisioning], settings: FitSettings) ->
     rows = tuple(
         row for resource in Resource if (row := _row(resource, provisioning, settings)) is not None
     )
-    verdict, key = _verdict(_best(provisioning), settings)
-    best = _best(provisioning)
+    best = next((provisioning[window] for window in _WINDOWS if window in provisioning), None)
+    verdict, key = _verdict(best, settings)
     is_preallocated = best is not None and best.memory_is_preallocated
     return FitView(verdict, key, rows, 100 / BULLET_SCALE, _PREALLOCATED if is_preallocated else "")
-
-
-def _best(provisioning: Mapping[str, Provisioning]) -> Provisioning | None:
-    return next((provisioning[window] for window in _WINDOWS if window in provisioning), None)
 
 
 def _verdict(current: Provisioning | None, settings: FitSettings) -> tuple[str, str]:
@@ -215,6 +211,7 @@ class DeviceCardView:
     gauges: tuple[Gauge, ...]
     fit: FitView
     waste: WasteView
+    """Of the span; since the agent started where nothing of the span is known."""
     advice_count: int
 
 
@@ -230,9 +227,9 @@ def device_view(
     report: DeviceReport, node: Report, past: DeviceSpan, look: DeviceContext, *, is_fresh: bool
 ) -> DeviceCardView:
     """A device's card; readings that are no longer the present are left out."""
-    device = report.device
+    device, of_span = report.device, waste_view([(past, 1.0)])
     shown_state = report.state if is_fresh else State.UNKNOWN
-    sampled = report.last_sample
+    sampled, down = report.last_sample, report.down
     return DeviceCardView(
         title=device_title(report),
         model=_model(report),
@@ -244,29 +241,18 @@ def device_view(
         conditions=tuple(map(display_name, sorted(report.conditions))) if is_fresh else (),
         tier=report.tier,
         missing=_missing(report),
-        down=_down(report),
+        down=f"{display_name(down.reason)}: {down.detail.rstrip('.')}." if down else "",
         last_sample=moment_label(sampled, look.now) if sampled is not None else None,
         is_fresh=is_fresh,
         is_divided=device.has_mig_instances,
         strip=strip_view(past, node.wall_time, look.span, look.grain),
         gauges=gauges(report.signals) if is_fresh else (),
         fit=fit_view(report.provisioning if is_fresh else {}, look.fit),
-        waste=_waste(past, report),
+        waste=of_span if of_span.parts else waste_view([(report.totals, 1.0)]),
         advice_count=sum(
             piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
         ),
     )
-
-
-def _waste(past: DeviceSpan, report: DeviceReport) -> WasteView:
-    """Of the span; since the agent started where nothing of the span is known."""
-    of_span = waste_view([(past, 1.0)])
-    return of_span if of_span.parts else waste_view([(report.totals, 1.0)])
-
-
-def _down(report: DeviceReport) -> str:
-    down = report.down
-    return f"{display_name(down.reason)}: {down.detail.rstrip('.')}." if down else ""
 
 
 def _missing(report: DeviceReport) -> tuple[str, ...]:

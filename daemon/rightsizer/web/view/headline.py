@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.report import Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.span import Span
 from rightsizer.model.state import IDLE_STATES, State
@@ -35,7 +35,7 @@ class DeviceCounts:
 def device_counts(report: Report, fresh: Collection[str]) -> DeviceCounts:
     """The count of a report, by which of its devices are fresh."""
     counted = [device for device in report.devices if not device.device.has_mig_instances]
-    states = [_state(device, fresh) for device in counted]
+    states = [device.state if device.device.uuid in fresh else State.UNKNOWN for device in counted]
     draws = [
         device.signals[Signal.POWER_WATTS]
         for device in report.devices
@@ -55,10 +55,6 @@ def device_counts(report: Report, fresh: Collection[str]) -> DeviceCounts:
         silent=sum(device.device.uuid not in fresh for device in report.devices),
         power_watts=sum(draws) if draws else None,
     )
-
-
-def _state(device: DeviceReport, fresh: Collection[str]) -> State:
-    return device.state if device.device.uuid in fresh else State.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,9 @@ def tiles(
 ) -> tuple[Tile, ...]:
     """All of them, in the order that they are read."""
     has_instances = now.counted > now.gpus
-    answering = f"{now.counted} devices with MIG; all responding" if has_instances else None
-    silent = f"{now.silent} without fresh readings" if now.silent else None
+    devices = f"{now.counted} devices with MIG; " if has_instances else ""
+    answering, working = f"{devices}all responding", f"{now.working} of {now.counted}"
+    silent = f"{now.silent} without fresh readings" if now.silent else ""
     counts = ((now.idle, "idle"), (now.stalled, "stalled"), (now.unknown, "unknown"))
     doing = [f"{count} {word}" for count, word in counts if count]
     if now.power_watts is not None:
@@ -95,30 +92,14 @@ def tiles(
     lost = f"lost {waste.lost}" if waste.lost else ""
     severities = Counter(piece.finding.severity for piece in open_advice)
     found = [severity for severity in SEVERITY_COLORS if severities[severity]]
+    color = SEVERITY_COLORS[found[0]] if found else ""
     urgency = ", ".join(f"{severities[severity]} {severity}" for severity in found)
     return (
-        Tile(
-            "gpus",
-            "GPUs",
-            str(now.gpus),
-            silent or answering or "all responding",
-            "act" if silent else "",
-        ),
-        Tile(
-            "working",
-            "At work now",
-            f"{now.working} of {now.counted}",
-            ", ".join(doing) or "all of them",
-        ),
+        Tile("gpus", "GPUs", str(now.gpus), silent or answering, "act" if silent else ""),
+        Tile("working", "At work now", working, ", ".join(doing) or "all of them"),
         Tile("idle", f"Idle, last {span.text}", idle if shares else ABSENT, past),
         Tile("used", "Effective utilization", waste.used_text or ABSENT, lost),
-        Tile(
-            "advice",
-            "Open advice",
-            str(len(open_advice)),
-            urgency or "nothing to do",
-            SEVERITY_COLORS[found[0]] if found else "",
-        ),
+        Tile("advice", "Open advice", str(len(open_advice)), urgency or "nothing to do", color),
         _savings(open_advice),
     )
 

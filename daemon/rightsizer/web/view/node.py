@@ -5,11 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer import __version__
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Report, WorkloadReport
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.units import (
+    JOULES_PER_KILOWATT_HOUR,
+    Nanoseconds,
+    format_duration,
+    seconds,
+)
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import (
@@ -24,17 +29,9 @@ from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import AdviceView, advice_view
 from rightsizer.web.view.device import DeviceCardView, DeviceContext, device_title, device_view
 from rightsizer.web.view.headline import DeviceCounts, Tile, device_counts, part_of, tiles
-from rightsizer.web.view.strip import (
-    COARSE,
-    FINE,
-    Share,
-    shares_of,
-    spans_of_report,
-)
+from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report
 from rightsizer.web.view.topology import TopologyView, topology_view
 from rightsizer.web.view.waste import Spent, WasteView, waste_view
-
-_JOULES_PER_KILOWATT_HOUR = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ def _row(
         busy_ratio=busy / known if known else 0.0,
         used=waste.used_text or ABSENT,
         waste=", ".join(f"{part.name.lower()} {part.text}" for part in wasted) or ABSENT,
-        energy=f"{joules / _JOULES_PER_KILOWATT_HOUR:,.2f}" if joules else ABSENT,
+        energy=f"{joules / JOULES_PER_KILOWATT_HOUR:,.2f}" if joules else ABSENT,
         share=percent_label(known / total_seconds) if total_seconds else ABSENT,
         left=None if workload.key in held else moment_label(report.last_seen, now),
     )
@@ -191,7 +188,7 @@ class _NodePage:
         self._counted = [each for each in report.devices if not each.device.has_mig_instances]
         self.is_dense = len(report.devices) > _CARDS_MOST and not self._chosen
         grain = COARSE if self.is_dense else FINE
-        self._look = DeviceContext(look.now, look.span, look.fit, grain)
+        self._look = replace(look, grain=grain)
 
     def view(self) -> NodeView:
         """All that the template shows."""

@@ -1,17 +1,15 @@
 """View of where device time went, and what acting would save."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause
-from rightsizer.model.units import HOUR_SECONDS, format_duration
+from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, format_duration
 from rightsizer.report.labels import PAGE_CAUSE_LABELS, display_name, percent_label
 from rightsizer.web.view.strip import Share
-
-_JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
 
 
 class Spent(Protocol):
@@ -55,31 +53,20 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
     known = used + wasted_seconds
     if known <= 0:
         return WasteView("", "", (), "nothing known yet", "")
-    wasted = [
-        Share(
-            f"waste-{cause}",
-            PAGE_CAUSE_LABELS.get(cause, display_name(cause)),
-            percent_label(part),
-            part,
-        )
+    named = [("used", "Effective utilization", used)] + [
+        (cause, PAGE_CAUSE_LABELS.get(cause, display_name(cause)), duration)
         for cause, duration in causes.items()
-        if (part := duration / known) > 0
     ]
-    ratio = used / known
-    used_part = Share("waste-used", "Effective utilization", percent_label(ratio), ratio)
-    parts = (used_part, *wasted) if ratio > 0 else tuple(wasted)
-    return WasteView(
-        used_text=percent_label(ratio),
-        known_text=format_duration(known),
-        parts=parts,
-        label=", ".join(f"{part.name} {part.text}" for part in parts),
-        lost=_lost(wasted_seconds, joules),
+    parts = tuple(
+        Share(f"waste-{key}", name, percent_label(duration / known), duration / known)
+        for key, name, duration in named
+        if duration / known > 0
     )
-
-
-def _lost(wasted_seconds: float, joules: float) -> str:
-    hours = f"{wasted_seconds / HOUR_SECONDS:,.1f} GPU hours"
-    return f"{hours}, {joules / _JOULES_PER_KILOWATT_HOUR:,.1f} kWh" if joules > 0 else hours
+    lost = f"{wasted_seconds / HOUR_SECONDS:,.1f} GPU hours"
+    if joules > 0:
+        lost += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
+    label = ", ".join(f"{part.name} {part.text}" for part in parts)
+    return WasteView(percent_label(used / known), format_duration(known), parts, label, lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +92,13 @@ def savings_label(savings: Savings) -> str:
 
 def savings_notes(savings: Savings) -> str:
     """What it comes to in a month, and of when the prices are."""
-    parts = []
-    if savings.gpu_hours_per_month_high:
-        low = savings.gpu_hours_per_month_low or 0.0
-        hours = interval(low, savings.gpu_hours_per_month_high, "{:,.0f}")
-        parts.append(f"{hours} GPU hours a month")
-    if savings.kilowatt_hours_per_month_high:
-        low = savings.kilowatt_hours_per_month_low or 0.0
-        energy = interval(low, savings.kilowatt_hours_per_month_high, "{:,.0f}")
-        parts.append(f"{energy} kWh a month")
+    hours = savings.gpu_hours_per_month_low, savings.gpu_hours_per_month_high
+    energy = savings.kilowatt_hours_per_month_low, savings.kilowatt_hours_per_month_high
+    parts = [
+        f"{interval(low or 0.0, high, '{:,.0f}')} {what} a month"
+        for (low, high), what in ((hours, "GPU hours"), (energy, "kWh"))
+        if high
+    ]
     if savings.dollars_per_hour_low is not None and savings.price_date:
         parts.append(f"prices of {savings.price_date}")
     return ", ".join(parts)
@@ -125,7 +110,10 @@ def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
     for piece in advice:
         group = piece.finding.exclusive_group or piece.id
         groups.setdefault(group, []).append(piece.finding.savings)
-    best = [_best(group) for group in groups.values()]
+    best = [
+        max(group, key=lambda each: (each.dollars_per_hour_high or 0.0, each.gpus_high or 0.0))
+        for group in groups.values()
+    ]
     return SavingsSum(
         sum(each.gpus_low or 0.0 for each in best),
         sum(each.gpus_high or each.gpus_low or 0.0 for each in best),
@@ -150,7 +138,3 @@ def _money(low: float, high: float | None) -> str:
     if low < 0:
         return f"from ${-low:,.2f} more to ${most:,.2f} less an hour"
     return f"${interval(low, most, '{:,.2f}')} an hour"
-
-
-def _best(group: Sequence[Savings]) -> Savings:
-    return max(group, key=lambda each: (each.dollars_per_hour_high or 0.0, each.gpus_high or 0.0))
