@@ -37,9 +37,9 @@ class Advice:
     expires: Nanoseconds | None = None
     closed: Nanoseconds | None = None
     actor: str | None = None
-    """Who claimed, snoozed or dismissed it; `None` where nobody has."""
+    """Who claimed, snoozed or dismissed it; `None` where it was not."""
     why: str = ""
-    """Why somebody did so, or what came of it."""
+    """Why that was done, or what came of it."""
     verified: Nanoseconds | None = None
     """When before and after were compared, `None` where they were not."""
     realized_gpu_hours: float | None = None
@@ -65,8 +65,7 @@ class AdviceEventKind(StrEnum):
     VERIFIED = "verified"
     REGRESSED = "regressed"
     DECIDED = "decided"
-    """Somebody claimed or snoozed it, or took that back: its annotation says so, and nobody else
-    is told."""
+    """It was claimed or snoozed, or that was taken back: only its annotation says so."""
 
 
 @dataclass(frozen=True, slots=True)

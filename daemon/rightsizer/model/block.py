@@ -15,10 +15,10 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 
 class LazyColumn(Sequence[float]):
-    """As many numbers as it says, from whoever can tell them."""
+    """A column of known length whose numbers are read when one is first needed."""
 
     def __init__(self, length: int, read: Callable[[], Sequence[float]]) -> None:
-        """Nothing is read yet."""
+        """A column that is not read yet."""
         self._length, self._read = length, read
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
@@ -89,25 +89,19 @@ def _field(row: dict[str, str]) -> DcgmField:
 
 def _counter(row: dict[str, str]) -> DcgmCounter:
     field = DCGM_FIELDS[row["name"]]
-    counter = DcgmCounter(
-        field,
-        row["help"],
-        () if field.signal is None else (field.signal,),
-        "" if field.unit == Unit.COUNT else field.unit,
-        convert(field.unit)[1],
-        int(row["decimals"] or 0),
-    )
-    return _with_rate(counter) if field.name == _NVLINK_TRAFFIC else counter
-
-
-def _with_rate(counter: DcgmCounter) -> DcgmCounter:
-    # A rate, whatever it is declared as: KiB/s by the driver, divided by 1000 in DCGM.
-    # https://github.com/NVIDIA/dcgm-exporter/pull/658
-    both = Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND
-    return replace(counter, signals=both, unit="MB/s", base_units=1024_000.0)
+    signals: tuple[Signal, ...] = () if field.signal is None else (field.signal,)
+    unit, base_units = "" if field.unit == Unit.COUNT else field.unit, convert(field.unit)[1]
+    if field.name == _NVLINK_TRAFFIC:
+        # A rate, whatever it is declared as: KiB/s by the driver, divided by 1000 in DCGM.
+        # https://github.com/NVIDIA/dcgm-exporter/pull/658
+        signals, unit, base_units = _NVLINK_RATES, "MB/s", 1024_000.0
+    return DcgmCounter(field, row["help"], signals, unit, base_units, int(row["decimals"] or 0))
 
 
 _NVLINK_TRAFFIC: Final = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+_NVLINK_RATES: Final = (
+    *(Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND),
+)
 _ROWS: Final = table_rows("dcgm_fields.csv")
 
 DCGM_FIELDS: Final[dict[str, DcgmField]] = {row["name"]: _field(row) for row in _ROWS}

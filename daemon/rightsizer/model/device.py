@@ -24,7 +24,7 @@ class MigInstance:
 class Device:
     """A device as its driver, its recording or its scenario describes it.
 
-    Capacities are `None` where nobody knows them; ratios that need one are then missing too.
+    Capacities are `None` where they are not known; ratios that need one are then missing too.
     """
 
     uuid: str
@@ -60,7 +60,7 @@ class Device:
     facts: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What else is known and does not change by itself: `vbios_version`, `compute_mode`."""
     assumed: tuple[str, ...] = ()
-    """Names of the capacities that nobody stated and the catalogue's figures stand in for."""
+    """Names of the capacities that were not stated and are the catalogue's figures."""
     host: str = ""
     """The machine that it is in, where devices of several are looked at; empty on a node."""
 

@@ -49,7 +49,7 @@ XID_MEANINGS: Final = MappingProxyType({code: row["meaning"] for code, row in _X
 """In words of our own, after NVIDIA's Xid catalog."""
 
 CRITICAL_XIDS: Final = frozenset(code for code, row in _XIDS.items() if row["is_critical"])
-"""After these the hardware needs somebody; others are mostly the fault of a program.
+"""After these the hardware needs an operator; others are mostly the fault of a program.
 
 Source: NVIDIA's Xid catalog; nvidia_gpu_exporter's alerts (48, 62, 64, 74, 79, 95, 119, 120).
 """

@@ -20,7 +20,7 @@ class RefusedError(UsageError):
 
 
 class EndedError(UsageError):
-    """A ticket or a lease that somebody has ended; the message says who."""
+    """A ticket or a lease that was ended; the message says who."""
 
 
 class ConfigurationError(RightsizerError):

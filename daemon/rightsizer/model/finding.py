@@ -100,7 +100,7 @@ class Risk(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much it matters that somebody acts, least first; Google Cloud's words for insights."""
+    """How much it matters to act, least first; Google Cloud's words for insights."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -169,7 +169,7 @@ class Case:
     """What a rule judges: the devices that one workload holds, over one window of time."""
 
     key: str
-    """The workload's key, or the device's uuid where nobody is known to hold it."""
+    """The workload's key, or the device's uuid where its holder is not known."""
     workload: Workload | None
     devices: tuple[Device, ...]
     windows: tuple[Window, ...]

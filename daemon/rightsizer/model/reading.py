@@ -34,7 +34,7 @@ class Missing(StrEnum):
     SUSPENDED = "suspended"
     """The kernel has put the device to sleep; asking would wake it."""
     RELEASED = "released"
-    """Somebody asked for the device or its counters to be let go."""
+    """The device or its counters were released on request."""
     FAILED = "failed"
     """The driver answered with an error of its own."""
 

@@ -67,7 +67,7 @@ class DeviceReport:
     """The last day, oldest first."""
     holdings: tuple[Holding, ...] = ()
     xids: XidLog | None = None
-    """`None` where nobody listens for them."""
+    """`None` where they are not recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Snapshot:
     """The node, or a recording of one, at one tick."""
 
     wall_time: Nanoseconds
-    """Since the epoch; may step back when somebody sets the clock."""
+    """Since the epoch; may step back when the clock is set."""
     time: Nanoseconds
     """On the source's steady clock, the one that readings use."""
     interval: Nanoseconds

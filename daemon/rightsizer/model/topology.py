@@ -25,7 +25,7 @@ def link_bytes_per_second(generation: float, width: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Nvlink:
-    """A link that the board has; what nobody tells is `None`."""
+    """A link that the board has; what is not known is `None`."""
 
     number: int
     is_up: bool
@@ -33,7 +33,7 @@ class Nvlink:
     bytes_per_second: float | None = None
     """One direction, as negotiated."""
     remote_pci_bus_id: str | None = None
-    """The GPU at the other end; `None` for a switch, which tells nobody its address."""
+    """The GPU at the other end; `None` for a switch, which does not tell its address."""
     leads_to_switch: bool = False
     receive_bytes: float | None = None
     """Since the driver was loaded."""
@@ -152,9 +152,7 @@ class GpuLink:
     @property
     def label(self) -> str:
         """As `nvidia-smi topo -m` writes it: `NV18`, `PIX`, `SYS`."""
-        return (
-            f"{self.kind}{self.nvlinks or ''}" if self.kind is LinkKind.NVLINK else str(self.kind)
-        )
+        return f"{self.kind}{(self.nvlinks or '') if self.kind is LinkKind.NVLINK else ''}"
 
 
 class AdapterKind(StrEnum):

@@ -82,6 +82,17 @@ def _slot(entry: ScenarioRow, catalogue: Catalogue, first: int) -> list[BoardSlo
     ]
 
 
+def slot_of(entry: ScenarioRow, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
+    """The slot of a GPU that a key names.
+
+    Raises:
+        ScenarioError: the node has no such GPU.
+    """
+    if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
+        entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", key)
+    return slots[gpu]
+
+
 def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfile, ...]:
     """The MIG profiles that a key names.
 
@@ -95,10 +106,9 @@ def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfil
             known = ", ".join(by_name) or "none: it has no MIG"
             entry.fail(f"'{name}' is not a MIG profile of {board.key}; known: {known}", key)
         chosen.append(by_name[name])
-    for what, total in (
-        ("compute", sum(profile.compute_share for profile in chosen)),
-        ("memory", sum(profile.memory_share for profile in chosen)),
-    ):
+    compute = sum(profile.compute_share for profile in chosen)
+    memory = sum(profile.memory_share for profile in chosen)
+    for what, total in (("compute", compute), ("memory", memory)):
         if total > 1.0 + 1e-9:
             entry.fail(f"the profiles take {total:.0%} of the {what}; remove some", key)
     return tuple(chosen)
@@ -109,6 +119,8 @@ _MOST_LINKS: Final = 36
 _WIDEST_LINK: Final = 16
 _LATEST_GENERATION: Final = 6
 _COMMON: Final = ("kind", "gpus", "at", "after", "every", "for", "xid")
+_ECC_COUNTS: Final = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
+_LINK_ERRORS: Final = ("replay_errors", "recovery_errors", "crc_errors")
 _OFF_THE_BUS, _NVLINK_XID, _DOUBLE_BIT_ERROR, _CONTAINED_ERROR = 79, 74, 48, 94
 _LAST_WITH_PAGES: Final = (7, 5)
 _REASONS: Final[Mapping[str, ClockEvent]] = {
@@ -134,11 +146,8 @@ def read_faults(
             faults.append(fault)
             if isinstance(fault.effect, MigReconfiguration):
                 (gpu,) = fault.gpus
-                mig_reconfigurations = (
-                    *slots[gpu].mig_reconfigurations,
-                    (fault.window, fault.effect),
-                )
-                changed = replace(slots[gpu], mig_reconfigurations=mig_reconfigurations)
+                cuts = (*slots[gpu].mig_reconfigurations, (fault.window, fault.effect))
+                changed = replace(slots[gpu], mig_reconfigurations=cuts)
                 slots = (*slots[:gpu], changed, *slots[gpu + 1 :])
     return slots, tuple(faults)
 
@@ -170,10 +179,7 @@ def _gpus(entry: ScenarioRow, kind: str, slots: tuple[BoardSlot, ...]) -> tuple[
         return ()
     if not chosen:
         entry.fail("befalls nothing; add 'gpus: [0]'")
-    for gpu in chosen:
-        if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
-            entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", "gpus")
-    return tuple(chosen)
+    return tuple(slot_of(entry, "gpus", gpu, slots).index for gpu in chosen)
 
 
 def _window(entry: ScenarioRow) -> ActivePeriod:
@@ -216,14 +222,6 @@ def _code(entry: ScenarioRow, default: NvmlCode) -> int:
     return codes[entry.choice("code", codes, default.name.lower())]
 
 
-def _hang(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    return CallHang(_function(entry))
-
-
-def _answer(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    return CallFailure(_code(entry, NvmlCode.UNKNOWN), _function(entry))
-
-
 def _unload(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
     if "for" not in entry:
         entry.fail("a driver that never comes back is no driver; add 'for: 20s'")
@@ -236,13 +234,8 @@ def _mig(entry: ScenarioRow, slot: BoardSlot) -> FaultEffect:
     return MigReconfiguration(read_profiles(entry, "profiles", slot.board), len(slot.all_profiles))
 
 
-def _xid(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    return XidReport(entry.needed_count("code", 1, _MOST))
-
-
 def _ecc(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
-    names = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
-    counts = {name: entry.count_or(name, 0, 0, _MOST) for name in names}
+    counts = {name: entry.count_or(name, 0, 0, _MOST) for name in _ECC_COUNTS}
     return MemoryErrors(
         **counts,
         is_pending=entry.flag("pending", default=False),
@@ -279,33 +272,29 @@ def _nvlink(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
             entry.fail(f"'{link}' is not the number of a link; write them like [0, 1]", "links")
     if not links:
         entry.fail("is on no link; add 'links: [0]'")
-    errors = ("replay_errors", "recovery_errors", "crc_errors")
     return NvlinkDegradation(
         frozenset(links),
         entry.flag("down", default=False),
-        **{name: entry.count_or(name, 0, 0, _MOST) for name in errors},
+        **{name: entry.count_or(name, 0, 0, _MOST) for name in _LINK_ERRORS},
     )
 
 
 _KINDS: Final[
     Mapping[str, tuple[tuple[str, ...], Callable[[ScenarioRow, BoardSlot], FaultEffect]]]
 ] = {
-    "hang": (("function",), _hang),
-    "answer": (("code", "function"), _answer),
+    "hang": (("function",), lambda entry, _: CallHang(_function(entry))),
+    "answer": (
+        ("code", "function"),
+        lambda entry, _: CallFailure(_code(entry, NvmlCode.UNKNOWN), _function(entry)),
+    ),
     "loss": ((), lambda _entry, _slot: GpuLoss()),
     "absence": ((), lambda _entry, _slot: GpuAbsence()),
     "unload": (("code",), _unload),
     "mig": (("profiles",), _mig),
-    "xid": (("code",), _xid),
-    "ecc": (
-        (
-            *("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable"),
-            *("pending", "failed"),
-        ),
-        _ecc,
-    ),
+    "xid": (("code",), lambda entry, _: XidReport(entry.needed_count("code", 1, _MOST))),
+    "ecc": ((*_ECC_COUNTS, "pending", "failed"), _ecc),
     "throttle": (("reason", "power_limit_watts", "ambient_celsius", "clock_ratio"), _throttle),
     "pcie": (("generation", "width", "idle_generation", "replays"), _pcie),
-    "nvlink": (("links", "down", "replay_errors", "recovery_errors", "crc_errors"), _nvlink),
+    "nvlink": (("links", "down", *_LINK_ERRORS), _nvlink),
     "dead_counters": ((), lambda _entry, _slot: DeadCounters()),
 }

@@ -50,16 +50,8 @@ class RateIntegral:
     def __init__(
         self, rates: Callable[[Nanoseconds], Rates], start: Nanoseconds, step: Nanoseconds = STEP
     ) -> None:
-        """An integral that is 0 at `start`.
-
-        Args:
-            rates: What is added up, per second.
-            start: Where the sum begins.
-            step: The distance of two points of the grid.
-        """
-        self._rates = rates
-        self._start = start
-        self._step = step
+        """An integral of rates per second that is 0 at `start`, on a grid of steps from there."""
+        self._rates, self._start, self._step = rates, start, step
         self._last = 0
         self._sums: Rates = _NOTHING
         self._checkpoints: list[Rates] = [_NOTHING]

@@ -60,13 +60,19 @@ class GpuTimeline:
         if not self._varies:
             return around
         for throttle in self.effects(ForcedThrottle, time):
-            around = _throttled(around, throttle)
-        for trouble in self.effects(PcieDegradation, time):
+            limit = throttle.power_limit_watts or around.power_limit_watts
             around = replace(
                 around,
-                pcie_generation=min(
-                    around.pcie_generation, trouble.generation or around.pcie_generation
-                ),
+                power_limit_watts=min(around.power_limit_watts, limit),
+                ambient_celsius=throttle.ambient_celsius or around.ambient_celsius,
+                clock_ceiling_ratio=min(around.clock_ceiling_ratio, throttle.clock_ratio or 1.0),
+                ceiling_reasons=around.ceiling_reasons | throttle.reasons,
+            )
+        for trouble in self.effects(PcieDegradation, time):
+            generation = trouble.generation or around.pcie_generation
+            around = replace(
+                around,
+                pcie_generation=min(around.pcie_generation, generation),
                 pcie_width=min(around.pcie_width, trouble.width or around.pcie_width),
                 idle_pcie_generation=trouble.idle_generation or around.idle_pcie_generation,
             )
@@ -114,18 +120,6 @@ class GpuTimeline:
     def xids(self, after: Nanoseconds, until: Nanoseconds) -> list[tuple[Nanoseconds, int]]:
         """Its Xids between two times, the second included."""
         return self._faults.xids(self._slot.index, after, until)
-
-
-def _throttled(around: BoardEnvironment, throttle: ForcedThrottle) -> BoardEnvironment:
-    return replace(
-        around,
-        power_limit_watts=min(
-            around.power_limit_watts, throttle.power_limit_watts or around.power_limit_watts
-        ),
-        ambient_celsius=throttle.ambient_celsius or around.ambient_celsius,
-        clock_ceiling_ratio=min(around.clock_ceiling_ratio, throttle.clock_ratio or 1.0),
-        ceiling_reasons=around.ceiling_reasons | throttle.reasons,
-    )
 
 
 _SENSOR_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
@@ -230,12 +224,9 @@ class SimulatedGpu:
         board = self._slot.board
         profile = self._slot.profile(spot.instance)
         link = link_bytes_per_second(electrical.pcie_generation, electrical.pcie_width) or 0.0
-        nvlink = board.nvlink_bytes_per_second * around.nvlinks_up_ratio
-        if not nvlink_is_up(board):
-            nvlink = 0.0
-        idle_reads = around.family.idle_memory_controller_busy
-        if not electrical.performance_state:
-            idle_reads = 0.0
+        is_linked, is_asleep = nvlink_is_up(board), electrical.performance_state > 0
+        nvlink = board.nvlink_bytes_per_second * around.nvlinks_up_ratio if is_linked else 0.0
+        idle_reads = around.family.idle_memory_controller_busy if is_asleep else 0.0
         return BoardState(
             load=load,
             electrical=electrical,

@@ -27,6 +27,11 @@ _ACTIVE: Final = 0.005
 _SLOWED: Final = 0.9
 """Of the highest clock; a smaller loss does not count."""
 _NEAR_OUT_OF_MEMORY: Final = 0.95
+_SLOWED_BY: Final = {
+    ClockEvent.SW_POWER_CAP: Condition.POWER_THROTTLED,
+    ClockEvent.SW_THERMAL_SLOWDOWN: Condition.THERMAL_THROTTLED,
+    ClockEvent.HW_SLOWDOWN: Condition.HARDWARE_SLOWDOWN,
+}
 
 
 def true_state(
@@ -39,12 +44,8 @@ def true_state(
     ):
         conditions.add(Condition.PCIE_LINK_DEGRADED)
     if state.electrical.sm_clock_hertz < _SLOWED * around.sm_clock_maximum_hertz:
-        if state.electrical.clock_event_reasons & ClockEvent.SW_POWER_CAP:
-            conditions.add(Condition.POWER_THROTTLED)
-        if state.electrical.clock_event_reasons & ClockEvent.SW_THERMAL_SLOWDOWN:
-            conditions.add(Condition.THERMAL_THROTTLED)
-        if state.electrical.clock_event_reasons & ClockEvent.HW_SLOWDOWN:
-            conditions.add(Condition.HARDWARE_SLOWDOWN)
+        reasons = state.electrical.clock_event_reasons
+        conditions |= {condition for bit, condition in _SLOWED_BY.items() if reasons & bit}
     if not members:
         return State.IDLE_EMPTY, frozenset(conditions)
     grows = any(member.task.workload.allocator is not Allocator.PREALLOCATING for member in members)
@@ -76,15 +77,10 @@ class SimulatedNode:
         *,
         counter_step: Nanoseconds = STEP,
     ) -> None:
-        """A node that runs a scenario.
+        """A node that runs a scenario; its counters are added up in steps from `start` on.
 
-        Args:
-            scenario: What runs on it.
-            catalogue: Names the boards of the devices.
-            start: When the driver was loaded and its counters began; `None` for the first time
-                that a counter is read at. One in the far past makes that reading slow, for it
-                adds up all the time since.
-            counter_step: How finely the counters are added up.
+        Without a start they begin at the first time that one is read at. One in the far past makes
+        that reading slow, for it adds up all the time since.
         """
         self.scenario = scenario
         self.start = start
@@ -303,11 +299,11 @@ class ScenarioOwners:
         return self._node.workload_of(pid)
 
     def allocations(self) -> Allocations:
-        """Nobody gives devices away here."""
+        """None: no scheduler allocates devices here."""
         return {}
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:
-        """Nobody else is asked."""
+        """None: no other source is asked."""
         return {}
 
     def close(self) -> None:

@@ -206,12 +206,9 @@ def lowest_limit_watts(board: Board) -> float:
 
 
 def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> ElectricalState:
-    """The power, clocks and temperature that a load leads to.
+    """The power, clocks and temperature that the load of a whole board leads to.
 
-    Args:
-        around: The board in its slot.
-        load: The load of the whole board.
-        has_context: Whether a process holds the board, which keeps its clocks up.
+    `has_context`: a process holds the board, which keeps its clocks up.
     """
     busy = load.gpu_busy > 0.0 or load.engines > 0.0
     awake = busy or has_context

@@ -14,7 +14,7 @@ from rightsizer.model.state import Condition, State
 from rightsizer.model.units import DAY_SECONDS, GIB
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.simulator.activity import KernelActivity
-from rightsizer.simulator.board_reader import read_faults, read_slots
+from rightsizer.simulator.board_reader import read_faults, read_slots, slot_of
 from rightsizer.simulator.physics import instance_memory_bytes, nvlink_is_up, reserved_memory_bytes
 from rightsizer.simulator.scenario import (
     BoardSlot,
@@ -38,14 +38,8 @@ ACTIVITIES_FILE: Final = "activities.yaml"
 
 def packaged_scenarios() -> tuple[str, ...]:
     """The names of the scenarios that come with the program."""
-    names = (entry.name for entry in SCENARIO_FOLDER.iterdir())
-    return tuple(
-        sorted(
-            name.removesuffix(".yaml")
-            for name in names
-            if name.endswith(".yaml") and name != ACTIVITIES_FILE
-        )
-    )
+    files = SCENARIO_FOLDER.glob("*.yaml")
+    return tuple(sorted(file.stem for file in files if file.name != ACTIVITIES_FILE))
 
 
 _HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
@@ -101,13 +95,13 @@ def _alone(slots: tuple[BoardSlot, ...], spots: tuple[DeviceLocation, ...]) -> b
 def _spots(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> tuple[DeviceLocation, ...]:
     spots: list[DeviceLocation] = []
     for gpu in entry.items("gpus"):
-        slot = _gpu(entry, "gpus", gpu, slots)
+        slot = slot_of(entry, "gpus", gpu, slots)
         if not slot.is_ever_whole:
             entry.fail(f"GPU {gpu} is cut into MIG instances; hold them by 'instances'", "gpus")
         spots.append(DeviceLocation(slot.index))
     for text in entry.items("instances"):
         gpu, _, instance = str(text).partition("/")
-        slot = _gpu(entry, "instances", int(gpu) if gpu.isdigit() else text, slots)
+        slot = slot_of(entry, "instances", int(gpu) if gpu.isdigit() else text, slots)
         if not instance.isdigit() or int(instance) >= len(slot.all_profiles):
             entry.fail(
                 f"'{text}' is not an instance; GPU {slot.index} has {len(slot.all_profiles)}, "
@@ -120,23 +114,15 @@ def _spots(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> tuple[DeviceLoca
     return tuple(spots)
 
 
-def _gpu(entry: ScenarioRow, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
-    if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
-        entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", key)
-    return slots[gpu]
-
-
 def _memory(entry: ScenarioRow, slot: BoardSlot, spot: DeviceLocation) -> MemoryPlan:
     profile = slot.profile(spot.instance)
     total = instance_memory_bytes(slot.board, profile)
     most = total - reserved_memory_bytes(slot.board, profile)
     if ("memory_gib" in entry) == ("memory_ratio" in entry):
         entry.fail("needs either 'memory_gib' or 'memory_ratio', of each device it holds")
-    if "memory_gib" in entry:
-        first, last = entry.pair("memory_gib", 0.0, most / GIB)
-        return MemoryPlan(first * GIB, last * GIB)
-    first, last = entry.pair("memory_ratio", 0.0, most / total)
-    return MemoryPlan(first * total, last * total)
+    key, unit = ("memory_gib", GIB) if "memory_gib" in entry else ("memory_ratio", total)
+    first, last = entry.pair(key, 0.0, most / unit)
+    return MemoryPlan(first * unit, last * unit)
 
 
 def _shape(entry: ScenarioRow) -> LoadShape:
@@ -229,19 +215,14 @@ def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:
 def _document(name_or_path: str) -> Document:
     if name_or_path in packaged_scenarios():
         return _packaged(f"{name_or_path}.yaml")
-    path = Path(name_or_path)
+    path, packaged = Path(name_or_path), f"packaged: {', '.join(packaged_scenarios())}"
     if path.suffix not in {".yaml", ".yml"} and not path.exists():
-        raise ScenarioError(
-            f"scenario '{name_or_path}' is neither packaged nor a file; "
-            f"packaged: {', '.join(packaged_scenarios())}"
-        )
+        raise ScenarioError(f"scenario '{name_or_path}' is neither packaged nor a file; {packaged}")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ScenarioError(
-            f"scenario {path} cannot be read: {error.strerror}; "
-            f"packaged: {', '.join(packaged_scenarios())}"
-        ) from None
+        what = f"cannot be read: {error.strerror}; {packaged}"
+        raise ScenarioError(f"scenario {path} {what}") from None
     except UnicodeDecodeError:
         raise ScenarioError(f"scenario {path} is not text; save it as UTF-8") from None
     return _parsed(text, path.name)

@@ -67,14 +67,10 @@ class SimulatedSource:
         interval: Nanoseconds,
         duration: Nanoseconds | None,
     ) -> None:
-        """A source whose first snapshot is at the start.
+        """A source of snapshots from `start` on, wall time, for a `duration`.
 
-        Args:
-            scenario: What runs on the node.
-            catalogue: Names the boards of the devices.
-            start: Wall time of the first snapshot; `None` for a fixed Monday at midnight, UTC.
-            interval: Time between two snapshots.
-            duration: How long until there are no more; `None` for ever.
+        Without a start it begins on a fixed Monday at midnight, UTC; without a duration it has no
+        end.
         """
         self.name = f"simulated ({scenario.name})"
         self._next = DEFAULT_START if start is None else start

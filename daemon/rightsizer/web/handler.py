@@ -130,13 +130,7 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile = source
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request in a line of text and close the connection.
-
-        Args:
-            code: The status.
-            message: What is wrong; the status's own phrase where it is left out.
-            explain: Unused; the base class has more to say.
-        """
+        """Refuse a request in a line of text, by default the status's, and close the connection."""
         del explain
         self.close_connection = True
         status = HTTPStatus(code)

@@ -69,12 +69,7 @@ _LONGEST_SECONDS: Final = 366 * DAY_SECONDS
 
 
 def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapping[str, Any]:
-    """The fields of a request.
-
-    Args:
-        body: What was sent.
-        known: The fields that there are.
-        example: A value of the first of them, for the error message.
+    """The fields of a request; `example` is a value of the first one, for the error message.
 
     Raises:
         UsageError: it is no JSON object, or has others.

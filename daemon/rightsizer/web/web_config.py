@@ -156,8 +156,7 @@ class WebConfigReader:
     def has_changed(self, settle_seconds: float) -> bool:
         """Whether the file, or one that it names, is another than when it was last read.
 
-        Args:
-            settle_seconds: What was written to more recently may not be whole, and has not yet.
+        One that was written to within `settle_seconds` may not be whole, and has not changed yet.
         """
         # A reading that begins meanwhile replaces the table, and changes none.
         before = self._versions
@@ -279,11 +278,8 @@ class WebConfigFile:
     ) -> None:
         """Read the file for the first time.
 
-        Args:
-            reader: Reads it.
-            wall_time: The clock of what is loaded.
-            settle_seconds: How long a file must not have been written to before a change of it
-                is read: half of a file may well ask for less than all of it.
+        A change is read once the file has not been written to for `settle_seconds`: half of a file
+        may well ask for less than all of it.
 
         Raises:
             ConfigurationError: it has faults.

@@ -49,16 +49,6 @@ class FieldContext:
         """The errors of the GPU in its life."""
         return self.device.health
 
-    @property
-    def recent(self) -> GpuHealth:
-        """The errors since the driver was loaded."""
-        return self.device.recent_health
-
-    @property
-    def instant_watts(self) -> float:
-        """The draw of this moment."""
-        return instant_watts(self.state, self.device.unit.around, self.time)
-
     def link_counters(self, link: int) -> GpuCounters:
         """What the GPU had moved while a link was last up."""
         since = self.health.links_down.get(link)
@@ -148,8 +138,8 @@ BOARD_FIELDS: Final[_Fields] = {
     **_same((1, 2), BoardField(lambda _: 1, _ECC)),
     **_same((3, 4, *range(7, 18)), _count(lambda _: 0, _VOLATILE)),
     **_same((5, 6, *range(18, 29)), _count(lambda _: 0, _ECC)),
-    **_same((3, 11), _count(lambda at: at.recent.corrected_errors, _VOLATILE)),
-    **_same((4, 12), _count(lambda at: at.recent.uncorrected_errors, _VOLATILE)),
+    **_same((3, 11), _count(lambda at: at.device.recent_health.corrected_errors, _VOLATILE)),
+    **_same((4, 12), _count(lambda at: at.device.recent_health.uncorrected_errors, _VOLATILE)),
     **_same((5, 22), _count(lambda at: at.health.corrected_errors, _ECC)),
     **_same((6, 23), _count(lambda at: at.health.uncorrected_errors, _ECC)),
     29: _count(lambda at: at.health.rows_correctable, _PAGES),
@@ -180,7 +170,10 @@ BOARD_FIELDS: Final[_Fields] = {
     172: BoardField(lambda _: _C2C_MEGABYTES_PER_SECOND, BoardFeature.C2C),
     184: BoardField(lambda at: at.support.has(BoardFeature.GPM), BoardFeature.MIG),
     185: BoardField(lambda at: milli(at.state.power_watts), BoardFeature.POWER_AVERAGE),
-    186: BoardField(lambda at: milli(at.instant_watts), BoardFeature.POWER),
+    186: BoardField(
+        lambda at: milli(instant_watts(at.state, at.device.unit.around, at.time)),
+        BoardFeature.POWER,
+    ),
     187: BoardField(lambda at: milli(lowest_limit_watts(at.board)), BoardFeature.POWER),
     **_same((188, 189), _DEFAULT_LIMIT),
     **_same((190, 192), _LIMIT),

@@ -37,14 +37,10 @@ class LibraryFunction:
         needs_start: bool = True,
         on_instances: bool = False,
     ) -> None:
-        """A function by its name in the library.
+        """A function of the driver, or of devices, by its name in the library.
 
-        Args:
-            name: Its name for the bindings.
-            function: Takes the driver, or the device of a `DeviceFunction`, as first argument.
-            driver: The driver.
-            needs_start: Whether the library must be initialized before.
-            on_instances: Whether a function of devices supports MIG instances too.
+        `needs_start`: the library must be initialized before. `on_instances`: a function of devices
+        supports MIG instances too.
         """
         self.name = name
         self.restype: Any = None

@@ -1,5 +1,6 @@
 """View of a device's past as a strip of states over a span."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
@@ -120,10 +121,9 @@ def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FI
 
 def state_times(cells: Iterable[StripCell]) -> dict[State, Nanoseconds]:
     """The time of these cells by state."""
-    times: dict[State, Nanoseconds] = {}
+    times: Counter[State] = Counter()
     for cell in cells:
-        for state, time in cell.states.items():
-            times[state] = times.get(state, 0) + time
+        times.update(cell.states)
     return times
 
 

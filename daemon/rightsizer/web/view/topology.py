@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.state import State
-from rightsizer.model.topology import Adapter, LinkKind, Placement, Topology
+from rightsizer.model.topology import LinkKind, Placement, Topology
 from rightsizer.report.labels import ABSENT, TIMES, display_name
 from rightsizer.web.view.drawing import Drawing, DrawingPlace, Frame, draw, nvlink_groups
 
@@ -72,7 +72,13 @@ def _frames(
         node = topology.placements[device.device.uuid].numa_node
         by_node.setdefault(node, []).append(device)
     uuids = [device.device.uuid for device in devices]
-    nearest = {adapter.name: _nearest(adapter, uuids) for adapter in topology.adapters}
+    # The first GPU that shares a PCIe switch with an adapter.
+    nearest = {
+        adapter.name: next(
+            (uuid for kind in _NEAR for uuid in uuids if adapter.links.get(uuid) is kind), None
+        )
+        for adapter in topology.adapters
+    }
     frames = []
     for node in sorted(by_node, key=lambda node: (node is None, node or 0)):
         places = tuple(_place(device, topology, names, fresh, nearest) for device in by_node[node])
@@ -81,23 +87,9 @@ def _frames(
             for adapter in topology.adapters
             if nearest[adapter.name] is None and adapter.numa_node == node
         )
-        frames.append(Frame(_node_title(node, by_node), places, loose))
+        unknown = "NUMA node not known" if len(by_node) > 1 else "Host"
+        frames.append(Frame(unknown if node is None else f"NUMA node {node}", places, loose))
     return frames
-
-
-def _node_title(node: int | None, nodes: Collection[int | None]) -> str:
-    if node is not None:
-        return f"NUMA node {node}"
-    return "NUMA node not known" if len(nodes) > 1 else "Host"
-
-
-def _nearest(adapter: Adapter, uuids: Sequence[str]) -> str | None:
-    """The first GPU that shares a PCIe switch with an adapter."""
-    for kind in _NEAR:
-        for uuid in uuids:
-            if adapter.links.get(uuid) is kind:
-                return uuid
-    return None
 
 
 def _place(
