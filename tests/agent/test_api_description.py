@@ -28,7 +28,7 @@ from rightsizer.profiler.service import profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController
 from rightsizer.web.advice_api import AdviceApi
-from rightsizer.web.api import ROUTES, LifecycleRoutes, openapi_document
+from rightsizer.web.api import ROUTES, lifecycle_routes, openapi_document
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
 from rightsizer.web.router import Route, Router
@@ -44,7 +44,7 @@ def site_of(report: Report | None) -> Router:
         *ROUTES,
         *AdviceApi(Book(), RuleTree()).routes,
         *ControlRoutes(ReleaseController(clock), clock, lambda _: None).routes,
-        *LifecycleRoutes(lambda: None, is_enabled=True).routes,
+        *lifecycle_routes(lambda: None, is_enabled=True),
         profiles_route(tuple),
         captures_route(CaptureState),
         actions_route(ActionState),

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.web.api import LifecycleRoutes
+from rightsizer.web.api import lifecycle_routes
 from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
@@ -57,7 +57,7 @@ class Place:
             ),
             local_routes=(
                 Route("POST", "/api/v1/act", act, is_local=True),
-                *LifecycleRoutes(self.reload, is_enabled=is_enabled).routes,
+                *lifecycle_routes(self.reload, is_enabled=is_enabled),
             ),
         )
         self.server.start()

@@ -45,7 +45,7 @@ from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
 from rightsizer.web.advice_api import AdviceApi
-from rightsizer.web.api import LifecycleRoutes
+from rightsizer.web.api import lifecycle_routes
 from rightsizer.web.router import Route
 from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_access
 
@@ -235,9 +235,7 @@ class Agent:
                 flush_route(self.history_writer.flush),
                 *PlaceApi(lambda: self.settings, self._broker).routes,
                 *(self._broker.routes if self._broker else closed_routes()),
-                *LifecycleRoutes(
-                    self.reloader.reload, is_enabled=settings.web.enable_lifecycle
-                ).routes,
+                *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),
             access=access,
             past=SpanCache(self.accountant.remembered),

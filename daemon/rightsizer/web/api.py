@@ -264,19 +264,11 @@ def routes_at(telemetry_path: str) -> tuple[Route, ...]:
     )
 
 
-class LifecycleRoutes:
-    """Answers `/-/reload`: over TCP only where it was enabled, over the local socket always."""
+def lifecycle_routes(reload: Callable[[], None], *, is_enabled: bool) -> tuple[Route, ...]:
+    """`/-/reload`: over TCP only where it was enabled, over the local socket always."""
 
-    def __init__(self, reload: Callable[[], None], *, is_enabled: bool) -> None:
-        self._reload, self._is_enabled = reload, is_enabled
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Where they are served."""
-        return tuple(Route(method, "/-/reload", self._answer) for method in ("POST", "PUT"))
-
-    def _answer(self, _: Router, request: WebRequest) -> WebResponse:
-        if request.peer is None and not self._is_enabled:
+    def answer(_: Router, request: WebRequest) -> WebResponse:
+        if request.peer is None and not is_enabled:
             return WebResponse.of_text(
                 "the lifecycle API is not enabled; start the agent with --web.enable-lifecycle, "
                 "or send it SIGHUP",
@@ -285,10 +277,12 @@ class LifecycleRoutes:
         if request.is_cross_site:
             return WebResponse.of_text("refused for another site's page", HTTPStatus.FORBIDDEN)
         try:
-            self._reload()
+            reload()
         except ConfigurationError as error:
             return WebResponse.of_text(
                 f"failed to reload; what was in force stays:\n{error}",
                 HTTPStatus.INTERNAL_SERVER_ERROR,
             )
         return WebResponse.of_text("reloaded")
+
+    return tuple(Route(method, "/-/reload", answer) for method in ("POST", "PUT"))

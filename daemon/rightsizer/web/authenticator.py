@@ -200,16 +200,6 @@ _TOO_OFTEN: Final = WebResponse.of_text(
 
 
 @dataclass(frozen=True, slots=True)
-class ClientIdentity:
-    """Who is at the other end of a connection, by what he shows."""
-
-    address: str
-    certificate: str | None = None
-    """A name from the certificate that was verified."""
-    authorization: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Admission:
     """Whether a request goes on to the site."""
 
@@ -240,31 +230,32 @@ class Authenticator:
     def keeps(self, context: ServerContext | None) -> bool:
         """Whether a connection that was secured so would be so today, but for its certificates."""
         now = self._current().tls
-        return _policy(now) == _policy(context)
+        return (now and now.policy) == (context and context.policy)
 
-    def admit(self, caller: ClientIdentity) -> Admission:
-        """Whether a request is answered, and as whose."""
+    def admit(self, address: str, certificate: str | None, authorization: str) -> Admission:
+        """Whether a request is answered, and as whose.
+
+        `certificate` is a name from the client's certificate, which was verified.
+        """
         config = self._current()
-        if not self._limiter.allows(config.rate_limit, caller.address):
-            return Admission(_TOO_OFTEN, headers=config.headers)
+        return Admission(*self._judged(config, address, certificate, authorization), config.headers)
+
+    def _judged(
+        self, config: WebConfig, address: str, certificate: str | None, authorization: str
+    ) -> tuple[WebResponse | None, str | None]:
+        """Why a request is refused, or who asks."""
+        if not self._limiter.allows(config.rate_limit, address):
+            return _TOO_OFTEN, None
         if not config.users:
-            return Admission(identity=caller.certificate, headers=config.headers)
-        return self._authenticated(config, caller)
-
-    def _authenticated(self, config: WebConfig, caller: ClientIdentity) -> Admission:
-        credentials = _credentials(caller.authorization)
+            return None, certificate
+        credentials = _credentials(authorization)
         if credentials is None:
-            return Admission(_UNAUTHORIZED, headers=config.headers)
+            return _UNAUTHORIZED, None
         name, password = credentials
-        verdict = self._passwords.check(config.users, name, password, caller.address)
+        verdict = self._passwords.check(config.users, name, password, address)
         if verdict is PasswordVerdict.RIGHT:
-            return Admission(identity=f"user:{name}", headers=config.headers)
-        refusal = _TOO_OFTEN if verdict is PasswordVerdict.BUSY else _UNAUTHORIZED
-        return Admission(refusal, headers=config.headers)
-
-
-def _policy(context: ServerContext | None) -> object:
-    return None if context is None else context.policy
+            return None, f"user:{name}"
+        return _TOO_OFTEN if verdict is PasswordVerdict.BUSY else _UNAUTHORIZED, None
 
 
 def _credentials(authorization: str) -> tuple[str, bytes] | None:

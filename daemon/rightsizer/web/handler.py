@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from prometheus_client.exposition import gzip_accepted
 
-from rightsizer.web.authenticator import Admission, ClientIdentity
+from rightsizer.web.authenticator import Admission
 from rightsizer.web.local_socket import peer_of
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.tls import ServerContext, complete_handshake, identity_of
@@ -197,13 +197,8 @@ class Handler(BaseHTTPRequestHandler):
         """Whether this request is answered; a client of the local socket needs no password."""
         if self.server.guard is None:
             return Admission()
-        return self.server.guard.admit(
-            ClientIdentity(
-                str(self.client_address[0]),
-                self._certificate,
-                self.headers.get("Authorization", ""),
-            )
-        )
+        address, authorization = self.client_address[0], self.headers.get("Authorization", "")
+        return self.server.guard.admit(str(address), self._certificate, authorization)
 
     def _is_cross_site(self) -> bool:
         origin = self.headers.get("Origin")

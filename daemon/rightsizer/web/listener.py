@@ -131,10 +131,8 @@ class WebListener(ThreadingHTTPServer):
         settings: WebSettings,
         guard: Authenticator | None = None,
     ) -> None:
-        self.answer = answer
-        self.guard = guard
-        self.connections = connections
-        self.settings = settings
+        self.answer, self.guard = answer, guard
+        self.connections, self.settings = connections, settings
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
         # The base class can only make one of its own, which is of no use.
         self.socket.close()

@@ -157,17 +157,13 @@ class WebServer:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where it listens, with real ports; empty until it is started."""
-        return tuple(
-            listener.place
-            for listener in self._listeners
-            if listener.socket.family != socket.AF_UNIX
-        )
+        listeners = self._listeners
+        return tuple(each.place for each in listeners if each.socket.family != socket.AF_UNIX)
 
     @property
     def scheme(self) -> str:
         """How addresses are written for a browser: `http`, or `https` where TLS is on."""
-        is_secured = self._guard is not None and self._guard.context is not None
-        return "https" if is_secured else "http"
+        return "https" if self._guard and self._guard.context else "http"
 
     def start(self) -> None:
         """Listen at all addresses, or at none; and at the local socket, if that can be.

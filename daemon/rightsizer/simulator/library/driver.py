@@ -16,6 +16,7 @@ from rightsizer.simulator.gpu import GpuTimeline
 from rightsizer.simulator.library.calls import (
     NvmlCallError,
     NvmlCode,
+    number,
     out,
     put,
     put_text,
@@ -118,20 +119,16 @@ class SimulatedHandle:
         address: int,
         parent: "SimulatedHandle | None" = None,
     ) -> None:
-        self.driver = driver
-        self._node = driver.node
-        self._now = driver.now
+        self.driver, self._node, self._now = driver, driver.node, driver.now
         self._sleeps = not unit.slot.is_persistent
-        self.unit = unit
-        self.uuid = unit.device.uuid
-        self.address = address
-        self.parent = parent or self
+        self.unit, self.uuid = unit, unit.device.uuid
+        self.address, self.parent = address, parent or self
         self.timeline = driver.node.timeline(unit)
         self.support: BoardSupport = support_of(unit.slot.board)
         self.wake_time: Nanoseconds = 0
         self.parts: tuple[SimulatedHandle, ...] = tuple(
-            SimulatedHandle(driver, instance, address + (number + 1) * _STRIDE, self)
-            for number, instance in enumerate(unit.instances)
+            SimulatedHandle(driver, instance, address + place * _STRIDE, self)
+            for place, instance in enumerate(unit.instances, 1)
         )
 
     @property
@@ -141,12 +138,16 @@ class SimulatedHandle:
             return self.parts
         return tuple(self.parts[spot.instance or 0] for spot in self.timeline.spots(self._now()))
 
-    def instance(self, identifier: int) -> "SimulatedHandle | None":
-        """The MIG instance that the GPU has now under a number."""
+    def instance(self, identifier: Any, refusal: NvmlCode) -> "SimulatedHandle":
+        """The MIG instance that the GPU has now under a number.
+
+        Raises:
+            NvmlCallError: it has none.
+        """
         for part in self.instances:
-            if part.unit.device.mig and part.unit.device.mig.gpu_instance_id == identifier:
+            if part.unit.device.mig and part.unit.device.mig.gpu_instance_id == number(identifier):
                 return part
-        return None
+        raise NvmlCallError(refusal)
 
     @property
     def state(self) -> BoardState:
@@ -228,8 +229,8 @@ class SimulatedDriver:
         self.streaming: set[str] = set()
         """GPUs whose profiling counters run all the time."""
         self.gpus = tuple(
-            SimulatedHandle(self, unit, _FIRST_ADDRESS + number * _GPU_STRIDE)
-            for number, unit in enumerate(node.units)
+            SimulatedHandle(self, unit, _FIRST_ADDRESS + place * _GPU_STRIDE)
+            for place, unit in enumerate(node.units)
         )
         self._handles = {
             handle.address: handle for gpu in self.gpus for handle in (gpu, *gpu.parts)

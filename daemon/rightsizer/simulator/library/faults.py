@@ -47,7 +47,7 @@ class ScenarioFaults:
         `uuid` is that of the device, empty without one, `parent` that of its GPU.
         """
         del parent
-        while self._hangs(function, uuid):
+        while uuid and self._hangs(function, uuid):
             time.sleep(_POLL_SECONDS)
         return self._scenario_code(function, uuid)
 
@@ -60,8 +60,6 @@ class ScenarioFaults:
         return None
 
     def _hangs(self, function: str, uuid: str) -> bool:
-        if not uuid:
-            return False
         hangs = self._node.timeline(self._node.unit(uuid)).effects(CallHang, self._now())
         return any(hang.function in {"", function} for hang in hangs)
 

@@ -7,7 +7,6 @@ from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.faults import DeadCounters
 from rightsizer.simulator.library.calls import (
     Functions,
-    NvmlCallError,
     NvmlCode,
     number,
     out,
@@ -70,10 +69,7 @@ def _take(device: SimulatedHandle, sample: Any) -> None:
 
 def _take_of_instance(device: SimulatedHandle, instance: Any, sample: Any) -> None:
     device.need(BoardFeature.GPM)
-    part = device.instance(number(instance))
-    if part is None:
-        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    _sample(part, sample)
+    _sample(device.instance(instance, NvmlCode.INVALID_ARGUMENT), sample)
 
 
 def _metrics(driver: SimulatedDriver, request: Any) -> None:

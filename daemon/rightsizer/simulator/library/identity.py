@@ -1,5 +1,6 @@
 """Device lookup, names and identifiers."""
 
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from rightsizer.simulator.library.calls import (
@@ -49,35 +50,35 @@ def _by_uuid(driver: SimulatedDriver, uuid: Any, device: Any) -> None:
     driver.give(device, handle)
 
 
-def _by_serial(driver: SimulatedDriver, serial: Any, device: Any) -> None:
-    for gpu in driver.present():
-        if gpu.support.has(BoardFeature.SERIAL) and _serial_of(gpu) == text(serial):
-            driver.give(device, gpu)
-            return
-    raise NvmlCallError(NvmlCode.NOT_FOUND)
+def _by_name(names: Callable[[SimulatedHandle], Collection[str]]) -> Callable[..., None]:
+    """A function that gives the GPU that has a name, which may be written in small letters."""
+
+    def answer(driver: SimulatedDriver, name: Any, device: Any) -> None:
+        wanted = text(name).upper()
+        found = next((gpu for gpu in driver.present() if wanted in names(gpu)), None)
+        if found is None:
+            raise NvmlCallError(NvmlCode.NOT_FOUND)
+        driver.give(device, found)
+
+    return answer
 
 
 def _serial_of(device: SimulatedHandle) -> str:
     return f"165{channel(0, 'serial', device.uuid) % 10**10:010d}"
 
 
-def _by_pci_bus_id(driver: SimulatedDriver, bus_id: Any, device: Any) -> None:
-    wanted = text(bus_id).upper()
-    for gpu in driver.present():
-        full = (gpu.unit.device.pci_bus_id or "").upper()
-        # The short form has a domain of four digits, and lspci's has none.
-        if wanted in {full, full[4:], full[9:]}:
-            driver.give(device, gpu)
-            return
-    raise NvmlCallError(NvmlCode.NOT_FOUND)
+def _bus_ids(device: SimulatedHandle) -> tuple[str, ...]:
+    """The bus address; the short form has a domain of four digits, and lspci's has none."""
+    full = (device.unit.device.pci_bus_id or "").upper()
+    return full, full[4:], full[9:]
 
 
 def _pci_info(device: SimulatedHandle, info: Any) -> None:
     unit, target = device.unit, out(info)
-    full = (unit.device.pci_bus_id or "").upper()
+    full, short, _ = _bus_ids(device)
     target.busId = full.encode()
     if hasattr(target, "busIdLegacy"):
-        target.busIdLegacy = full[4:].encode()
+        target.busIdLegacy = short.encode()
     target.domain, target.bus, target.device = unit.domain, unit.bus, 0
     product = _FIRST_PRODUCT + sum(unit.slot.board.key.encode())
     target.pciDeviceId = product << 16 | _NVIDIA_VENDOR
@@ -105,8 +106,10 @@ LOOKUP: Final[Functions] = {
     "nvmlDeviceGetCount_v2": lambda driver, count: put(count, len(driver.present())),
     "nvmlDeviceGetHandleByIndex_v2": _by_index,
     "nvmlDeviceGetHandleByUUID": _by_uuid,
-    "nvmlDeviceGetHandleByPciBusId_v2": _by_pci_bus_id,
-    "nvmlDeviceGetHandleBySerial": _by_serial,
+    "nvmlDeviceGetHandleByPciBusId_v2": _by_name(_bus_ids),
+    "nvmlDeviceGetHandleBySerial": _by_name(
+        lambda gpu: (_serial_of(gpu),) if gpu.support.has(BoardFeature.SERIAL) else ()
+    ),
 }
 IDENTITY_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetName": text_value(lambda device: device.unit.device.name),

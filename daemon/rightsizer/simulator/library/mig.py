@@ -195,9 +195,7 @@ def _instances(device: SimulatedHandle, wanted: Any, found: Any, count: Any) -> 
 
 def _instance_by_id(device: SimulatedHandle, wanted: Any, found: Any) -> None:
     device.need(BoardFeature.MIG)
-    part = device.instance(number(wanted))
-    if part is None:
-        raise NvmlCallError(NvmlCode.NOT_FOUND)
+    part = device.instance(wanted, NvmlCode.NOT_FOUND)
     write_pointer(found, part.address + _GPU_INSTANCE)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from rightsizer.model.reading import Process, ProcessKind
+from rightsizer.model.reading import ProcessKind
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,
@@ -22,25 +22,20 @@ _BLACKWELL: Final = 10
 _NOTHING: Final = (0, 0, 0, 0)
 
 
-def _found(device: SimulatedHandle) -> list[tuple[Process, int, int]]:
-    found: list[tuple[Process, int, int]] = []
-    for part in device.instances or (device,):
-        mig = part.unit.device.mig
-        ids = (mig.gpu_instance_id, mig.compute_instance_id) if mig else (_NO_INSTANCE,) * 2
-        found.extend((process, *ids) for process in part.processes)
-    return found
-
-
 def _list(kind: ProcessKind) -> Callable[..., None]:
     def answer(device: SimulatedHandle, count: Any, processes: Any) -> None:
-        found = [row for row in _found(device) if row[0].kind is kind]
+        found = [
+            (process, part.unit.device.mig)
+            for part in device.instances or (device,)
+            for process in part.processes
+            if process.kind is kind
+        ]
         need_room(count, len(found), processes)
-        for place, (process, gpu_instance, compute_instance) in enumerate(found):
+        for place, (process, mig) in enumerate(found):
             target = processes[place]
-            target.pid = process.pid
-            target.usedGpuMemory = process.memory_used_bytes or 0
-            target.gpuInstanceId = gpu_instance
-            target.computeInstanceId = compute_instance
+            target.pid, target.usedGpuMemory = process.pid, process.memory_used_bytes or 0
+            target.gpuInstanceId = mig.gpu_instance_id if mig else _NO_INSTANCE
+            target.computeInstanceId = mig.compute_instance_id if mig else _NO_INSTANCE
 
     return answer
 
@@ -85,16 +80,14 @@ def _fill(target: Any, pid: int, time: int, shares: Sequence[int]) -> None:
     target.smUtil, target.memUtil, target.encUtil, target.decUtil = shares
 
 
-_COMPUTE: Final = _list(ProcessKind.COMPUTE)
-_GRAPHICS: Final = _list(ProcessKind.GRAPHICS)
-_MPS: Final = _list(ProcessKind.MPS)
+_KINDS: Final = (
+    *(("Compute", ProcessKind.COMPUTE), ("Graphics", ProcessKind.GRAPHICS)),
+    ("MPSCompute", ProcessKind.MPS),
+)
 PROCESSES_OF_INSTANCES: Final[Functions] = {
-    "nvmlDeviceGetComputeRunningProcesses_v2": _COMPUTE,
-    "nvmlDeviceGetComputeRunningProcesses_v3": _COMPUTE,
-    "nvmlDeviceGetGraphicsRunningProcesses_v2": _GRAPHICS,
-    "nvmlDeviceGetGraphicsRunningProcesses_v3": _GRAPHICS,
-    "nvmlDeviceGetMPSComputeRunningProcesses_v2": _MPS,
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3": _MPS,
+    f"nvmlDeviceGet{name}RunningProcesses_{version}": _list(kind)
+    for name, kind in _KINDS
+    for version in ("v2", "v3")
 }
 PROCESSES: Final[Functions] = {
     "nvmlDeviceGetProcessUtilization": _utilization,

@@ -134,6 +134,11 @@ _SHOWN: Final = (
     (Signal.MEMORY_USED, "Memory", "Framebuffer used of total"),
     (Signal.POWER, "Power", "Draw above idle, of the limit above idle"),
 )
+_DETAILS: Final = {
+    Signal.MEMORY_USED: (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, _GIB, "GiB"),
+    Signal.POWER: (Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, 1.0, "W"),
+}
+"""A quantity, the whole that it is a part of, and their unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +156,6 @@ class Gauge:
 
 def gauges(signals: Mapping[Signal, float]) -> tuple[Gauge, ...]:
     """The gauges of a device, those without a reading included."""
-    details = {
-        Signal.MEMORY_USED: _of(signals, Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, _GIB),
-        Signal.POWER: _of(signals, Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, 1.0),
-    }
-    units = {Signal.MEMORY_USED: "GiB", Signal.POWER: "W"}
     return tuple(
         Gauge(
             signal,
@@ -163,17 +163,18 @@ def gauges(signals: Mapping[Signal, float]) -> tuple[Gauge, ...]:
             meaning,
             signals.get(signal),
             percent_label(signals[signal]) if signal in signals else "not read",
-            f"{details[signal]} {units[signal]}" if details.get(signal) else "",
+            _detail(signal, signals),
         )
         for signal, name, meaning in _SHOWN
     )
 
 
-def _of(signals: Mapping[Signal, float], part: Signal, whole: Signal, unit: float) -> str:
-    if part not in signals:
+def _detail(signal: Signal, signals: Mapping[Signal, float]) -> str:
+    if signal not in _DETAILS or _DETAILS[signal][0] not in signals:
         return ""
-    text = f"{signals[part] / unit:.0f}"
-    return f"{text} of {signals[whole] / unit:.0f}" if whole in signals else text
+    part, whole, size, unit = _DETAILS[signal]
+    of = f" of {signals[whole] / size:.0f}" if whole in signals else ""
+    return f"{signals[part] / size:.0f}{of} {unit}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,7 @@ class _Canvas:
     def __init__(self, groups: Sequence[LinkGroup], width: float, columns: int) -> None:
         self._groups, self._width, self._columns = groups, width, columns
         self._left = _TRUNK * len(groups) + (6 if groups else 0)
+        self._step = (width - self._left - 2 * _MARGIN + _APART) / columns
         self._boxes: list[Box] = []
         self._lines: list[DrawingLine] = []
         self._rails: dict[int, list[float]] = {}
@@ -155,11 +156,10 @@ class _Canvas:
 
     def add(self, frame: Frame) -> None:
         """A NUMA node with all that belongs to it."""
-        top, rows = self._y, self._rows(frame.places)
-        index = len(self._boxes)
+        top, index = self._y, len(self._boxes)
         self._y += _TITLE
-        for row in rows:
-            self._row(row)
+        for at in range(0, len(frame.places), self._columns):
+            self._row(frame.places[at : at + self._columns])
         if frame.chips:
             self._chips_of_node(frame.chips)
         self._y += _GAP - 4
@@ -173,22 +173,14 @@ class _Canvas:
         for number, group in enumerate(self._groups):
             ys = self._rails.get(number, [])
             if ys:
-                x = 8 + number * _TRUNK
+                x, kind = 8 + number * _TRUNK, f"rail rail-{number % 4}"
                 path = f"M{x} {min(ys):g}V{max(ys):g}" if len(ys) > 1 else f"M{x} {ys[0]:g}h1"
-                self._lines.append(DrawingLine(f"rail rail-{number % 4}", path))
-                first = DrawingLine(
-                    f"rail rail-{number % 4}", f"M{x} {min(ys):g}V12", group.text, x, 9
-                )
-                self._lines.append(first)
+                first = DrawingLine(kind, f"M{x} {min(ys):g}V12", group.text, x, 9)
+                self._lines += [DrawingLine(kind, path), first]
         return Drawing(self._width, self._y + 2, tuple(self._boxes), tuple(self._lines))
 
-    def _rows(self, places: Sequence[DrawingPlace]) -> list[Sequence[DrawingPlace]]:
-        step = self._columns
-        return [places[at : at + step] for at in range(0, len(places), step)]
-
     def _row(self, row: Sequence[DrawingPlace]) -> None:
-        inner = self._width - self._left - 2 * _MARGIN
-        step = (inner + _APART) / self._columns
+        step = self._step
         lanes = sorted(
             {n for n, group in enumerate(self._groups) for p in row if p.uuid in group.uuids}
         )
@@ -201,7 +193,7 @@ class _Canvas:
                 y = top + _BOX + 6 + number * (_CHIP + 4)
                 self._lines.append(DrawingLine("near", f"M{x + 14:g} {y - 6:g}v6"))
                 self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip))
-        self._rail(row, lanes, step)
+        self._rail(row, lanes)
         tallest = max((len(place.chips) for place in row), default=0)
         self._y = top + _BOX + tallest * (_CHIP + 4) + 8
 
@@ -211,18 +203,17 @@ class _Canvas:
                 y = self._y + lane * _RAIL + 4
                 self._lines.append(DrawingLine(f"rail rail-{number % 4}", f"M{x:g} {y:g}V{top:g}"))
 
-    def _rail(self, row: Sequence[DrawingPlace], lanes: Sequence[int], step: float) -> None:
+    def _rail(self, row: Sequence[DrawingPlace], lanes: Sequence[int]) -> None:
         for lane, number in enumerate(lanes):
             last = max(at for at, p in enumerate(row) if p.uuid in self._groups[number].uuids)
             y = self._y + lane * _RAIL + 4
-            end = self._left + _MARGIN + last * step + (step - _APART) / 2
+            end = self._left + _MARGIN + last * self._step + (self._step - _APART) / 2
             path = f"M{8 + number * _TRUNK} {y:g}H{end:g}"
             self._lines.append(DrawingLine(f"rail rail-{number % 4}", path))
             self._rails.setdefault(number, []).append(y)
 
     def _chips_of_node(self, chips: Sequence[str]) -> None:
-        inner = self._width - self._left - 2 * _MARGIN
-        step = (inner + _APART) / self._columns
+        step = self._step
         for at, chip in enumerate(chips):
             row, column = divmod(at, self._columns)
             x, y = self._left + _MARGIN + column * step, self._y + row * (_CHIP + 4)

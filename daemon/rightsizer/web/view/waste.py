@@ -1,31 +1,20 @@
 """View of where device time went, and what acting would save."""
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.report import Totals
+from rightsizer.model.span import DeviceSpan
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, format_duration
 from rightsizer.report.labels import PAGE_CAUSE_LABELS, display_name, percent_label
 from rightsizer.web.view.strip import Share
 
-
-class Spent(Protocol):
-    """Time of a device that is accounted for, of a span or since the agent started."""
-
-    @property
-    def used_seconds(self) -> float:
-        """What was put to use."""
-
-    @property
-    def waste_seconds(self) -> Mapping[Cause, float]:
-        """What was not, by cause."""
-
-    @property
-    def waste_joules(self) -> Mapping[Cause, float]:
-        """The energy that went with it."""
+Spent: TypeAlias = DeviceSpan | Totals
+"""Time of a device that is accounted for, of a span or since the agent started."""
 
 
 @dataclass(frozen=True, slots=True)
