@@ -20,7 +20,8 @@ def test_instruction_of_the_table_is_complete_and_used(name: str) -> None:
     assert "\n" not in found.title
     assert found.text.strip()
     assert "{uuid}" not in found.text
-    sources = (file.read_text(encoding="utf-8") for file in _PACKAGE.rglob("*.py"))
+    files = (*_PACKAGE.rglob("*.py"), _PACKAGE / "hardware_faults.toml")
+    sources = (file.read_text(encoding="utf-8") for file in files)
     assert any(f'"{name}"' in source for source in sources)
 
 

@@ -55,13 +55,9 @@ class StateEvidence:
         peer_stalls: bool = False,
         clock_ratio: float = 1.0,
     ) -> None:
-        """The evidence in some signals.
+        """The evidence in some signals; the clock ratio is the SM clock over its maximum.
 
-        Args:
-            signals: All that is known.
-            memory_total_bytes: The device's memory, where it is known.
-            peer_stalls: Whether another device of the same workload looks stalled meanwhile.
-            clock_ratio: SM clock over its maximum.
+        `peer_stalls` says that another device of the same workload looks stalled meanwhile.
         """
         get = signals.get
         self.signals, self.memory_total_bytes = signals, memory_total_bytes

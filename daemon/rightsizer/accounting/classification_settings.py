@@ -1,6 +1,6 @@
 """Thresholds of signals, states, conditions, pressure and usage."""
 
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -11,9 +11,8 @@ _SOURCES: Final = "docs/definitions.md, sources"
 _PRESSURE: Final = "docs/definitions.md, sources: PSI 20 %"
 
 
-def _ratio(default: float, text: str, source: str) -> float:
-    result: float = setting(default, help=text, unit="ratio", within=(0, 1), source=source)
-    return result
+def _ratio(default: float, text: str, source: str) -> Any:
+    return setting(default, help=text, unit="ratio", within=(0, 1), source=source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,10 +195,8 @@ class HistoryRepository:
     ) -> None:
         """Write windows and what is known of devices, all or nothing.
 
-        Args:
-            windows: Closed ones; the first of a device goes on where its running one was.
-            devices: As they are known now.
-            running: Those that still grow; each is saved in place of what it was before.
+        The first closed window of a device goes on where its running one was; a running one is
+        saved in place of what it was before.
 
         Raises:
             HistoryError: they could not be written; nothing was.
@@ -221,15 +219,11 @@ class HistoryRepository:
         self.forgotten += forgotten
 
     def load(self, since: Nanoseconds = 0, until: Nanoseconds | None = None) -> Iterator[Window]:
-        """The windows that begin at a time or later, oldest first.
+        """The windows that begin at a time or later, and before another one, oldest first.
 
         An hour that a clock lived twice comes with both its lives; of windows that begin at one
         time, the one that was lived first comes first. A row that cannot be understood is
         passed over.
-
-        Args:
-            since: The first beginning.
-            until: The first beginning that is too late, `None` for none.
         """
         place = (since, 0)
         # Page by page: a reader that is slow, or stops early, holds no lock meanwhile.

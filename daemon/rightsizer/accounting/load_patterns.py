@@ -23,10 +23,7 @@ def effective_samples(values: Sequence[float | None]) -> float:
     That is n over the integrated autocorrelation time, whose sum ends with the first pair of
     lags that is not positive (Geyer 1992, initial positive sequence). For an AR(1) series it
     is n (1 - r) / (1 + r). At most n; a series that never changes shows no dependence and
-    counts in full.
-
-    Args:
-        values: At equal distances of time, `None` where unknown.
+    counts in full. Values are at equal distances of time, `None` where unknown.
     """
     series = _Series(values)
     if series.variance <= 0:
@@ -232,14 +229,10 @@ _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 def trend_of(
     days: Sequence[tuple[int, float]], settings: TrendSettings | None = None
 ) -> Trend | None:
-    """The line through daily values; `None` where there are too few.
+    """The line through daily values, each with the number of its day; `None` for too few.
 
     The slope is the median of those between any two days (Theil 1950, Sen 1968); its interval
     is that of Kendall's rank correlation with ties (Gilbert 1987, section 16.4).
-
-    Args:
-        days: Number of the day, and its value.
-        settings: How many days are asked for, and how sure the interval is.
     """
     settings = settings or TrendSettings()
     if len(days) < settings.minimum_days:

@@ -22,13 +22,8 @@ def provision(
 ) -> Provisioning:
     """The provisioning of one device over a window.
 
-    Args:
-        window: Whose distributions, saturation and pressure count.
-        allocator: How the workload takes memory; where it preallocates, or looks so, nothing
-            is said of the memory that it needs or lacks.
-        settings: Margins and thresholds.
-        demands: Demands that go before those of the window (the `current` ones), where the
-            window has enough time to speak of one.
+    Where the allocator preallocates, or looks so, nothing is said of the memory that is needed.
+    Given demands (the `current` ones) go before those of the window, where it has enough time.
     """
     own = _demands(window, settings)
     found = own | {

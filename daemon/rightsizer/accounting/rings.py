@@ -123,14 +123,8 @@ _NONE: Final = Blocks()
 _MOST: Final = 2 * _KEPT // _DAY
 
 
-@dataclass(frozen=True, slots=True)
-class _PackedDay:
-    day: Nanoseconds
-    """When it began."""
-    data: bytes
-
-    def blocks(self) -> Blocks:
-        return Blocks.from_columns(zlib.decompress(self.data))
+_PackedDay = tuple[Nanoseconds, bytes]
+"""When it began, and its blocks as compressed columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +138,9 @@ class StoredBlocks:
     def between(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """The blocks that begin in a span of time."""
         parts = [
-            day.blocks().between(start, end)
-            for day in self.days
-            if day.day < end and start < day.day + _DAY
+            Blocks.from_columns(zlib.decompress(data)).between(start, end)
+            for day, data in self.days
+            if day < end and start < day + _DAY
         ]
         return Blocks.joined([*parts, self.running.between(start, end)])
 
@@ -165,7 +159,7 @@ class BlockRing:
         if day != self._day:
             self._pack()
             self._day = day
-            while self._days and not day - _KEPT <= self._days[0].day <= day:
+            while self._days and not day - _KEPT <= self._days[0][0] <= day:
                 self._days.popleft()
         if blocks:
             self._running.append(blocks)
@@ -179,7 +173,7 @@ class BlockRing:
     def _pack(self) -> None:
         if self._running:
             data = zlib.compress(Blocks.joined(self._running).columns())
-            self._days.append(_PackedDay(self._day, deduplicate(data)))
+            self._days.append((self._day, deduplicate(data)))
             self._running = []
 
 

@@ -70,12 +70,8 @@ class WindowQuery:
         """What is known of a span of time: all windows that begin in it.
 
         That is exact to five minutes where both ends of the span lie within the last two days,
-        and to the hour up to thirty days back. The window tells its true start and end.
-
-        Args:
-            start: Of the span.
-            end: Of the span.
-            reader: Shared by queries of several spans.
+        and to the hour up to thirty days back. The window tells its true start and end. Queries
+        of several spans share a reader.
         """
         reader = reader or WindowReader()
         builder = WindowBuilder(self.uuid, keeps_blocks=False)

@@ -27,16 +27,8 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
 
     Ratios are clamped to 0..1: profiling counters of MIG instances are known to pass 1
     (NVIDIA/DCGM#152). Profiling counters that read 0 on a device that is busy and draws power
-    have died (dcgm-exporter#662) and are left out.
-
-    Args:
-        reading: What was read.
-        device: Whose capacities count.
-        host: The node's own signals, for what the reading does not say of its owner.
-        draws: The device's learned idle draw, and the highest seen.
-        settings: When profiling counters are not trusted.
-        counters_were_dead: Whether they were left out of the device's previous reading; then
-            they stay so until one of them moves.
+    have died (dcgm-exporter#662) and are left out; so they stay until one of them moves, if they
+    were left out of the device's previous reading. Signals of the host fill what is missing.
     """
     signals = dict(reading.values)
     for signal, value in reading.values.items():

@@ -53,9 +53,7 @@ class WorkloadAccount:
     ) -> list[Window]:
         """Account for one moment; the five-minute windows that it closed.
 
-        Args:
-            held: The devices with the workload's part of each.
-            stretches: Their entries, cut to that part, with the part.
+        Entries are cut to the workload's part of the device, which stands beside them.
         """
         self.seen = max(entry.end for entry, _ in stretches)
         self.devices = tuple(held)

@@ -10,6 +10,7 @@ from rightsizer.model.finding import Case, Finding, Reason
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,12 @@ class BoardStatus:
 def board_uuid(device: Device) -> str:
     """The GPU that a device is, or is a part of."""
     return device.uuid if device.mig is None else device.mig.parent_uuid
+
+
+def placement_of(case: Case, device: Device) -> Placement | None:
+    """Where the GPU of a device is plugged in; `None` where that is not known."""
+    topology = None if case.node is None else case.node.topology
+    return None if topology is None else topology.placements.get(board_uuid(device))
 
 
 def board_status_of(case: Case, device: Device) -> BoardStatus | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, finding_id, known_seconds
+from rightsizer.advice.verification import RELEASING, REPLACING
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -56,13 +57,8 @@ def judge_all(
 ) -> tuple[Judgement, ...]:
     """Every rule's verdict on every workload over the rule's own spans, without contradictions.
 
-    Args:
-        cases: Gives the cases of a span.
-        rules: In their order.
-        open_now: Workload key and rule of open advice. Recent time is judged only for complaints,
-            and for advice that may close.
-        tuned: Changes a rule for a workload.
-        failed: Called for a rule that raises, which costs it that verdict; raises by default.
+    Recent time is judged only for complaints, and for advice that is open now (by workload key and
+    rule) and may close. A rule that raises is reported to `failed`, and loses that verdict.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
@@ -135,19 +131,7 @@ def _undecided(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgemen
     )
 
 
-_SIZE_ACTIONS: Final = frozenset(
-    {
-        Action.RELEASE,
-        Action.SCALE_TO_ZERO,
-        Action.AUTOSCALE,
-        Action.REDUCE_REPLICAS,
-        Action.REDUCE_GPU_COUNT,
-        Action.SHARE_MIG,
-        Action.SHARE_MPS,
-        Action.SHARE_TIMESLICE,
-        Action.CHANGE_GPU_TYPE,
-    }
-)
+_SIZE_ACTIONS: Final = RELEASING | REPLACING | {Action.AUTOSCALE}
 """After one of them the workload has other GPUs, to which the others no longer apply."""
 _COUNT_ACTIONS: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
 _STALLS: Final = frozenset({Reason.HIDDEN_STALL, Reason.RANK_IMBALANCE})

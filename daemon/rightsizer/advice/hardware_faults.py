@@ -1,6 +1,9 @@
 """Hardware faults of a GPU: memory, links, driver; what each means, and what repairs it."""
 
+import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus
@@ -81,56 +84,54 @@ class HardwareFault:
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    text = (resources.files(__package__) / "hardware_faults.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def _fault(
+    name: str,
+    evidence: Mapping[str, object],
+    certainty: float = SURE,
+    remedy: str = "",
+    severity: str = "",
+    **words: object,
+) -> HardwareFault:
+    """The fault of a name in `hardware_faults.toml`, with evidence and words for its texts."""
+    form = _table()[name]
+    return HardwareFault(
+        form["what"].format(**evidence, **words),
+        form["means"].format(**evidence, **words),
+        Severity(severity or form["severity"]),
+        remedy or form["remedy"],
+        certainty,
+        evidence,
+    )
+
+
 def memory_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
     """Errors that could not be corrected, and repairs that failed or wait."""
     get = board.status.get
     if get(Signal.REMAPPED_ROWS_FAILED):
-        yield HardwareFault(
-            "remapping a memory row has failed",
-            "spare rows have run out in a part of the memory; the next error there ends work",
-            Severity.CRITICAL,
-            "replace_board",
-            evidence={"remapped_rows_failed": 1},
-        )
-    retired = (get(Signal.RETIRED_PAGES_CORRECTABLE) or 0.0) + (
-        get(Signal.RETIRED_PAGES_UNCORRECTABLE) or 0.0
+        yield _fault("remapping_failed", {"remapped_rows_failed": 1})
+    correctable, uncorrectable = (
+        Signal.RETIRED_PAGES_CORRECTABLE,
+        Signal.RETIRED_PAGES_UNCORRECTABLE,
     )
+    retired = (get(correctable) or 0.0) + (get(uncorrectable) or 0.0)
     if retired >= settings.retired_pages_maximum:
-        yield HardwareFault(
-            f"{retired:.0f} memory pages are retired",
-            "so many mean that the memory wears out; no more than 64 can be retired",
-            Severity.HIGH,
-            "replace_board",
-            evidence={"retired_pages": retired},
-        )
+        yield _fault("pages_retired", {"retired_pages": retired})
     errors = get(Signal.ECC_UNCORRECTED_ERRORS) or 0.0
     if errors > 0:
-        yield HardwareFault(
-            f"{errors:.0f} uncorrected memory {'error' if errors == 1 else 'errors'}",
-            "since the driver was loaded; the work that met them ended or went wrong",
-            Severity.HIGH,
-            "reset_gpu",
-            evidence={"ecc_uncorrected_errors": errors},
-        )
+        noun = "error" if errors == 1 else "errors"
+        yield _fault("memory_errors", {"ecc_uncorrected_errors": errors}, errors=noun)
     if get(Signal.REMAPPED_ROWS_PENDING):
-        yield HardwareFault(
-            "memory rows wait to be remapped",
-            "a reset replaces them by spare ones; until then the bad places are kept out of use, "
-            "and what runs may go on",
-            Severity.MEDIUM,
-            "reset_gpu",
-            evidence={"remapped_rows_pending": 1},
-        )
+        yield _fault("remapping_pending", {"remapped_rows_pending": 1})
     if get(Signal.RETIRED_PAGES_PENDING):
-        yield HardwareFault(
-            "memory pages wait to be retired",
-            "they stay in use until the driver is loaded anew",
-            Severity.MEDIUM,
-            "reboot_node",
-            evidence={"retired_pages_pending": 1},
-        )
+        yield _fault("retirement_pending", {"retired_pages_pending": 1})
 
 
 _FABRIC_COMPLETED: Final = 3
@@ -138,28 +139,20 @@ _FABRIC_COMPLETED: Final = 3
 
 def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """Links that are down or make mistakes."""
+    get, momentary = board.status.get, settings.momentary_ratio
     yield from _down(board, settings)
-    yield from _mistakes(board, settings)
-    state = board.status.get(Signal.FABRIC_STATE)
+    recoveries = sum(link.recovery_errors or 0 for link in board.status.reading.nvlinks)
+    errors = get(Signal.NVLINK_ERRORS) or 0.0
+    if recoveries:
+        yield _fault("nvlink_recoveries", {"nvlink_recoveries": recoveries})
+    elif errors >= settings.nvlink_errors_maximum:
+        yield _fault("nvlink_errors", {"nvlink_errors": errors})
+    state = get(Signal.FABRIC_STATE)
     if state is not None and 0 < state < _FABRIC_COMPLETED:
-        yield HardwareFault(
-            "the GPU has not joined the NVLink fabric",
-            "CUDA does not start on it, or sees no other GPU",
-            Severity.HIGH,
-            "diagnose_fabric",
-            settings.momentary_ratio,
-            {"fabric_state": state},
-        )
-    replays = board.status.get(Signal.PCIE_REPLAYS) or 0.0
+        yield _fault("fabric_not_joined", {"fabric_state": state}, momentary)
+    replays = get(Signal.PCIE_REPLAYS) or 0.0
     if replays >= settings.pcie_replays_maximum:
-        yield HardwareFault(
-            f"{replays:.0f} PCIe packets were sent again",
-            "since the driver was loaded; a contact, a riser or the slot makes mistakes",
-            Severity.LOW,
-            "reseat_board",
-            settings.momentary_ratio,
-            {"pcie_replays": replays},
-        )
+        yield _fault("pcie_replays", {"pcie_replays": replays}, momentary)
 
 
 def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
@@ -177,36 +170,8 @@ def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
         return
     numbers = [link.number for link in board.status.reading.nvlinks if not link.is_up]
     named = f" ({', '.join(map(str, numbers))})" if numbers else ""
-    yield HardwareFault(
-        f"{most - up:.0f} of {links:.0f} NVLinks are down{named}",
-        f"other GPUs of its kind have {most:.0f} up; collectives are as fast as the slowest",
-        Severity.HIGH,
-        "diagnose_links",
-        settings.momentary_ratio,
-        {"nvlink_links": links, "nvlink_links_up": up, "nvlink_links_up_elsewhere": most},
-    )
-
-
-def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
-    recoveries = sum(link.recovery_errors or 0 for link in board.status.reading.nvlinks)
-    if recoveries:
-        yield HardwareFault(
-            f"NVLinks had to be trained anew {recoveries} times",
-            "since the driver was loaded; each time traffic stood still",
-            Severity.MEDIUM,
-            "diagnose_links",
-            evidence={"nvlink_recoveries": recoveries},
-        )
-        return
-    errors = board.status.get(Signal.NVLINK_ERRORS) or 0.0
-    if errors >= settings.nvlink_errors_maximum:
-        yield HardwareFault(
-            f"{errors:.0f} NVLink errors",
-            "since the driver was loaded; what was hit was sent again",
-            Severity.LOW,
-            "diagnose_links",
-            evidence={"nvlink_errors": errors},
-        )
+    evidence = {"nvlink_links": links, "nvlink_links_up": up, "nvlink_links_up_elsewhere": most}
+    yield _fault("nvlinks_down", evidence, settings.momentary_ratio, down=most - up, named=named)
 
 
 _OFF_THE_BUS: Final = 79
@@ -218,12 +183,16 @@ _REMEDIES: Final = {
     _REMAPPING_FAILED: "replace_board",
 }
 _RECOVERIES: Final = {
-    1: ("a reset", Severity.HIGH, "reset_gpu"),
-    2: ("a reboot", Severity.HIGH, "reboot_node"),
-    3: ("to be drained", Severity.MEDIUM, "reset_gpu"),
-    4: ("to be drained and reset", Severity.HIGH, "reset_gpu"),
+    1: ("a reset", "high", "reset_gpu"),
+    2: ("a reboot", "high", "reboot_node"),
+    3: ("to be drained", "medium", "reset_gpu"),
+    4: ("to be drained and reset", "high", "reset_gpu"),
 }
-_UNKNOWN_RECOVERY: Final = "a recovery that only a newer driver's manual names"
+_UNKNOWN_RECOVERY: Final = (
+    "a recovery that only a newer driver's manual names",
+    "high",
+    "reset_gpu",
+)
 
 
 def driver_faults(
@@ -232,16 +201,9 @@ def driver_faults(
     """Recent critical Xids, and what the driver asks for."""
     action = int(board.status.get(Signal.RECOVERY_ACTION) or 0)
     if action:
-        what, severity, remedy = _RECOVERIES.get(
-            action, (_UNKNOWN_RECOVERY, Severity.HIGH, "reset_gpu")
-        )
-        yield HardwareFault(
-            f"the driver asks for {what}",
-            "until then it may refuse new work on the GPU",
-            severity,
-            remedy,
-            evidence={"recovery_action": action},
-        )
+        what, severity, remedy = _RECOVERIES.get(action, _UNKNOWN_RECOVERY)
+        evidence = {"recovery_action": action}
+        yield _fault("recovery_asked", evidence, SURE, remedy, severity, recovery=what)
     yield from _xids(board, settings)
 
 

@@ -34,22 +34,20 @@ MINIMUM_KNOWN: Final = 60.0
 """Seconds: one learned idle draw."""
 
 
-def on_ratio(default: float, what: str, source: str) -> float:
+def on_ratio(default: float, what: str, source: str) -> Any:
     """The setting that every rule of observed time has."""
-    result: float = setting(default, help=what, unit="ratio", within=(0.001, 1), source=source)
-    return result
+    return setting(default, help=what, unit="ratio", within=(0.001, 1), source=source)
 
 
-def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idle draw") -> float:
+def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idle draw") -> Any:
     """The setting of the known time that a rule abstains under."""
-    result: float = setting(
+    return setting(
         default,
         help="Known time under which the rule abstains.",
         unit="seconds",
         within=(0, None),
         source=source,
     )
-    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +107,8 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
 ) -> TimeShare | Finding:
     """What was seen, or the finding that it was not, or an abstention.
 
-    Args:
-        subject: What the rule judges.
-        settings: The share from which on it is a finding.
-        share_of: The part of the known time of a device in which it was seen.
-        what: What was seen: `bound by launches`.
-        tiers: Those of which at least one device must have its telemetry for an answer.
-        why_unsupported: The reason of the abstention where none has.
-        evidence_name: Of the shares.
-        is_of_active_time: Whether the shares are of the active time.
-        absent: The summary where it was not seen.
+    `share_of` gives the part of the known, or active, time of a device in which `what` was seen
+    (`bound by launches`). At least one device must have telemetry of one of the tiers.
     """
     case = subject.case
     too_little = subject.abstain_early(settings.minimum_known_seconds)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import board_uuid
+from rightsizer.advice.board_status import board_uuid, placement_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Instruction
 from rightsizer.model.workload import WorkloadKind
@@ -34,17 +34,13 @@ def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
 
 def home_of(case: Case, device: Device) -> NumaHome | None:
     """Where the processes of a device belong; `None` where its NUMA node is not known."""
-    node = case.node
-    if node is None:
-        return None
-    topology = node.topology
-    placement = None if topology is None else topology.placements.get(board_uuid(device))
+    node, placement = case.node, placement_of(case, device)
     number = device.numa_node if placement is None else placement.numa_node
-    if number is None:
+    if node is None or number is None:
         return None
-    cpus = () if placement is None else placement.cpus
-    if not cpus and topology is not None:
-        cpus = topology.numa_nodes.get(number, ())
+    cpus = cpus_near(case, device)
+    if not cpus and node.topology is not None:
+        cpus = node.topology.numa_nodes.get(number, ())
     reading = node.readings.get(device.uuid)
     processes = () if reading is None else reading.processes or ()
     return NumaHome(device, number, cpu_list(cpus), tuple(sorted({each.pid for each in processes})))
@@ -82,9 +78,8 @@ def kind_of(case: Case) -> WorkloadKind | None:
 
 def cpus_near(case: Case, device: Device) -> tuple[int, ...]:
     """The CPUs next to a device; empty where they are unknown."""
-    topology = case.node.topology if case.node else None
-    place = topology.placements.get(board_uuid(device)) if topology else None
-    return place.cpus if place else ()
+    placement = placement_of(case, device)
+    return placement.cpus if placement else ()
 
 
 def cpus_for_gpu(case: Case, device: Device) -> int | None:

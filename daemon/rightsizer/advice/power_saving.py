@@ -4,7 +4,7 @@ What a lower limit saves and costs, as intervals.
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.advice.board_status import BoardStatus
 from rightsizer.model.frozen import dataclass
@@ -26,14 +26,13 @@ _WAITING: Final = frozenset(
 _QUANTILE: Final = 0.95
 
 
-def low_pipe_ratio() -> float:
+def low_pipe_ratio() -> Any:
     """The setting of the SM use that counts as low."""
-    result: float = setting(
+    return setting(
         0.3,
         help="SM use up to which productive time does not follow the clock.",
         source="docs/definitions.md, states: pipes below .3 count as low",
     )
-    return result
 
 
 def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:

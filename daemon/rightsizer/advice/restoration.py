@@ -66,12 +66,8 @@ def restored(
 ) -> Restoration:
     """What metrics and annotations tell together, whichever is the later.
 
-    Args:
-        scraped: Open advice, each once.
-        regions: In any order, several for advice that was opened more than once.
-        devices: UUIDs that the ledger is about: what was closed elsewhere stays away.
-        now: Wall time; what expired by then is not restored.
-        settings: How long decisions last whose end is unknown.
+    Open advice is scraped once; regions come in any order, several where it was opened more than
+    once. Advice that was closed on other devices than these, by uuid, is left out.
     """
     seen = {each.id: each for each in scraped if each.opened <= now}
     latest: dict[str, Region] = {}

@@ -151,10 +151,8 @@ class Recommender:
     ) -> RecommenderResult:
         """What every rule says of every workload, by the policies.
 
-        Args:
-            open_now: Workload key and rule of the advice that is open.
-            advice: All that the ledger has.
-            now: Wall time of a replay; the clock's without.
+        Given are the workload key and rule of open advice, and all advice that the ledger has;
+        `now` is the wall time of a replay.
         """
         rules, policies = self._judges
         now, began = self._clock.wall_time() if now is None else now, self._clock.time()
@@ -226,14 +224,7 @@ class AdviceService:
     ) -> None:
         """A service over the ledger as it was left.
 
-        Args:
-            judge: Says what there is to say.
-            ledger: Of all advice.
-            store: Keeps it.
-            sinks: Receive the events.
-            clock: Of decisions.
-            restore: What others know of a ledger that was lost; asked after a run while the
-                ledger is empty.
+        `restore` gives what others know of a lost ledger; asked after a run while it is empty.
         """
         self._restore = restore
         self._judge, self._ledger, self._store = judge, ledger, store

@@ -82,15 +82,10 @@ class Storage:
         maximum_bytes: int | None = MAXIMUM_BYTES,
         called: Called = HISTORY,
     ) -> None:
-        """Open the database.
+        """Open the database; beyond `maximum_bytes` the oldest windows of the history go.
 
-        Args:
-            path: The file; empty for memory.
-            read_only: Read only, beside the writer.
-            is_durable: Whether a power loss may undo nothing that was saved.
-            maximum_bytes: What the history may take; beyond it the oldest windows go. `None` for
-                whatever the disk holds.
-            called: How messages call it.
+        Read only it is opened beside its writer. Unless it is durable a power loss may undo what
+        was saved last. Messages call it as `called` says.
 
         Raises:
             HistoryError: it is held by another process, of a newer program, or out of reach.

@@ -211,24 +211,9 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
 ) -> Finding:
     """A finding that asks for something.
 
-    Args:
-        rule: Its name.
-        case: What it judges.
-        kind: The verdict, in one word.
-        reasons: Why; the first is part of the id.
-        action: What to do.
-        summary: The same as a sentence.
-        factors: Of the confidence.
-        risk: Of the action.
-        evidence: What it rests on.
-        culprits: Uuids of the devices that cause it.
-        options: Ways to act, the best first.
-        target: The rounded target of the action, part of the id.
-        savings: What acting saves.
-        minimum_confidence_ratio: Confidence under which no savings are stated.
-        instructions: Commands and fragments of manifests, in their order.
-        severity: By the affected GPUs without.
-        affected_gpus: GPUs' worth of time that is lost, or at stake.
+    The first reason and the target, which is rounded, are part of the id. Culprits are uuids,
+    options come best first. Under the minimum confidence no savings are stated. The severity
+    follows, where it is not given, from the GPUs' worth of time that is lost or at stake.
     """
     confidence = confidence_of(factors)
     is_sure = confidence >= minimum_confidence_ratio

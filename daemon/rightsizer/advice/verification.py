@@ -89,10 +89,10 @@ _HARMS: Mapping[str, Callable[[Window], Nanoseconds]] = {
 }
 
 
-_RELEASING: Final = frozenset(
+RELEASING: Final = frozenset(
     {Action.RELEASE, Action.SCALE_TO_ZERO, Action.REDUCE_GPU_COUNT, Action.REDUCE_REPLICAS}
 )
-_REPLACING: Final = frozenset(
+REPLACING: Final = frozenset(
     {Action.CHANGE_GPU_TYPE, Action.SHARE_MIG, Action.SHARE_MPS, Action.SHARE_TIMESLICE}
 )
 _MOVING: Final = frozenset({Action.MOVE_GPUS, Action.REBIND_NUMA, Action.RESEAT_OR_DRAIN})
@@ -145,9 +145,9 @@ def has_changed(finding: Finding, before: Measurement, now: Measurement | None) 
     """
     if now is None:
         return False
-    if finding.action in _RELEASING:
+    if finding.action in RELEASING:
         return now.gpus < before.gpus
-    if finding.action in _REPLACING:
+    if finding.action in REPLACING:
         return now.boards != before.boards
     if finding.action in _MOVING and finding.action is not Action.REBIND_NUMA:
         return now.devices != before.devices
@@ -169,7 +169,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
     """
     after = measured.get(key)
     if after is None:
-        if finding.action not in _RELEASING:
+        if finding.action not in RELEASING:
             return None
         after = Measurement(gpus=0.0, waste_ratio=0.0, watts=0.0)
     saved = _saved_gpus(before, after, measured)

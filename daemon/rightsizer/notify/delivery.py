@@ -124,15 +124,10 @@ class Delivery(ABC, Generic[_Body]):
         clock: Clock,
         warn: Callable[[str], None],
     ) -> None:
-        """Nothing was sent yet.
+        """Nothing was sent yet; `maximum` messages may wait, then the oldest give way.
 
-        Args:
-            name: The receiver in logs and metrics.
-            outbox: Keeps messages until they are delivered.
-            destination: The receiver in the outbox.
-            maximum: Messages that may wait; the oldest give way.
-            clock: Steady for pauses, wall time for reports.
-            warn: Logs each trouble once.
+        The name is for logs and metrics, the destination for the outbox. Each trouble is warned
+        of once.
         """
         self._outbox, self._destination, self._maximum = outbox, destination, maximum
         self._clock, self._warn = clock, warn

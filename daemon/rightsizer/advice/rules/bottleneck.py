@@ -30,28 +30,26 @@ def slow_opening_policy() -> OpeningPolicy:
     )
 
 
-def minimum_active() -> float:
+def minimum_active() -> Any:
     """The setting of the active time that a rule abstains under."""
-    result: float = setting(
+    return setting(
         600.0,
         help="Active time of a GPU under which the rule says nothing of it.",
         unit="seconds",
         within=(0, None),
         source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
     )
-    return result
 
 
-def lost_ratio() -> float:
+def lost_ratio() -> Any:
     """The setting of what must be lost to a limit."""
-    result: float = setting(
+    return setting(
         0.1,
         help="Part of all time that must be lost to it, idle time included.",
         unit="ratio",
         within=(0, 1),
         source="a tenth of a GPU is less than the work of mending it is worth",
     )
-    return result
 
 
 class BottleneckThresholds(RuleSettings, Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.risk import risk_of, worst
@@ -98,15 +98,14 @@ _LEAST_GAPS: Final = 20
 """Fewer say nothing of the risk, as with blocks."""
 
 
-def _patience(default: float, who: str, source: str) -> float:
-    result: float = setting(
+def _patience(default: float, who: str, source: str) -> Any:
+    return setting(
         default,
         help=f"How long {who} may be idle before anybody says so.",
         unit="seconds",
         within=(600, None),
         source=source,
     )
-    return result
 
 
 @dataclass(frozen=True, slots=True)

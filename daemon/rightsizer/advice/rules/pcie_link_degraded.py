@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import board_status_of, board_uuid
+from rightsizer.advice.board_status import board_status_of, board_uuid, placement_of
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
@@ -126,9 +126,7 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     known = [int(each) for each in ends if each is not None]
     if len(known) < len(ends):
         return None
-    topology = None if case.node is None else case.node.topology
-    placement = None if topology is None else topology.placements.get(board_uuid(device))
-    return LinkState(known[0], known[1], known[2], known[3], placement)
+    return LinkState(known[0], known[1], known[2], known[3], placement_of(case, device))
 
 
 NAME: Final = "pcie_link_degraded"

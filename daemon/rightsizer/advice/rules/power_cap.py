@@ -149,16 +149,13 @@ def _range(status: BoardStatus) -> tuple[float | None, float | None, float | Non
 def _caps(seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
     case = seen.subject.case
     windows = {window.uuid: window for window in case.windows}
-    found = []
-    for device in seen.devices:
-        status = board_status_of(case, device)
-        if status is None:
-            continue
-        saving = power_saving(windows[device.uuid], status, settings.saving)
-        least = settings.minimum_saving_ratio * (status.default_limit_watts or 0.0)
-        if saving is not None and saving.watts_low >= least:
-            found.append(_Cap(device, status, saving))
-    return found
+    return [
+        _Cap(device, status, saving)
+        for device in seen.devices
+        if (status := board_status_of(case, device)) is not None
+        and (saving := power_saving(windows[device.uuid], status, settings.saving)) is not None
+        and saving.watts_low >= settings.minimum_saving_ratio * (status.default_limit_watts or 0.0)
+    ]
 
 
 def _evidence(cap: _Cap) -> dict[str, object]:

@@ -59,14 +59,13 @@ def sizing_opening_policy(minimum_known_seconds: float = 7 * 86400.0) -> Opening
     )
 
 
-def minimum_sized() -> float:
+def minimum_sized() -> Any:
     """The setting of the active time that a judgement of size abstains under."""
-    result: float = setting(
+    return setting(
         600.0,
         help="Active time under which the rule abstains.",
         source="docs/definitions.md, provisioning",
     )
-    return result
 
 
 class RuleSettings(Protocol):
@@ -192,10 +191,8 @@ class Judgement:
     ) -> "Judgement":
         """The same, by what the rule says of recent time: what is true of both spans may open.
 
-        Args:
-            short: The verdict on the short span; `None` without one.
-            relaxed: Gives the verdict by a lower threshold.
-            known_seconds: Known time of the long span.
+        `relaxed` gives the verdict on the short span by a lower threshold, `known_seconds` is the
+        known time of the long one.
         """
         finding, conduct = self.finding, self.conduct
         if finding.is_complaint and short is not None and short.is_complaint:

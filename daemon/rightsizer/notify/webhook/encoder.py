@@ -36,14 +36,9 @@ def needs_delivery(advice: Advice, now: Nanoseconds) -> bool:
 def alert_of(
     advice: Advice, now: Nanoseconds, *, node: str, external_url: str, resend_seconds: float
 ) -> Form:
-    """The alert; it ends by itself if it is not sent again.
+    """The alert, sent every so many seconds; it ends by itself if it is not sent again.
 
-    Args:
-        advice: What it tells of.
-        now: Wall time.
-        node: The machine, a label.
-        external_url: What its link begins with; empty for no link.
-        resend_seconds: How often it is sent while it fires.
+    `now` is wall time, the node is a label, and the link begins with the URL, if there is one.
     """
     finding = advice.finding
     lasts = nanoseconds(_MISSED_RESENDS * resend_seconds)
