@@ -86,7 +86,9 @@ class EntryBuilder:
             return
         if reading is None and uuid not in snapshot.down:
             return
-        known_from = max(state.accounted, now - self._longest_gap(snapshot.interval))
+        minimum = nanoseconds(self._settings.gap_minimum_seconds)
+        longest_gap = max(minimum, round(self._settings.gap_intervals * snapshot.interval))
+        known_from = max(state.accounted, now - longest_gap)
         start = snapshot.wall_time_of(known_from)
         if known_from > state.accounted:
             yield Entry(uuid, snapshot.wall_time_of(state.accounted), start)
@@ -212,10 +214,6 @@ class EntryBuilder:
         if uuid not in self._power:
             self._power[uuid] = PowerRange(self._settings.power)
         return self._power[uuid]
-
-    def _longest_gap(self, interval: Nanoseconds) -> Nanoseconds:
-        minimum = nanoseconds(self._settings.gap_minimum_seconds)
-        return max(minimum, round(self._settings.gap_intervals * interval))
 
     def _forget(self, present: set[str]) -> None:
         for uuid in self._states.keys() - present:

@@ -49,24 +49,18 @@ def roll_up_device(database: Database, uuid: str, before: Nanoseconds) -> int:
                     (uuid, place, before, _PAGE),
                 )
             ]
-            hours = _hours(rows)
+            hours: list[list[_Row]] = []
+            for row in rows:
+                if hours and row.follows(hours[-1][-1]):
+                    hours[-1].append(row)
+                else:
+                    hours.append([row])
             if len(rows) == _PAGE and len(hours) > 1:
                 hours.pop()  # It may go on beyond the page.
             removed += sum(_merge(connection, uuid, hour) for hour in hours)
         if len(rows) < _PAGE:
             return removed
         place = hours[-1][-1].id
-
-
-def _hours(rows: Iterable[_Row]) -> list[list[_Row]]:
-    """The rows by the hours that they were lived in, one after the other."""
-    hours: list[list[_Row]] = []
-    for row in rows:
-        if hours and row.follows(hours[-1][-1]):
-            hours[-1].append(row)
-        else:
-            hours.append([row])
-    return hours
 
 
 def _merge(connection: Connection, uuid: str, hour: Sequence[_Row]) -> int:

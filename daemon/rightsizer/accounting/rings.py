@@ -177,10 +177,6 @@ class BlockRing:
             self._running = []
 
 
-_NOBODY: Final = ""
-"""A device and a workload that has it to itself keep the same bytes; neither's name is in them."""
-
-
 class WindowReader:
     """It keeps all that it has read, so it lives no longer than one look at the accounts."""
 
@@ -196,5 +192,6 @@ class WindowReader:
         """A window that was kept, of no device in particular; it is not to be changed."""
         found = self._windows.get(form)
         if found is None:
-            found = self._windows[form] = decode_window(_NOBODY, form)
+            # A device and a workload that has it to itself keep the same bytes, without a name.
+            found = self._windows[form] = decode_window("", form)
         return found

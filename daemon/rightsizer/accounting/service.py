@@ -76,7 +76,10 @@ class NodeAccounts:
             holdings=snapshot.holdings,
             topology=snapshot.topology,
         )
-        self._forget_absent()
+        # An account is kept while its device is away, but only so many of them.
+        absent = [uuid for uuid in self._accounts if uuid not in self._devices]
+        for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
+            del self._accounts[uuid]
         for device in snapshot.devices:
             self.device(device.uuid)
         entries = self._builder.post(snapshot)
@@ -184,12 +187,6 @@ class NodeAccounts:
         )
         group = None if workload is None else self._workloads.window_query(workload.key)
         return CaseInput(key, workload, devices, group)
-
-    def _forget_absent(self) -> None:
-        """Keep a device's account while it is away, but only so many of them."""
-        absent = [uuid for uuid in self._accounts if uuid not in self._devices]
-        for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
-            del self._accounts[uuid]
 
 
 Enrich = Callable[[Snapshot], Snapshot]

@@ -37,7 +37,10 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     for signal in HOST_SIGNALS:
         if signal in host:
             signals.setdefault(signal, host[signal])
-    _derive_memory(signals, device)
+    total = signals.get(Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
+    used = signals.get(Signal.MEMORY_USED_BYTES)
+    if used is not None and total:
+        signals.setdefault(Signal.MEMORY_USED, _ratio(used / total))
     _derive_power(signals, device, draws, settings)
     _derive_links(signals, device)
     _drop_dead_counters(signals, settings, were_dead=counters_were_dead)
@@ -86,13 +89,6 @@ def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
 
 def _ratio(value: float) -> float:
     return min(1.0, max(0.0, value))
-
-
-def _derive_memory(signals: dict[Signal, float], device: Device) -> None:
-    total = signals.get(Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
-    used = signals.get(Signal.MEMORY_USED_BYTES)
-    if used is not None and total:
-        signals.setdefault(Signal.MEMORY_USED, _ratio(used / total))
 
 
 def _derive_power(

@@ -107,8 +107,9 @@ def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
 
 def followed(load: ReplicaLoad, settings: ScalingSettings) -> ScalingOutcome:
     """An autoscaler that follows the load; where it cannot look back it keeps what is there."""
-    back = _blocks(settings.lookback_seconds)
-    before = back - 1 + _blocks(settings.lag_seconds)
+    block = seconds(BLOCK_SPAN)
+    back = math.ceil(settings.lookback_seconds / block)
+    before = back - 1 + math.ceil(settings.lag_seconds / block)
     places = [(start - load.starts[0]) // BLOCK_SPAN for start in load.starts]
     # What was not seen may have needed all of them.
     seen = [load.size] * (before + places[-1] + 1)
@@ -148,8 +149,7 @@ def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
     for later in (0, lookback):
         for start, needed in zip(load.starts, load.needed, strict=True):
             number = (start + later) // _HOUR
-            if needed >= most.get(number, 0):
-                most[number] = needed
+            most[number] = max(needed, most.get(number, 0))
     return most
 
 
@@ -179,10 +179,6 @@ def _outcome(load: ReplicaLoad, replicas: Iterable[int]) -> ScalingOutcome:
 def _place(number: int, hours: int) -> tuple[int, int]:
     """Day and hour of the day, or week and hour of the week, of an hour since the epoch."""
     return divmod(number + (_EPOCH_HOUR if hours > _DAY_HOURS else 0), hours)
-
-
-def _blocks(duration_seconds: float) -> int:
-    return math.ceil(duration_seconds / seconds(BLOCK_SPAN))
 
 
 _HOUR_MINUTES: Final = 60

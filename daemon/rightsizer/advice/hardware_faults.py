@@ -1,12 +1,10 @@
 """Hardware faults of a GPU: memory, links, driver; what each means, and what repairs it."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import resources
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus
+from rightsizer.advice.instructions import read_table
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, field
@@ -84,12 +82,6 @@ class HardwareFault:
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
-@cache
-def _table() -> dict[str, dict[str, str]]:
-    text = (resources.files(__package__) / "hardware_faults.toml").read_text("utf-8")
-    return tomllib.loads(text)
-
-
 def _fault(
     name: str,
     evidence: Mapping[str, object],
@@ -99,7 +91,7 @@ def _fault(
     **words: object,
 ) -> HardwareFault:
     """The fault of a name in `hardware_faults.toml`, with evidence and words for its texts."""
-    form = _table()[name]
+    form = read_table("hardware_faults.toml")[name]
     return HardwareFault(
         form["what"].format(**evidence, **words),
         form["means"].format(**evidence, **words),

@@ -9,8 +9,9 @@ from rightsizer.model.finding import Instruction
 
 
 @cache
-def _table() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((resources.files(__package__) / "instructions.toml").read_text("utf-8"))
+def read_table(file: str) -> dict[str, dict[str, Any]]:
+    """The entries of a table of texts beside this file, by name."""
+    return tomllib.loads((resources.files(__package__) / file).read_text("utf-8"))
 
 
 def instruction(name: str, uuid: str = "") -> Instruction:
@@ -19,7 +20,7 @@ def instruction(name: str, uuid: str = "") -> Instruction:
     Raises:
         KeyError: there is none of that name.
     """
-    form = _table()[name]
+    form = read_table("instructions.toml")[name]
     return Instruction(**form | {"text": form["text"].replace("{uuid}", uuid)})
 
 

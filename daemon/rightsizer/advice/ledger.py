@@ -94,8 +94,11 @@ class Ledger:
                 events.extend(self._follow(record, judgement, now, measured))
             events.extend(self._open(judgement, now, measured))
         events.extend(self._expire_gone(now))
-        if measured is not None:
-            events.extend(self._verify(now, measured))
+        for record in sorted(self._records.values(), key=lambda each: each.advice.id):
+            if measured is not None and record.due is not None and now >= record.due:
+                verified, told = self._trials.concluded(record, now, measured)
+                self._records[record.advice.id] = verified
+                events.extend(told)
         self._forget(now)
         return events
 
@@ -172,7 +175,9 @@ class Ledger:
         same = judgement.finding.id == record.advice.id
         replaced = judgement.may_open and not same
         is_quiet = replaced or judgement.still_holds is False
-        quiet_since = _since(record, now) if is_quiet else None
+        # A clock that was set back leaves times that are still to come.
+        since = now if record.quiet_since is None else min(now, record.quiet_since)
+        quiet_since = since if is_quiet else None
         patience = nanoseconds(judgement.conduct.close_after_seconds)
         if quiet_since is not None and now - quiet_since >= patience:
             is_over = not replaced and not judgement.has_conflict
@@ -296,15 +301,6 @@ class Ledger:
                 events += self._put_closed(closed, now, was_right=has_left or None)
         return events
 
-    def _verify(self, now: Nanoseconds, measured: Measured) -> list[AdviceEvent]:
-        events = []
-        for record in sorted(self._records.values(), key=lambda each: each.advice.id):
-            if record.due is not None and now >= record.due:
-                verified, told = self._trials.concluded(record, now, measured)
-                self._records[record.advice.id] = verified
-                events.extend(told)
-        return events
-
     def _forget(self, now: Nanoseconds) -> None:
         limit = now - nanoseconds(self._settings.closed_kept_seconds)
         closed = [advice for advice in self.advice() if advice.closed is not None]
@@ -315,11 +311,6 @@ class Ledger:
             is_tried = self._records[advice.id].trial_since is not None
             if advice.id in crowded_out or (is_old and not is_tried):
                 del self._records[advice.id]
-
-
-def _since(record: AdviceRecord, now: Nanoseconds) -> Nanoseconds:
-    # A clock that was set back leaves times that are still to come.
-    return now if record.quiet_since is None else min(now, record.quiet_since)
 
 
 def _is_settled(advice: Advice, now: Nanoseconds) -> bool:

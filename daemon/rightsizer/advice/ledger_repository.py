@@ -34,12 +34,6 @@ def _loaded_finding(form: _Form) -> _Form:
     return {**form, "kind": form["finding"]}
 
 
-def _with_finding(form: _Form) -> _Form:
-    """The stored form of what holds advice, with today's names."""
-    advice = form["advice"]
-    return {**form, "advice": {**advice, "finding": _loaded_finding(advice["finding"])}}
-
-
 LEDGER_SCHEMA: Final = (
     "CREATE TABLE advice (id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID"
 )
@@ -127,8 +121,10 @@ def _read_row(text: str, kind: type[_Value]) -> _Value | None:
     """The value of a row; `None` for one that cannot be understood."""
     try:
         form = json.loads(text)
-        if kind is AdviceRecord:
-            form = {"severity": form["advice"]["finding"].get("severity", Severity.LOW), **form}
-        return convert(form if kind is OutcomeCounts else _with_finding(form), kind)
+        if kind is not OutcomeCounts:
+            finding = _loaded_finding(form["advice"]["finding"])
+            form["advice"]["finding"] = finding
+            form.setdefault("severity", finding.get("severity", Severity.LOW))
+        return convert(form, kind)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,6 +1,6 @@
 """Commands an operator types: by the kind of owner, and to look closer at a workload."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import board_uuid, placement_of
@@ -48,9 +48,14 @@ def home_of(case: Case, device: Device) -> NumaHome | None:
 
 def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruction, ...]:
     """What is running first, then how its owner binds the next start."""
-    running = "\n".join(line for home in homes for line in _running(home))
+    running = []
+    for home in homes:
+        for pid in home.pids:
+            running += [f"taskset -apc {home.cpus} {pid}"] if home.cpus else []
+            running += [f"migratepages {pid} all {home.numa_node}"]
+    move = shell("Move what is running, until it starts anew", "\n".join(running))
     return (
-        *(shell("Move what is running, until it starts anew", running) if running else ()),
+        *(move if running else ()),
         *owner_of(kind_of(case)).bind(homes),
         *(
             Instruction(
@@ -62,13 +67,6 @@ def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruc
             for home in homes
         ),
     )
-
-
-def _running(home: NumaHome) -> Iterator[str]:
-    for pid in home.pids:
-        if home.cpus:
-            yield f"taskset -apc {home.cpus} {pid}"
-        yield f"migratepages {pid} all {home.numa_node}"
 
 
 def kind_of(case: Case) -> WorkloadKind | None:

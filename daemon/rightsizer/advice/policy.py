@@ -162,12 +162,12 @@ class PolicySet:
         self, judgements: Iterable[Judgement], now: Nanoseconds
     ) -> tuple[Judgement, ...]:
         """The judgements, where what is to be ignored may not become advice."""
-        return tuple(self._under(judgement, now) for judgement in judgements)
-
-    def _under(self, judgement: Judgement, now: Nanoseconds) -> Judgement:
-        place = self._place(judgement.workload, judgement.finding.devices)
-        ignored = () if place is None else self._policies[place].ignore
-        return judgement.under(ignored, now) if ignored else judgement
+        found = []
+        for judgement in judgements:
+            place = self._place(judgement.workload, judgement.finding.devices)
+            ignored = () if place is None else self._policies[place].ignore
+            found.append(judgement.under(ignored, now) if ignored else judgement)
+        return tuple(found)
 
     def _place(self, workload: Workload | None, uuids: Sequence[str]) -> int | None:
         matches = (policy.match.fits(workload, uuids) for policy in self._policies)

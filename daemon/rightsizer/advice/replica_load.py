@@ -1,7 +1,7 @@
 """How many replicas a workload needs, five minutes by five minutes, by time-aligned sums."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
 from operator import le
@@ -95,7 +95,10 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     busy = [sum(map(is_busy, each)) for each in means]
     if not _is_apart(case, busy, held, settings):
         return ReplicaLoad(starts, (1,) * len(starts), tuple(map(min, busy, repeat(1))), 1, size)
-    together = _together(case)
+    together: dict[Nanoseconds, float] = {}
+    if case.workload_window is not None:
+        series = case.workload_window.blocks.series(Measure.BUSY)
+        together = dict(zip(series.starts, series.peaks, strict=True))
     return ReplicaLoad(
         starts=starts,
         held=held,
@@ -139,16 +142,6 @@ def _moments(
     return starts, [found[start] for start in starts]
 
 
-def _together(case: Case) -> Mapping[Nanoseconds, float]:
-    window = case.workload_window
-    if window is None:
-        return {}
-    series = window.blocks.series(Measure.BUSY)
-    return dict(zip(series.starts, series.peaks, strict=True))
-
-
 def _enough(means: float, peak: float, settings: ReplicaSettings) -> int:
     """Replicas that would have been lightly loaded, and enough for the worst moment."""
-    return max(
-        math.ceil(round(means / settings.light_ratio, _PLACES)), math.ceil(round(peak, _PLACES))
-    )
+    return math.ceil(round(max(means / settings.light_ratio, peak), _PLACES))

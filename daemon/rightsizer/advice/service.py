@@ -301,8 +301,20 @@ class AdviceService:
         self._put_up_track_record()
         self._pending.extend(events)
         for event in events:
-            if event.kind is not AdviceEventKind.DECIDED:
-                self._log_event(event)
+            if event.kind is AdviceEventKind.DECIDED:
+                continue
+            finding = event.advice.finding
+            self._log.info(
+                f"advice_{event.kind}",
+                id=finding.id,
+                finding=str(finding.kind),
+                reasons=",".join(finding.reasons),
+                action=str(finding.action),
+                confidence=finding.confidence,
+                severity=str(finding.severity),
+                workload=finding.workload or "",
+                summary=finding.summary,
+            )
 
     def _save_and_tell(self) -> None:
         # Saved first, and with the pending events: a crash in between loses nothing.
@@ -325,17 +337,3 @@ class AdviceService:
         """GPU-hours that were seen to be saved, by rule."""
         self.brier: Mapping[str, float] = record.brier
         """The mean squared error of the confidence by rule, where there were answers."""
-
-    def _log_event(self, event: AdviceEvent) -> None:
-        finding = event.advice.finding
-        self._log.info(
-            f"advice_{event.kind}",
-            id=finding.id,
-            finding=str(finding.kind),
-            reasons=",".join(finding.reasons),
-            action=str(finding.action),
-            confidence=finding.confidence,
-            severity=str(finding.severity),
-            workload=finding.workload or "",
-            summary=finding.summary,
-        )

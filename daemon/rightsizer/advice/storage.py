@@ -174,11 +174,7 @@ class Storage:
         return True
 
     def profiles(self) -> dict[str, str]:
-        """What was kept of profiles, by its id.
-
-        Raises:
-            HistoryError: it could not be read.
-        """
+        """What was kept of profiles, by its id; raises `HistoryError` where that is unreadable."""
         query = "SELECT id, form FROM profile ORDER BY id"
         return self._despite_a_break(
             lambda: dict(self.database.rows(query)) if self._ledger else {}

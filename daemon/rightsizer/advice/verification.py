@@ -264,7 +264,10 @@ class AdviceRecord:
         if is_worse and not may_rise:
             finding = replace(finding, severity=self.severity)
         has_risen = is_worse and may_rise
-        advice = replace(_awake(self.advice, now), finding=finding, updated=now)
+        advice = replace(self.advice, finding=finding, updated=now)
+        is_over = advice.expires is not None and now >= advice.expires
+        if is_over and advice.state is AdviceState.SNOOZED:
+            advice = replace(advice, state=AdviceState.ACTIVE, expires=None)
         return replace(
             self,
             advice=advice,
@@ -284,13 +287,6 @@ class AdviceRecord:
             why=why or self.advice.why,
         )
         return replace(self, advice=advice, quiet_since=None, trial_since=None)
-
-
-def _awake(advice: Advice, now: Nanoseconds) -> Advice:
-    """The advice, active again where its snooze is over."""
-    if advice.state is AdviceState.SNOOZED and advice.expires is not None and now >= advice.expires:
-        return replace(advice, state=AdviceState.ACTIVE, expires=None)
-    return advice
 
 
 class Verifier:

@@ -30,7 +30,6 @@ from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
-NAME: Final = "compute_saturated"
 _APPLICATION: Final = frozenset(
     {Signal.REQUESTS_WAITING, Signal.KV_CACHE_USED, Signal.REQUESTS_RUNNING}
 )
@@ -107,4 +106,4 @@ def _well_used(subject: CaseSubject, found: Finding, most: float) -> Finding:
     return subject.find_nothing(summary, found.confidence_factors, evidence)
 
 
-RULE: Final = Rule(NAME, ComputeSaturatedSettings(), judge)
+RULE: Final = Rule("compute_saturated", ComputeSaturatedSettings(), judge)

@@ -33,7 +33,6 @@ from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration, seconds
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "diurnal_autoscale"
 _HOUR_SECONDS: Final = 3600.0
 _WEEKS: Final = 2
 _MOST_NAMES: Final = 16
@@ -213,4 +212,4 @@ def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule(NAME, DiurnalAutoscaleSettings(), judge)
+RULE: Final = Rule("diurnal_autoscale", DiurnalAutoscaleSettings(), judge)

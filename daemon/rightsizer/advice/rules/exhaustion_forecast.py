@@ -26,7 +26,6 @@ from rightsizer.model.settings import setting
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "exhaustion_forecast"
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
 """A trend goes by days, so that GPUs which came on the same one were there for all of it."""
 _GIBIBYTE: Final = 2.0**30
@@ -202,4 +201,4 @@ def _about(case: Case) -> dict[str, object]:
     return found
 
 
-RULE: Final = Rule(NAME, ExhaustionForecastSettings(), judge)
+RULE: Final = Rule("exhaustion_forecast", ExhaustionForecastSettings(), judge)

@@ -32,7 +32,6 @@ from rightsizer.model.units import format_duration
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
-NAME: Final = "gpu_count"
 _DAY_SECONDS: Final = 86400.0
 _PLACES: Final = 6
 _NOISE_RATIO: Final = 0.01
@@ -224,4 +223,4 @@ def _enough(case: Case, load: ReplicaLoad, settings: GpuCountSettings) -> int:
     return min(load.size, max(1, by_load, math.ceil(round(needs, _PLACES))))
 
 
-RULE: Final = Rule(NAME, GpuCountSettings(), judge)
+RULE: Final = Rule("gpu_count", GpuCountSettings(), judge)

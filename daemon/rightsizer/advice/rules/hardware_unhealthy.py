@@ -4,7 +4,7 @@ These are facts that the driver states and no statistics: confidence comes from 
 lasts and whether its time is known, not from how much of the window was seen.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
@@ -37,7 +37,6 @@ from rightsizer.model.finding import (
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
 
-NAME: Final = "hardware_unhealthy"
 _CHECKS: Final[
     tuple[Callable[[InspectedBoard, HardwareFaultSettings], Iterator[HardwareFault]], ...]
 ] = (driver_faults, memory_faults, link_faults)
@@ -71,10 +70,11 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     boards = {each.uuid: _board(case, each) for each in case.devices}
     if not any(boards.values()):
         return subject.abstain("only a history is known, not the state of the hardware")
-    faults = {
-        uuid: () if board is None else _faults(board, settings.trouble)
-        for uuid, board in boards.items()
-    }
+    faults: dict[str, list[HardwareFault]] = {}
+    for uuid, board in boards.items():
+        found = [each for check in _CHECKS if board for each in check(board, settings.trouble)]
+        # Worst first.
+        faults[uuid] = sorted(found, key=lambda each: -_ORDER.index(each.severity))
     sick = tuple(device for device in case.devices if faults[device.uuid])
     if len(sick) < max(1.0, settings.on_ratio * len(case.devices)):
         summary = f"{subject.name}: the driver knows of no trouble."
@@ -94,14 +94,8 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
     return None if status is None else InspectedBoard(status, node, now)
 
 
-def _faults(board: InspectedBoard, settings: HardwareFaultSettings) -> tuple[HardwareFault, ...]:
-    """All that is wrong, worst first."""
-    found = [fault for check in _CHECKS for fault in check(board, settings)]
-    return tuple(sorted(found, key=lambda each: -_ORDER.index(each.severity)))
-
-
 def _complaint(
-    subject: CaseSubject, sick: tuple[Device, ...], faults: Mapping[str, tuple[HardwareFault, ...]]
+    subject: CaseSubject, sick: Sequence[Device], faults: Mapping[str, list[HardwareFault]]
 ) -> Finding:
     found = [fault for each in faults.values() for fault in each]
     # Drain first; then each remedy once for each GPU.
@@ -135,10 +129,10 @@ def _complaint(
     )
 
 
-def _sentence(device: Device, faults: tuple[HardwareFault, ...]) -> str:
+def _sentence(device: Device, faults: list[HardwareFault]) -> str:
     worst, *others = faults
     more = f" (and {', '.join(each.what for each in others)})" if others else ""
     return f"{names_of([device])}: {worst.what}: {worst.means}{more}"
 
 
-RULE: Final = Rule(NAME, HardwareUnhealthySettings(), judge)
+RULE: Final = Rule("hardware_unhealthy", HardwareUnhealthySettings(), judge)

@@ -17,8 +17,6 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
 
-NAME: Final = "hidden_stall"
-
 
 @dataclass(frozen=True, slots=True)
 class HiddenStallSettings:
@@ -66,4 +64,4 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
 
 
-RULE: Final = Rule(NAME, HiddenStallSettings(), judge)
+RULE: Final = Rule("hidden_stall", HiddenStallSettings(), judge)

@@ -26,7 +26,6 @@ from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
-NAME: Final = "host_bound"
 _HOST: Final = Bottleneck(State.HOST_BOUND, Reason.HOST_BOUND, "held up by the host's CPUs")
 _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
 
@@ -68,4 +67,4 @@ def _loader(count: int | None) -> Instruction:
     )
 
 
-RULE: Final = Rule(NAME, BottleneckSettings(), judge)
+RULE: Final = Rule("host_bound", BottleneckSettings(), judge)

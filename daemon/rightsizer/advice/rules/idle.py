@@ -90,7 +90,6 @@ def resumption(
     return Resumption(1.0 - survival, len(lasting))
 
 
-NAME: Final = "idle"
 _BLOCK_SECONDS: Final = 300.0
 _HOUR_SECONDS: Final = 3600
 _DAY_HOURS: Final = 24
@@ -235,7 +234,12 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
 def _reason(case: Case) -> tuple[Reason, str]:
     """Why they are idle, and how the summary says so."""
     holder = case.workload.name if case.workload else ""
-    if _lacks_process(case):
+    # Whether a scheduler gave all the devices away and none of them has a process.
+    holdings = case.node.holdings if case.workload and case.node else {}
+    if holdings and all(
+        any(each.workload.key == case.key and not each.has_process for each in held)
+        for held in (holdings.get(device.uuid, ()) for device in case.devices)
+    ):
         it = "it" if len(case.devices) == 1 else "any of them"
         what = f"allocated to {holder}, without a process on {it}, and idle"
         return Reason.ALLOCATED_WITHOUT_PROCESS, what
@@ -245,17 +249,6 @@ def _reason(case: Case) -> tuple[Reason, str]:
     ):
         return Reason.IDLE_HELD, f"held by {holder} but idle" if holder else "held but idle"
     return Reason.IDLE_EMPTY, "empty and idle"
-
-
-def _lacks_process(case: Case) -> bool:
-    """Whether a scheduler gave all the devices away and none of them has a process."""
-    if case.workload is None or case.node is None:
-        return False
-    holdings = [case.node.holdings.get(device.uuid, ()) for device in case.devices]
-    return all(
-        any(each.workload.key == case.key and not each.has_process for each in held)
-        for held in holdings
-    )
 
 
 def _is_usual(case: Case, settings: IdleSettings) -> bool:
@@ -307,4 +300,4 @@ def release_instructions(case: Case) -> tuple[Instruction, ...]:
     return shell("End the processes on these GPUs, after asking their user", command)
 
 
-RULE: Final = Rule(NAME, IdleSettings(), judge, conduct)
+RULE: Final = Rule("idle", IdleSettings(), judge, conduct)

@@ -16,7 +16,6 @@ from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.state import State, Tier
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "launch_bound"
 _LAUNCHES: Final = Bottleneck(
     State.LAUNCH_BOUND,
     Reason.LAUNCH_BOUND,
@@ -48,4 +47,4 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     )
 
 
-RULE: Final = Rule(NAME, BottleneckSettings(), judge)
+RULE: Final = Rule("launch_bound", BottleneckSettings(), judge)

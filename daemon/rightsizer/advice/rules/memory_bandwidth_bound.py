@@ -13,7 +13,6 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import (
     Action,
-    Case,
     Finding,
     FindingKind,
     Reason,
@@ -25,7 +24,6 @@ from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "memory_bandwidth_bound"
 _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more; none of them is freed by it")
 
 
@@ -68,7 +66,9 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
     # The compute that was used at least, on the device that used most.
     medians = (window.compute_at_least.quantile(0.5) for window in case.windows)
     compute = max((each for each in medians if each is not None), default=None)
-    pressed = _pressed(case)
+    # The share of the known time with users waiting, on the device with most of it.
+    waits = ((w.pressed.get(Resource.MEMORY_BANDWIDTH, 0), w.known) for w in case.windows)
+    pressed = max((round(time / known, 4) for time, known in waits if known), default=0.0)
     evidence = {"compute_median_ratio": compute, "pressed_ratio": pressed}
     if case.workload_class is WorkloadClass.BATCH:
         return seen.find_nothing(": a job at a limit of its GPU is well used", evidence)
@@ -77,9 +77,9 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
     if compute is not None and compute > settings.compute_ratio:
         return seen.find_nothing(": a larger batch would find no compute", evidence)
     is_short = pressed >= settings.pressed_ratio
-    waits = "users wait, and " if is_short else ""
+    pressure = "users wait, and " if is_short else ""
     return seen.complain(
-        f": {waits}a larger batch would serve more for the same traffic",
+        f": {pressure}a larger batch would serve more for the same traffic",
         kind=FindingKind.UNDERPROVISIONED if is_short else FindingKind.INEFFICIENT,
         reasons=(Reason.MEMORY_BANDWIDTH_BOUND,),
         action=Action.RAISE_BATCH,
@@ -92,10 +92,4 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
     )
 
 
-def _pressed(case: Case) -> float:
-    """The share of the known time with users waiting, on the device with most of it."""
-    times = ((each.pressed.get(Resource.MEMORY_BANDWIDTH, 0), each.known) for each in case.windows)
-    return max((round(pressed / known, 4) for pressed, known in times if known), default=0.0)
-
-
-RULE: Final = Rule(NAME, MemoryBandwidthBoundSettings(), judge)
+RULE: Final = Rule("memory_bandwidth_bound", MemoryBandwidthBoundSettings(), judge)

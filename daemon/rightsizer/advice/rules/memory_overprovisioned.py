@@ -20,7 +20,6 @@ from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "memory_overprovisioned"
 _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
 
 
@@ -118,4 +117,4 @@ def _early(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Fin
     return None
 
 
-RULE: Final = Rule(NAME, MemoryOverprovisionedSettings(), judge)
+RULE: Final = Rule("memory_overprovisioned", MemoryOverprovisionedSettings(), judge)

@@ -20,7 +20,6 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass
 
-NAME: Final = "near_out_of_memory"
 _PREALLOCATES: Final = "the framework preallocates, so memory held is not memory needed"
 _LOOKS_PREALLOCATED: Final = (
     "memory in use is high and never changes, as with a preallocating framework; state "
@@ -86,4 +85,4 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     )
 
 
-RULE: Final = Rule(NAME, NearOutOfMemorySettings(), judge)
+RULE: Final = Rule("near_out_of_memory", NearOutOfMemorySettings(), judge)

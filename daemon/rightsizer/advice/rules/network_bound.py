@@ -12,9 +12,7 @@ from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruc
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.topology import AdapterKind, LinkKind
-from rightsizer.model.window import Window
 
-NAME: Final = "network_bound"
 _KINDS: Final = tuple(LinkKind)
 _FABRIC: Final = frozenset({AdapterKind.INFINIBAND, AdapterKind.NETWORK})
 
@@ -38,10 +36,13 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     seen = observe(subject, settings, is_bound, "held up by the network")
     if isinstance(seen, Finding):
         return seen
-    lost = sum(
-        _lost(window, seen.shares[window.uuid]) * device.capacity_ratio
-        for window, device in zip(case.windows, case.devices, strict=True)
-    )
+    lost = 0.0
+    for window, device in zip(case.windows, case.devices, strict=True):
+        share, known = seen.shares[window.uuid], window.known_seconds
+        if window.waste_seconds and known > 0.0:
+            # At most what no cause of its own is known for.
+            share = min(share, window.waste_seconds.get(Cause.HEADROOM, 0.0) / known)
+        lost += share * device.capacity_ratio
     fabric = f"mpirun -N {len(case.devices)} all_reduce_perf -b 8M -e 4G -f 2 -g 1"
     return seen.complain(
         ", with the ports nearest to the GPUs at their rate",
@@ -61,13 +62,6 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     )
 
 
-def _lost(window: Window, share: float) -> float:
-    """At most the time at the limit, and at most what no cause of its own is known for."""
-    if not window.waste_seconds or window.known_seconds <= 0.0:
-        return share
-    return min(share, window.waste_seconds.get(Cause.HEADROOM, 0.0) / window.known_seconds)
-
-
 def _nearest(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]:
     """The adapter next to each of some devices, as NCCL is told of it."""
     topology = case.node.topology if case.node else None
@@ -83,4 +77,4 @@ def _nearest(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]
     return (Instruction("Let NCCL take the adapters next to these GPUs", text, "sh"),)
 
 
-RULE: Final = Rule(NAME, NetworkBoundSettings(), judge)
+RULE: Final = Rule("network_bound", NetworkBoundSettings(), judge)

@@ -19,7 +19,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.owners.owner import NumaHome
 
-NAME: Final = "numa_misplaced"
 _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
 
 
@@ -62,8 +61,13 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
         return subject.abstain(
             "the GPU's NUMA node is not known, so nobody can say where its processes belong"
         )
+    belongs = [
+        f"GPU {home.device.index} belongs to NUMA node {home.numa_node}"
+        + (f" (CPUs {home.cpus})" if home.cpus else "")
+        for home in homes
+    ]
     return seen.complain(
-        f"; {', '.join(map(_belongs, homes))}",
+        f"; {', '.join(belongs)}",
         kind=FindingKind.MISPLACED,
         reasons=(Reason.NUMA_MISPLACED,),
         action=Action.REBIND_NUMA,
@@ -90,12 +94,6 @@ def _why_not(case: Case) -> str:
     return "nobody measures on which NUMA node the processes and their memory are"
 
 
-def _belongs(home: NumaHome) -> str:
-    """`GPU 3 belongs to NUMA node 1 (CPUs 28-55)`."""
-    cpus = f" (CPUs {home.cpus})" if home.cpus else ""
-    return f"GPU {home.device.index} belongs to NUMA node {home.numa_node}{cpus}"
-
-
 def _evidence(case: Case, home: NumaHome) -> dict[str, object]:
     readings = {} if case.node is None else case.node.readings
     reading = readings.get(home.device.uuid) or readings.get(board_uuid(home.device))
@@ -108,4 +106,4 @@ def _evidence(case: Case, home: NumaHome) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule(NAME, NumaMisplacedSettings(), judge)
+RULE: Final = Rule("numa_misplaced", NumaMisplacedSettings(), judge)

@@ -65,7 +65,11 @@ def better_gpus(
         if each.mig is None and each.is_given_out and (each.board, each.name) == board
     ]
     held = {device.uuid: device for device in devices}
-    free = {each.uuid: each for each in same if _is_free(each, node)}
+    # Without a holder, and without any process.
+    idle = {uuid for uuid, reading in node.readings.items() if reading.processes == ()}
+    free = {
+        each.uuid: each for each in same if each.uuid in idle and not node.holdings.get(each.uuid)
+    }
     movable = {each.uuid: each for each in same if _sole_holder(each, node) is not None}
     for known in (held | free, held | free | movable):
         candidates = sorted(known, key=lambda uuid: (known[uuid].index, uuid))
@@ -79,12 +83,6 @@ def better_gpus(
             then = tuple(known[uuid] for uuid in found.uuids)
             return BetterGpus(then, found.score, _swaps(devices, then, node))
     return None
-
-
-def _is_free(device: Device, node: Node) -> bool:
-    """Without a holder, and without any process."""
-    reading = node.readings.get(device.uuid)
-    return not node.holdings.get(device.uuid) and reading is not None and reading.processes == ()
 
 
 def _sole_holder(device: Device, node: Node) -> str | None:
@@ -113,7 +111,6 @@ def _swaps(devices: Sequence[Device], then: Sequence[Device], node: Node) -> Map
     return {name: uuid for name, uuid in names if name is not None}
 
 
-NAME: Final = "nvlink_absent"
 _FAR: Final = frozenset({LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM})
 
 
@@ -246,4 +243,4 @@ def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
     )
 
 
-RULE: Final = Rule(NAME, NvlinkAbsentSettings(), judge)
+RULE: Final = Rule("nvlink_absent", NvlinkAbsentSettings(), judge)

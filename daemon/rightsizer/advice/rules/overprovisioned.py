@@ -59,7 +59,6 @@ def _told(device: Device) -> Iterator[str]:
         yield f"{device.facts['cores']} cores"
 
 
-NAME: Final = "overprovisioned"
 NO_TARGET: Final = Savings(reason="no smaller place is known to hold it")
 _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
@@ -191,4 +190,4 @@ def _evidence(case: Case) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule(NAME, OverprovisionedSettings(), judge)
+RULE: Final = Rule("overprovisioned", OverprovisionedSettings(), judge)

@@ -17,14 +17,12 @@ from rightsizer.advice.rules.bottleneck import (
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "pcie_bound"
 _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copies over PCIe")
 
 
@@ -48,6 +46,10 @@ class PcieBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
+_LINK_QUERY: Final = (
+    "--format=csv --query-gpu="
+    "pcie.link.gen.gpucurrent,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
+)
 _CONFIRM: Final = trace_kernels(
     "See which copies there are, and whether their memory is pageable",
     "copies",
@@ -76,7 +78,14 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
         f"; the link of {names_of(degraded)} runs below what it could" if degraded else "",
         action=Action.FIX_INPUT_PIPELINE,
         instructions=(
-            *map(_look_at_link, degraded),
+            *(
+                Instruction(
+                    f"Compare the link of GPU {device.index} with what it could be, under load",
+                    f"nvidia-smi --id={board_uuid(device)} {_LINK_QUERY}",
+                    "sh",
+                )
+                for device in degraded
+            ),
             _CONFIRM,
             instruction("keep_on_gpu" if is_serving else "copy_less"),
         ),
@@ -85,14 +94,4 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     )
 
 
-def _look_at_link(device: Device) -> Instruction:
-    return Instruction(
-        f"Compare the link of GPU {device.index} with what it could be, under load",
-        f"nvidia-smi --id={board_uuid(device)} --format=csv --query-gpu="
-        "pcie.link.gen.gpucurrent,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max",
-        "sh",
-    )
-
-
-RULE: Final = Rule(NAME, PcieBoundSettings(), judge)
+RULE: Final = Rule("pcie_bound", PcieBoundSettings(), judge)

@@ -94,21 +94,15 @@ class LinkState:
 
     def __str__(self) -> str:
         """For a person: `x8 instead of x16, at generation 3 instead of 5`."""
-        parts = []
-        if self.is_narrow:
-            parts.append(f"x{self.width} instead of x{self.width_maximum}")
-        if self.generation < self.generation_maximum:
-            parts.append(f"generation {self.generation} instead of {self.generation_maximum}")
-        text = ", ".join(parts) or (
-            f"x{self.width} at generation {self.generation} at the last reading"
-        )
+        now, most = self.generation, self.generation_maximum
+        parts = [f"x{self.width} instead of x{self.width_maximum}"] if self.is_narrow else []
+        parts += [f"generation {now} instead of {most}"] if now < most else []
+        text = ", ".join(parts) or f"x{self.width} at generation {now} at the last reading"
         if self.narrowed:
             text += f"; narrow at bridge {self.narrowed[0].pci_bus_id}"
         if self.limiting:
-            text += (
-                f"; bridge {self.limiting[0].pci_bus_id} allows generation "
-                f"{self.limiting[0].generation_maximum} at most, which is no fault"
-            )
+            bridge, allowed = self.limiting[0].pci_bus_id, self.limiting[0].generation_maximum
+            text += f"; bridge {bridge} allows generation {allowed} at most, which is no fault"
         return text
 
 
@@ -127,9 +121,6 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     if len(known) < len(ends):
         return None
     return LinkState(known[0], known[1], known[2], known[3], placement_of(case, device))
-
-
-NAME: Final = "pcie_link_degraded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +149,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     links = {uuid: link for uuid, link in found.items() if link is not None}
     if not links:
         return subject.abstain("the PCIe link, or what board and slot allow, is not known")
-    if _nobody_works(case):
+    if _is_unused(case):
         return subject.find_nothing(f"{subject.name}: nobody works on it.")
     least = settings.minimum_active_seconds
     active = max((seconds(window.active) for window in case.windows), default=0.0)
@@ -196,7 +187,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     )
 
 
-def _nobody_works(case: Case) -> bool:
+def _is_unused(case: Case) -> bool:
     """Whether a GPU that no workload holds is known to have no process either."""
     if case.workload is not None or case.node is None:
         return False
@@ -232,4 +223,4 @@ def _instructions(
     )
 
 
-RULE: Final = Rule(NAME, PcieLinkDegradedSettings(), judge)
+RULE: Final = Rule("pcie_link_degraded", PcieLinkDegradedSettings(), judge)

@@ -24,7 +24,6 @@ from rightsizer.model.finding import (
     Case,
     Finding,
     FindingKind,
-    Instruction,
     Option,
     Reason,
     Risk,
@@ -36,7 +35,6 @@ from rightsizer.model.state import Tier
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.owner import shell
 
-NAME: Final = "power_cap"
 _HOURS_PER_MONTH: Final = 730.0
 _DAY: Final = 86400.0
 
@@ -104,6 +102,9 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
         kilowatt_hours_per_month_low=round(low * _HOURS_PER_MONTH / 1000.0, 1),
         kilowatt_hours_per_month_high=round(high * _HOURS_PER_MONTH / 1000.0, 1),
     )
+    commands = [(f"nvidia-smi -i {cap.device.uuid} -pl", cap) for cap in caps]
+    lower = (f"{command} {cap.saving.cap_watts:.0f}" for command, cap in commands)
+    restore = (f"{command} {cap.status.limit_watts:.0f}" for command, cap in commands)
     # Latencies notice first.
     risk = Risk.MEDIUM if case.workload_class is WorkloadClass.SERVING else Risk.LOW
     return seen.complain(
@@ -116,7 +117,10 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
         evidence={"power": {cap.device.uuid: _evidence(cap) for cap in caps}},
         options=(_option(caps, risk, savings),),
         savings=savings,
-        instructions=_instructions(caps),
+        instructions=(
+            *shell("Lower the power limit, until the next boot", "\n".join(lower)),
+            *shell("Take it back", "\n".join(restore)),
+        ),
         affected_gpus=sum(
             cap.saving.watts_low / (cap.status.default_limit_watts or 1.0) for cap in caps
         ),
@@ -187,13 +191,4 @@ def _option(caps: Sequence[_Cap], risk: Risk, savings: Savings) -> Option:
     )
 
 
-def _instructions(caps: Sequence[_Cap]) -> tuple[Instruction, ...]:
-    lower = (f"nvidia-smi -i {cap.device.uuid} -pl {cap.saving.cap_watts:.0f}" for cap in caps)
-    restore = (f"nvidia-smi -i {cap.device.uuid} -pl {cap.status.limit_watts:.0f}" for cap in caps)
-    return (
-        *shell("Lower the power limit, until the next boot", "\n".join(lower)),
-        *shell("Take it back", "\n".join(restore)),
-    )
-
-
-RULE: Final = Rule(NAME, PowerCapSettings(), judge)
+RULE: Final = Rule("power_cap", PowerCapSettings(), judge)

@@ -36,8 +36,6 @@ from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
 from rightsizer.owners.owner import shell
 
-NAME: Final = "power_throttled"
-
 
 @dataclass(frozen=True, slots=True)
 class PowerThrottledSettings:
@@ -136,7 +134,9 @@ def _capped(limits: Sequence[_PowerLimit], settings: PowerThrottledSettings) -> 
 
 
 def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:
-    lost = {window.uuid: round(_lost(window), 4) for window in windows}
+    # The part of the known time that the lower clock cost, as accounting estimates it.
+    times = [(each, each.waste_seconds.get(Cause.THROTTLED, 0.0)) for each in windows]
+    lost = {each.uuid: round(time / (each.known_seconds or 1.0), 4) for each, time in times}
     first = min(capped, key=lambda each: (each.watts / each.default_watts, each.device.index))
     clock = first.status.clock_ratio
     now = "" if clock is None else f"; its clock stands at {clock:.0%} of its maximum"
@@ -155,12 +155,6 @@ def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]
         instructions=_instructions(capped),
         affected_gpus=sum(lost[each.device.uuid] * each.device.capacity_ratio for each in capped),
     )
-
-
-def _lost(window: Window) -> float:
-    """The part of the known time that the lower clock cost, as accounting estimates it."""
-    known = window.known_seconds
-    return window.waste_seconds.get(Cause.THROTTLED, 0.0) / known if known > 0 else 0.0
 
 
 def _power(limits: list[_PowerLimit]) -> dict[str, object]:
@@ -198,4 +192,4 @@ def _instructions(capped: list[_PowerLimit]) -> tuple[Instruction, ...]:
     )
 
 
-RULE: Final = Rule(NAME, PowerThrottledSettings(), judge)
+RULE: Final = Rule("power_throttled", PowerThrottledSettings(), judge)

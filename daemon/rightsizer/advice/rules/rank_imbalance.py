@@ -21,8 +21,6 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
 
-NAME: Final = "rank_imbalance"
-
 
 @dataclass(frozen=True, slots=True)
 class RankImbalanceSettings:
@@ -103,4 +101,4 @@ def _who(stragglers: Straggler) -> str:
     }[stragglers.deviation]
 
 
-RULE: Final = Rule(NAME, RankImbalanceSettings(), judge)
+RULE: Final = Rule("rank_imbalance", RankImbalanceSettings(), judge)

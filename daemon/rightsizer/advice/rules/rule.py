@@ -223,9 +223,8 @@ class Judgement:
         found = judgement.exclusion_of(self.finding, now) if self.finding.is_complaint else None
         if found is None:
             return judgement
-        return replace(
-            judgement, finding=_with_evidence(self.finding, "excluded", str(found)), may_open=False
-        )
+        finding = _with_evidence(self.finding, "excluded", str(found))
+        return replace(judgement, finding=finding, may_open=False)
 
 
 def _with_evidence(finding: Finding, name: str, what: str) -> Finding:

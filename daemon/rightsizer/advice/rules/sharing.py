@@ -39,7 +39,6 @@ from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "sharing"
 _REASONS: Final = {
     Action.SHARE_MIG: Reason.SHARING_CANDIDATE_MIG,
     Action.SHARE_MPS: Reason.SHARING_CANDIDATE_MPS,
@@ -161,4 +160,4 @@ def _about(pairing: WorkloadPair) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule(NAME, SharingSettings(), judge)
+RULE: Final = Rule("sharing", SharingSettings(), judge)

@@ -25,7 +25,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
 
-NAME: Final = "storage_bound"
 _STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up by storage")
 
 
@@ -102,4 +101,4 @@ def _working_share(case: Case, devices: tuple[Device, ...], working_ratio: float
     return round(sum(mean >= working_ratio for mean in means) / len(means), 4)
 
 
-RULE: Final = Rule(NAME, StorageBoundSettings(), judge)
+RULE: Final = Rule("storage_bound", StorageBoundSettings(), judge)

@@ -22,7 +22,6 @@ from rightsizer.model.finding import (
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Condition, Tier
 
-NAME: Final = "tensor_cores_unused"
 _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
 
 
@@ -78,4 +77,4 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     )
 
 
-RULE: Final = Rule(NAME, TensorCoresUnusedSettings(), judge)
+RULE: Final = Rule("tensor_cores_unused", TensorCoresUnusedSettings(), judge)

@@ -24,7 +24,6 @@ from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 
-NAME: Final = "thermal_throttled"
 _TEMPERATURE: Final = Signal.TEMPERATURE_CELSIUS
 _THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
 _HEAT: Final = "heat"
@@ -59,7 +58,9 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
         {window.uuid: window.condition_share(condition) for window in case.windows}
         for condition in (Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN)
     )
-    if not any(heat.values()) and not any(hardware.values()) and _is_blind(case):
+    reasons = [each.get(Signal.CLOCK_EVENT_REASONS) for each in board_statuses(case)]
+    is_blind = bool(reasons) and all(each is None for each in reasons)
+    if is_blind and not any(heat.values()) and not any(hardware.values()):
         return subject.abstain("the driver does not say why clocks are low")
     seen = observe(
         subject,
@@ -97,11 +98,6 @@ def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) 
     by_itself = [uuid for uuid, share in hardware.items() if share >= least > heat[uuid]]
     causes = [name for name, found in ((_HEAT, by_heat), (_HARDWARE, by_itself)) if found]
     return " or ".join(causes or (_HEAT, _HARDWARE))
-
-
-def _is_blind(case: Case) -> bool:
-    known = board_statuses(case)
-    return bool(known) and all(each.get(Signal.CLOCK_EVENT_REASONS) is None for each in known)
 
 
 def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
@@ -163,4 +159,4 @@ def _instructions(
     )
 
 
-RULE: Final = Rule(NAME, ThermalThrottledSettings(), judge)
+RULE: Final = Rule("thermal_throttled", ThermalThrottledSettings(), judge)

@@ -25,7 +25,6 @@ from rightsizer.model.finding import (
     Case,
     Finding,
     FindingKind,
-    Instruction,
     Option,
     Reason,
     Risk,
@@ -36,8 +35,6 @@ from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
-
-NAME: Final = "underprovisioned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +94,9 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     what = sorted({name for found in shares.values() for name, each in found.items() if each})
     short = tuple(each for each in case.devices if most[each.uuid] >= settings.on_ratio)
     options = _options(case, settings, subject.market)
+    workload = case.workload
+    target = next((each.target for each in options if each.action is Action.AUTOSCALE), "")
+    more = owner_of(workload.kind).add_replicas(workload, target) if workload and target else ()
     # The nearer reason too, which the rule `compute_saturated` gives.
     nearer = (Reason.COMPUTE_SATURATED,) if what == [Resource.COMPUTE] else ()
     return subject.complain(
@@ -113,7 +113,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         culprits=tuple(device.uuid for device in short),
         options=options,
         savings=TOO_SMALL,
-        instructions=_instructions(case, options),
+        instructions=more,
         affected_gpus=share * sum(device.capacity_ratio for device in short),
     )
 
@@ -137,12 +137,4 @@ def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> 
     return (more, *faster)
 
 
-def _instructions(case: Case, options: tuple[Option, ...]) -> tuple[Instruction, ...]:
-    workload = case.workload
-    more = next((each for each in options if each.action is Action.AUTOSCALE), None)
-    if workload is None or more is None:
-        return ()
-    return owner_of(workload.kind).add_replicas(workload, more.target)
-
-
-RULE: Final = Rule(NAME, UnderprovisionedSettings(), judge)
+RULE: Final = Rule("underprovisioned", UnderprovisionedSettings(), judge)

@@ -70,7 +70,14 @@ class Webhook(Delivery[str]):
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Put changes into the outbox; alerts are made of what is open when they are sent."""
         if self._is_json:
-            wanted = [change_of(event, self._node) for event in events if self._wants(event)]
+            unwanted = {AdviceEventKind.DECIDED}
+            if not self._settings.send_resolved:
+                unwanted.add(AdviceEventKind.CLOSED)
+            wanted = [
+                change_of(event, self._node)
+                for event in events
+                if event.kind not in unwanted and self._settings.wants(event.advice)
+            ]
             # After a crash the same may be offered again.
             waiting = {entry.body for entry in self._pending()}
             self._outbox.put([body for body in wanted if body not in waiting], self._destination)
@@ -97,12 +104,6 @@ class Webhook(Delivery[str]):
             last = seconds(report.last_success)
             found["rightsizer_webhook_last_success_timestamp_seconds"] = last
         return {series_key(name, webhook=report.name): value for name, value in found.items()}
-
-    def _wants(self, event: AdviceEvent) -> bool:
-        if event.kind is AdviceEventKind.DECIDED:
-            return False
-        is_end = event.kind is AdviceEventKind.CLOSED
-        return self._settings.wants(event.advice) and (self._settings.send_resolved or not is_end)
 
     def _send(self) -> Failure | None:
         if self._is_json:
