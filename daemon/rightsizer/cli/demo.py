@@ -1,6 +1,9 @@
 """`rightsizer demo`: a simulated node in fast motion."""
 
 import argparse
+import math
+import sys
+from functools import partial
 from typing import Final
 
 from rightsizer.agent.demo import DemoSettings, run_demo
@@ -26,8 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     address = {"default": default.listen_address}
     add_flags(parser.add_argument, _ADDRESS, web_listen_address=address)
     add_access_flags(parser)
-    speed = {"type": _positive, "default": default.speed}
-    days = {"type": _not_negative, "default": default.days_before}
+    least, most = math.nextafter(0.0, 1.0), sys.float_info.max
+    positive = partial(_number, least=least, most=most, what="a positive number")
+    # The longest window is thirty days.
+    month = partial(_number, least=0, most=30, what="a number of days from 0 to 30")
+    speed = {"type": positive, "default": default.speed}
+    days = {"type": month, "default": default.days_before}
     add_flags(parser.add_argument, _PACE, speed=speed, days_before=days)
 
 
@@ -47,25 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _positive(text: str) -> float:
-    value = _number(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
-    return value
-
-
-def _not_negative(text: str) -> float:
-    value = _number(text)
-    if not 0 <= value <= 30:  # noqa: PLR2004 - the longest window is thirty days.
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of days from 0 to 30")
-    return value
-
-
-def _number(text: str) -> float:
+def _number(text: str, least: float, most: float, what: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
+    return value
 
 
 COMMAND = Command("demo", configure, run)
