@@ -11,6 +11,7 @@ import pytest
 from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import BatchRequest, batches_of, case_measurement
 from rightsizer.fleet.cases.evaluation import (
@@ -25,7 +26,7 @@ from rightsizer.fleet.fetch import FetchTask, fetch
 from rightsizer.fleet.fetch_plan import PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
-from rightsizer.model.finding import Case, Finding, FindingKind
+from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.state import State
 from rightsizer.model.workload import Workload, WorkloadClass
 
@@ -115,8 +116,8 @@ def test_a_batch_has_whole_workloads(path: Path) -> None:
     assert [key for each in orders for key in each.keys] == sorted(order(path).occupancy.present)
 
 
-def _raises(case: Case, settings: object, market: object) -> Finding:
-    raise ZeroDivisionError(case.key)
+def _raises(subject: CaseSubject, settings: object) -> Finding:
+    raise ZeroDivisionError(subject.case.key)
 
 
 def test_a_rule_that_raises_costs_its_own_verdicts_alone(path: Path) -> None:
