@@ -198,14 +198,11 @@ def _details(form: ProfileForm, workload: str | None) -> list[str]:
         for each in (form, telemetry)
     )
     active = f"active for {time_text(telemetry['active_seconds'])}"
-    return [f"the profile: {ours}{held}", f"telemetry: {theirs}, {active}{_states(telemetry)}"]
-
-
-def _states(telemetry: ProfileForm) -> str:
     shares = sorted(telemetry["states"].items(), key=lambda each: (-each[1], each[0]))
     parts = [f"{readable_name(state)} {percent(share)}" for state, share in shares[:_MOST_STATES]]
     parts += [
         f"{readable_name(condition)} {percent(share)}"
         for condition, share in telemetry["conditions"].items()
     ]
-    return f", of that {', '.join(parts)}" if parts else ""
+    states = f", of that {', '.join(parts)}" if parts else ""
+    return [f"the profile: {ours}{held}", f"telemetry: {theirs}, {active}{states}"]

@@ -30,6 +30,7 @@ from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome, 
 from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureSettings
 from rightsizer.profiler.capture.storage import CaptureStorage, new_id
+from rightsizer.report.json_encoder import attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +217,8 @@ class CaptureController:
         except RightsizerError:
             request.folder.rmdir()
             raise
-        self._log.info(
-            "capture_started",
-            id=record.id,
-            workload=record.workload,
-            reason=record.reason,
-            finding=record.finding,
-            kind=str(self._settings.kind),
-        )
+        facts = attributes(record, "id workload reason finding")
+        self._log.info("capture_started", **facts, kind=str(self._settings.kind))
         self._runner.start(request, record, self._done)
 
     def _done(self, record: CaptureRecord) -> None:

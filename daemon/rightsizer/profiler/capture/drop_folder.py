@@ -263,8 +263,20 @@ class DropFolderWatcher:
             else:
                 self._log.warning("profile_not_read", file=each.path, reason=outcome)
                 self._repository.put_files([_noted(each, outcome)])
-        if profiles:
-            self._hand_over(profiles, read)
+        if not profiles:
+            return
+        names = ",".join(each.path for each in read)
+        try:
+            self._take_profiles(profiles)
+        except RightsizerError:
+            raise  # Of the disk, most likely: they are read again.
+        except Exception as error:  # noqa: BLE001 - a profile that breaks its judge must not do so each minute.
+            self._log.exception("profile_not_judged", files=names)
+            fault = f"broke whoever judges it: {error!r:.200}"
+            self._repository.put_files(replace(each, fault=fault) for each in read)
+            return
+        self._repository.put_files(read)
+        self._log.info("profiles_read", files=names, profiles=len(profiles))
 
     def _one(self, landed: DroppedFile) -> Profile | str | None:
         """The profile, or why there is none; `None` where the agent ends."""
@@ -286,20 +298,6 @@ class DropFolderWatcher:
             return f"{landed.name}: cannot be read: {error}; let the agent start processes"
         except ReadInterrupted:
             return None
-
-    def _hand_over(self, profiles: Sequence[Profile], read: Sequence[ReadFile]) -> None:
-        names = ",".join(each.path for each in read)
-        try:
-            self._take_profiles(profiles)
-        except RightsizerError:
-            raise  # Of the disk, most likely: they are read again.
-        except Exception as error:  # noqa: BLE001 - a profile that breaks its judge must not do so each minute.
-            self._log.exception("profile_not_judged", files=names)
-            fault = f"broke whoever judges it: {error!r:.200}"
-            self._repository.put_files(replace(each, fault=fault) for each in read)
-            return
-        self._repository.put_files(read)
-        self._log.info("profiles_read", files=names, profiles=len(profiles))
 
 
 def _noted(landed: DroppedFile, fault: str = "") -> ReadFile:

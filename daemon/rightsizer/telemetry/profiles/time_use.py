@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import LaunchUse, SpanKind, TimeUse
+from rightsizer.model.profile import SpanKind, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.launches import LaunchCounter, Launches, gaps
 from rightsizer.telemetry.profiles.tables import HostSpans
@@ -40,7 +40,19 @@ class MeasuredLine:
         every = sorted({*marks, *self.span})
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         self._rulers["kernel"].add_all(union(kernels.intervals()))
-        self.launches = self._lay_idle(kernels, launches, spans, every[0], adjacent)
+        counter, rulers = LaunchCounter(launches), self._rulers
+        loader = Within(spans.times(SpanKind.LOADER))
+        checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
+        # Before the first kernel the device waited as well, where a step had begun by then.
+        lead_in = ((every[0], every[0], None),)
+        for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
+            if cause:
+                rulers[cause].add(begin, end)
+            if cause == "host_wait" and loader.current is not None:
+                rulers["loader_wait"].add_all(loader.of(begin, end))
+            if cause != "kernel_wait" and checkpoints.current is not None:
+                rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
+        self.launches = counter.use()
         for name, is_collective in (("collective", True), ("compute", False)):
             if kernels.collectives:
                 apart = kernels.collective_intervals(is_collective=is_collective)
@@ -66,30 +78,6 @@ class MeasuredLine:
             other_idle_seconds=seconds(end - start - busy - at["host_wait"] - at["kernel_wait"]),
             **{f"{name}_seconds": seconds(length) for name, length in at.items()},
         )
-
-    def _lay_idle(
-        self,
-        kernels: KernelLine,
-        launches: Launches,
-        spans: HostSpans,
-        first_mark: Nanoseconds,
-        adjacent: Nanoseconds,
-    ) -> LaunchUse | None:
-        counter, rulers = LaunchCounter(launches), self._rulers
-        loader = Within(spans.times(SpanKind.LOADER))
-        checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
-        # Before the first kernel the device waited as well, where a step had begun by then.
-        lead_in = ((first_mark, first_mark, None),)
-        for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
-            if cause:
-                rulers[cause].add(begin, end)
-            if cause == "kernel_wait":
-                continue
-            if checkpoints.current is not None:
-                rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
-            if cause == "host_wait" and loader.current is not None:
-                rulers["loader_wait"].add_all(loader.of(begin, end))
-        return counter.use()
 
 
 _RULERS: Final = (

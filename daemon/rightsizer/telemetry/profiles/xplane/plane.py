@@ -176,8 +176,19 @@ class XPlane:
     def lines(self) -> Iterator[XPlaneLine]:
         """The lines, without their events."""
         for number, wire_type, low, high in scan(self.window, *self.stretch):
-            if number == PLANE_LINES and wire_type == LENGTH:
-                yield self._line(low, high)
+            if number != PLANE_LINES or wire_type != LENGTH:
+                continue
+            name, shown, start = "", "", 0
+            for inner, inner_type, first, last in others(self.window, low, high, LINE_EVENTS):
+                if inner == LINE_NAME and inner_type == LENGTH:
+                    name = self.text(first, last)
+                elif inner == LINE_SHOWN_NAME and inner_type == LENGTH:
+                    shown = self.text(first, last)
+                elif inner == LINE_TIMESTAMP and inner_type == VARINT:
+                    start = signed(first)
+                elif inner not in LINE_FIELDS:
+                    self.unread["unknown fields"] += 1
+            yield XPlaneLine(shown or name, start, (low, high))
 
     def messages(self, line: XPlaneLine) -> Iterator[bytes]:
         """The events of a line as they are in the file; what is too large for one is counted."""
@@ -228,20 +239,6 @@ class XPlane:
             names[key] = name
         else:
             self.unread["names beyond those that are told apart"] += 1
-
-    def _line(self, low: int, high: int) -> XPlaneLine:
-        name = shown = ""
-        start = 0
-        for number, wire_type, first, last in others(self.window, low, high, LINE_EVENTS):
-            if number == LINE_NAME and wire_type == LENGTH:
-                name = self.text(first, last)
-            elif number == LINE_SHOWN_NAME and wire_type == LENGTH:
-                shown = self.text(first, last)
-            elif number == LINE_TIMESTAMP and wire_type == VARINT:
-                start = signed(first)
-            elif number not in LINE_FIELDS:
-                self.unread["unknown fields"] += 1
-        return XPlaneLine(shown or name, start, (low, high))
 
 
 def read_plane(
