@@ -61,9 +61,9 @@ class SubjectHistory:
 
     def shape(self, measure: Measure) -> Shape | None:
         """How it repeats itself, over all that is cached."""
-        settings = self.settings.shape
         return self._once(
-            ("shape", measure), lambda: shape_of(self.blocks().series(measure), settings)
+            ("shape", measure),
+            lambda: shape_of(self.blocks().series(measure), self.settings.shape),
         )
 
     def trend(self, measure: Measure) -> Trend | None:
@@ -77,25 +77,21 @@ class SubjectHistory:
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
         """How many independent means of five minutes some blocks are worth."""
-        series = blocks.series(measure)
-        return self._once(
-            ("means", blocks, measure), lambda: self._independent(series, series.means, _mean)
-        )
+        series, key = blocks.series(measure), ("means", blocks, measure)
+        return self._once(key, lambda: self._independent(series, series.means, _mean))
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
         """In how many of some blocks the peak was beyond a capacity; `None` without any.
 
         An upper bound where an hour stands for its blocks.
         """
-        series = blocks.series(measure)
+        series, key = blocks.series(measure), ("peaks", blocks, measure)
         if not series.peaks:
             return None
         return Exceedance(
             share=sum(peak > capacity for peak in series.peaks) / len(series.peaks),
             blocks=len(series.peaks),
-            effective_blocks=self._once(
-                ("peaks", blocks, measure), lambda: self._independent(series, series.peaks, max)
-            ),
+            effective_blocks=self._once(key, lambda: self._independent(series, series.peaks, max)),
         )
 
     def _once(self, key: object, compute: Callable[[], _Value]) -> _Value:

@@ -136,23 +136,21 @@ def view_of(
     waiting: Sequence[WaitingWork] = (),
 ) -> FleetView:
     """The fleet over the last span of time, one that the parts of all batches were made for."""
-    start = now - span
-    by_pool: dict[str, list[FleetDevice]] = defaultdict(list)
+    by_pool: defaultdict[str, list[FleetDevice]] = defaultdict(list)
     for device in sorted(parts.present, key=lambda each: each.device.uuid):
         by_pool[device.pool].append(device)
     total = seconds(span) * len(parts.present)
-    known = parts.known_seconds.get(span, 0.0)
     pools = tuple(
-        _pool(name, devices, parts, start, now) for name, devices in sorted(by_pool.items())
+        _pool(name, devices, parts, now - span, now) for name, devices in sorted(by_pool.items())
     )
     workloads = tuple(sorted(parts.workloads.get(span, ()), key=lambda each: each.case.key))
     return FleetView(
-        start=start,
+        start=now - span,
         end=now,
         pools=pools,
         workloads=workloads,
         waiting=placed_waiting(waiting, pools, workloads),
-        coverage_ratio=min(1.0, known / total) if total > 0 else 0.0,
+        coverage_ratio=min(1.0, parts.known_seconds.get(span, 0.0) / total) if total > 0 else 0.0,
     )
 
 

@@ -58,12 +58,9 @@ class CompositeSource:
         self, reports: Sequence[SourceReport]
     ) -> dict[str, tuple[FleetSource, SourceReport]]:
         """The sources by name, each with its report."""
-        by_name = {report.source: report for report in reports}
-        return {
-            source.name: (source, by_name[source.name])
-            for source in self._sources
-            if source.name in by_name
-        }
+        sources = {source.name: source for source in self._sources}
+        known = {report.source: report for report in reports}
+        return {name: (each, known[name]) for name, each in sources.items() if name in known}
 
 
 def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetInventory:

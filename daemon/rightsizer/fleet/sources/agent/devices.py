@@ -126,8 +126,7 @@ def workload_by_key(key: str) -> Workload:
     """What a key says by itself: `kubernetes:NAMESPACE/NAME`, `slurm:JOB`."""
     parts = _KEY.fullmatch(key)
     kind = (parts and word_of(WorkloadKind, parts[1])) or WorkloadKind.OTHER
-    rest = parts[2] if parts else key
-    return owner_of(kind).workload_by_key(key, kind, rest)
+    return owner_of(kind).workload_by_key(key, kind, parts[2] if parts else key)
 
 
 def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:

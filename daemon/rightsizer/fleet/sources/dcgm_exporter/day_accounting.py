@@ -120,24 +120,18 @@ def _counters(day: DeviceDay, grid: Grid) -> dict[Signal, Sequence[float]]:
     """What is read beside the means, where it is exported, by interval."""
     found: dict[Signal, Sequence[float]] = {}
     if day.reasons is not None or day.violations:
-        found[Signal.CLOCK_EVENT_REASONS] = _masks(day, grid)
+        masks = [0] * grid.count
+        if day.reasons is not None:
+            held = map(day.reasons.at, range(grid.count))
+            masks = [mask if share > _RARE else 0 for mask, share in held]
+        for _, condition, bit in VIOLATIONS:
+            for place, share in enumerate(day.violations.get(condition, ())):
+                if share > _RARE:
+                    masks[place] |= int(bit)
+        found[Signal.CLOCK_EVENT_REASONS] = masks
     if day.energy_joules is not None:
         found[Signal.ENERGY_JOULES] = _energy(day, day.energy_joules, grid)
     return found
-
-
-def _masks(read: DeviceDay, grid: Grid) -> list[int]:
-    """Why the clocks were low in each interval."""
-    masks = [0] * grid.count
-    if read.reasons is not None:
-        for place in range(grid.count):
-            mask, share = read.reasons.at(place)
-            masks[place] = mask if share > _RARE else 0
-    for _, condition, bit in VIOLATIONS:
-        for place, share in enumerate(read.violations.get(condition, ())):
-            if share > _RARE:
-                masks[place] |= int(bit)
-    return masks
 
 
 def _energy(read: DeviceDay, gained: Sequence[float], grid: Grid) -> list[float]:
