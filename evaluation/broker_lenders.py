@@ -75,7 +75,7 @@ class LocalBroker:
 
     def give_back(self, now: Nanoseconds, name: str) -> None:
         """Take a lease back."""
-        self._after(self._broker.give_back(self._state, now, name))
+        self._after(self._broker.end(self._state, now, name))
 
     def turn(
         self, now: Nanoseconds, seen: Mapping[str, LeaseObservation], look: NodeObservation
@@ -149,7 +149,7 @@ class KilledAgents:
 
     def give_back(self, now: Nanoseconds, name: str) -> None:
         """Take a lease back; whether the agent knows it already does not matter."""
-        self._told(self._request(now, "give_back", now, name))
+        self._told(self._request(now, "end", now, name))
 
     def turn(
         self, now: Nanoseconds, seen: Mapping[str, LeaseObservation], look: NodeObservation
@@ -201,7 +201,7 @@ class KilledAgents:
         assert state is not None
         leases = {record.id: record.lease.uuids for record in state.leases}
         ending = set()
-        if request[0] == "give_back":
+        if request[0] == "end":
             ending = {request[2]}
         elif request[0] == "turn":
             ending = {name for name, seen in request[2].items() if seen.is_alive is False}

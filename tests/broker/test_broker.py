@@ -11,8 +11,9 @@ from rightsizer.broker.lease import (
     EndReason,
     EventKind,
     GpuRequest,
+    Lease,
     LeaseObservation,
-    RecoveredLease,
+    LeaseOwner,
     Reservation,
     Ticket,
 )
@@ -53,7 +54,7 @@ def test_a_ticket_is_granted_observed_and_given_back() -> None:
     assert [grant.id for grant in step.grants] == ["a"]
     seen = BROKER.observe(step.state, SECOND, {"a": ALIVE})
     assert kinds(seen) == []
-    over = BROKER.give_back(seen.state, HOUR, "a", client())
+    over = BROKER.end(seen.state, HOUR, "a", client())
     assert over.events[0].reason is EndReason.GIVEN_BACK
     assert over.state.leases == ()
     assert over.state.usage.gpu_seconds["ada"] == pytest.approx(7200, rel=0.01)
@@ -260,7 +261,7 @@ def test_only_owners_and_operators_end_what_somebody_has() -> None:
     state = asked(world, ticket("a", 8), ticket("b")).state
     wanted = Reservation("r", "ada", GpuRequest(1), 2 * DAY, 3 * DAY)
     state = BROKER.reserve(state, 0, wanted, client(), world.look()).state
-    for end, name in ((BROKER.give_back, "a"), (BROKER.withdraw, "b"), (BROKER.cancel, "r")):
+    for end, name in ((BROKER.end, "a"), (BROKER.end, "b"), (BROKER.cancel, "r")):
         assert end(state, 0, name, client("bo")).is_refused
         assert end(state, 0, "nothing", client()).is_refused
         assert not end(state, 0, name, client()).is_refused
@@ -297,16 +298,29 @@ def test_a_reboot_ends_all_leases_and_tickets_and_keeps_the_rest() -> None:
     assert unknown.state.bookings == ()
 
 
+def recovered(
+    name: str,
+    owner: LeaseOwner,
+    uuids: tuple[str, ...],
+    memory: tuple[float, ...],
+    *,
+    is_shared: bool,
+) -> Lease:
+    """A lease as its processes carry it."""
+    request = GpuRequest(len(uuids), memory[0], is_shared)
+    return Lease(name, owner, request, uuids, memory, is_shared, asked=0, granted=0, ends=None)
+
+
 def test_leases_are_rebuilt_from_what_their_processes_carry() -> None:
     """Of claims that contradict one another the older process is believed."""
     gib = 10 * GIBIBYTE
     found = [
-        RecoveredLease("late", client(pid=9), ("GPU-1",), (gib,), is_shared=False),
-        RecoveredLease("early", client(pid=3), ("GPU-0", "GPU-1"), (gib, gib), is_shared=False),
-        RecoveredLease("early", client(pid=4), ("GPU-5",), (gib,), is_shared=False),
-        RecoveredLease("one", client("bo", 5), ("GPU-2",), (gib,), is_shared=True),
-        RecoveredLease("two", client("bo", 6), ("GPU-2",), (gib,), is_shared=True),
-        RecoveredLease("torn", client("bo", 7), ("GPU-3", "GPU-4"), (gib,), is_shared=True),
+        recovered("late", client(pid=9), ("GPU-1",), (gib,), is_shared=False),
+        recovered("early", client(pid=3), ("GPU-0", "GPU-1"), (gib, gib), is_shared=False),
+        recovered("early", client(pid=4), ("GPU-5",), (gib,), is_shared=False),
+        recovered("one", client("bo", 5), ("GPU-2",), (gib,), is_shared=True),
+        recovered("two", client("bo", 6), ("GPU-2",), (gib,), is_shared=True),
+        recovered("torn", client("bo", 7), ("GPU-3", "GPU-4"), (gib,), is_shared=True),
     ]
     state = BrokerState.rebuilt("boot", HOUR, found)
     assert {each.id: each.lease.uuids for each in state.leases} == {

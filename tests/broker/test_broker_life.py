@@ -111,13 +111,13 @@ class LifeOfABroker(RuleBasedStateMachine):
         """A lease is given back."""
         name = self._picked(self.holding, pick)
         self.world.running.pop(name, None)
-        self._follow(BROKER.give_back(self.state, self.now, name))
+        self._follow(BROKER.end(self.state, self.now, name))
 
     @rule(pick=st.integers(0, 99))
     @precondition(lambda self: self.waiting)
     def withdraw(self, pick: int) -> None:
         """A ticket is taken back."""
-        self._follow(BROKER.withdraw(self.state, self.now, self._picked(self.waiting, pick)))
+        self._follow(BROKER.end(self.state, self.now, self._picked(self.waiting, pick)))
 
     @rule(index=st.integers(0, GPUS - 1), memory=st.sampled_from([5, 20, 40]))
     def intrude(self, index: int, memory: int) -> None:
@@ -274,7 +274,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         for _ in range(3 * len(self.waiting) + 3):
             self.world.running.clear()
             for record in self.state.leases:
-                self._follow(BROKER.give_back(self.state, self.now, record.id))
+                self._follow(BROKER.end(self.state, self.now, record.id))
             self.now += 16 * HOUR
             self._follow(BROKER.turn(self.state, self.now, {}, self.world.look()))
         assert not self.waiting

@@ -44,7 +44,7 @@ def test_what_is_set_aside_and_what_outsiders_hold_fits_together_at_every_grant(
             world.outsiders[str(pick)] = Running(("GPU-0",), gibibytes * GIBIBYTE, 0.01)
         elif what == "end" and name:
             world.running.pop(name, None)
-            state = BROKER.give_back(state, number * MINUTE, name).state
+            state = BROKER.end(state, number * MINUTE, name).state
         state = _looked(world, state, number * MINUTE, are_named=are_named)
 
 

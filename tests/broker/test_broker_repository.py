@@ -93,7 +93,7 @@ def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
 def test_what_is_over_is_gone_from_the_file(tmp_path: Path) -> None:
     """By the store that wrote it, by one that loaded it, and by one that never looked."""
     path, before = tmp_path / "broker.db", lived()
-    after = BROKER.give_back(before, DAY, "b").state
+    after = BROKER.end(before, DAY, "b").state
     with BrokerRepository(path) as store:
         store.save(before, 0)
         store.save(after, 0)
@@ -174,9 +174,9 @@ def test_what_may_wait_for_the_next_minute() -> None:
     assert not must_save(state, grown)
     first = BROKER.observe(state, 2 * HOUR, {"b": LeaseObservation(is_alive=True)}).state
     assert must_save(state, first)
-    assert must_save(state, BROKER.give_back(state, 2 * HOUR, "a").state)
+    assert must_save(state, BROKER.end(state, 2 * HOUR, "a").state)
     assert must_save(state, BROKER.cancel(state, 2 * HOUR, "r").state)
-    assert must_save(state, BROKER.withdraw(state, 2 * HOUR, "c").state)
+    assert must_save(state, BROKER.end(state, 2 * HOUR, "c").state)
 
 
 @given(st.integers(0, 10**18), st.integers(0, 10**18), st.integers(0, 10**18))

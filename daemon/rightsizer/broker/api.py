@@ -59,11 +59,7 @@ def client_of(
 
     Its start is read before and after its user, to detect that its pid was reused in between.
 
-    Args:
-        peer: The socket's other end by the kernel.
-        table: The processes.
-        asked_groups: Groups whose membership is looked up.
-        groups_of: Returns the groups of a user; by default the system's.
+    `asked_groups` are those whose membership is looked up, by `groups_of`: by default the system's.
 
     Raises:
         UsageError: it cannot be identified.

@@ -24,12 +24,8 @@ def judge_slot(
 ) -> SlotVerdict:
     """Whether a slot can be granted to a request now.
 
-    Args:
-        slot: Without holders that belong to a lease.
-        request: Of its number of GPUs only whether it is one matters.
-        settings: When a slot counts as free.
-        leases: Those on the slot.
-        is_reserved: Whether it is kept free for others.
+    The slot has no holders that belong to a lease; of the number of GPUs only whether it is one
+    matters. `is_reserved`: whether the slot is kept free for others.
     """
     found = (
         _wrong_kind(slot, request)

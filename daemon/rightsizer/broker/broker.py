@@ -62,11 +62,8 @@ class Broker:
         A repeated id of the same user is answered as the first time, with GRANTED where the ticket
         has become a lease meanwhile. What another user has ended stays ended under its id.
 
-        Args:
-            state: The current one.
-            now: When; replaces the ticket's own `asked`.
-            ticket: Without a limit it gets the default.
-            node: To refuse at once what it could never serve; `None` where it is unknown.
+        `now` replaces the ticket's own `asked`; without a limit it gets the default. `node`: to
+        refuse at once what it could never serve; `None` where it is unknown.
         """
         state = self._charged(state, now)
         if (again := repeated(ticket, state)) is not None:
@@ -82,34 +79,24 @@ class Broker:
         state = state.with_tickets((*state.tickets, ticket))
         return repeated(ticket, state) or BrokerTransition(state)
 
-    def withdraw(
-        self, state: BrokerState, now: Nanoseconds, ticket_id: str, by: LeaseOwner | None = None
+    def end(
+        self, state: BrokerState, now: Nanoseconds, item_id: str, by: LeaseOwner | None = None
     ) -> BrokerTransition:
-        """Cancel a ticket: ENDED as WITHDRAWN, or REFUSED."""
-        state = self._charged(state, now)
-        ticket = state.ticket(ticket_id)
-        if ticket is None:
-            return refused(state, ticket_id, by, f"there is no ticket {ticket_id}")
-        why = refused_end(ticket.client.uid, by, self._settings)
-        if why is not None:
-            return refused(state, ticket_id, by, why)
-        return without_ticket(state, ticket, by)
+        """End a ticket as WITHDRAWN, a lease as GIVEN_BACK (as TIME_UP after its time), or REFUSED.
 
-    def give_back(
-        self, state: BrokerState, now: Nanoseconds, lease_id: str, by: LeaseOwner | None = None
-    ) -> BrokerTransition:
-        """End a lease: ENDED as GIVEN_BACK (as TIME_UP after its time), or REFUSED.
-
-        Its remaining processes hold their slots as any process without a lease does.
+        Remaining processes of a lease hold their slots as any process without a lease does.
         """
         state = self._charged(state, now)
-        record = state.lease(lease_id)
-        if record is None:
-            return refused(state, lease_id, by, f"there is no lease {lease_id}")
-        why = refused_end(record.lease.client.uid, by, self._settings)
+        ticket, record = state.ticket(item_id), state.lease(item_id)
+        item = ticket if record is None else record.lease
+        if item is None:
+            return refused(state, item_id, by, f"there is no lease {item_id}")
+        why = refused_end(item.client.uid, by, self._settings)
         if why is not None:
-            return refused(state, lease_id, by, why)
-        return without_lease(state, record, EndReason.GIVEN_BACK, by)
+            return refused(state, item_id, by, why)
+        if record is not None:
+            return without_lease(state, record, EndReason.GIVEN_BACK, by)
+        return without_ticket(state, ticket, by) if ticket else BrokerTransition(state)
 
     def observe(
         self, state: BrokerState, now: Nanoseconds, observations: Mapping[str, LeaseObservation]
@@ -151,11 +138,8 @@ class Broker:
     ) -> BrokerTransition:
         """Grant what can be granted: GRANTED for each, to be answered once the state is saved.
 
-        Args:
-            state: After `observe` of the same moment, which tells memory of leases from that of
-                others.
-            now: When.
-            node: Without the holders whose processes belong to a lease.
+        The state is after `observe` of the same moment, which tells memory of leases from that of
+        others; the node without the holders whose processes belong to a lease.
         """
         state = self._charged(state, now)
         scheduling = self._scheduling(state, node)
@@ -232,12 +216,8 @@ class Broker:
         On the same boot all stays, and leases were not idle meanwhile. Another boot ends all
         leases and tickets as REBOOTED, and keeps reservations and usage.
 
-        Args:
-            state: As saved.
-            now: CLOCK_BOOTTIME of this boot.
-            boot: Its id.
-            shift: What to add to the old clock's times for this one; `None` is unknown: then
-                reservations end and usage does not decay for the time between.
+        `now` is CLOCK_BOOTTIME of this boot, `shift` what to add to the old clock's times for it;
+        `None` is unknown: then reservations end and usage does not decay for the time between.
         """
         if boot == state.boot:
             state = self._charged(state, now)

@@ -113,13 +113,8 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     Exact (no set of free slots has a better score, and of equal ones it is the first by index) up
     to the settings' number of sets, which sixteen GPUs never exceed.
 
-    Args:
-        slots: Every GPU and MIG instance in any order, without holders that belong to a lease.
-        topology: How the GPUs are joined.
-        request: The request.
-        settings: When a slot is free, and the weights of sets.
-        leased: The leases on each slot, by uuid.
-        reserved: Uuids of the slots that are kept free for others.
+    The slots are every GPU and MIG instance in any order, without holders that belong to a lease;
+    `leased` has the leases by uuid, `reserved` the uuids that are kept free for others.
     """
     verdicts = [
         judge_slot(slot, request, settings.free, on_it, is_reserved=slot.uuid in reserved)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rightsizer.broker.lease import LeaseOwner, RecoveredLease
+from rightsizer.broker.lease import GpuRequest, Lease, LeaseOwner
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.units import Nanoseconds
 
@@ -27,13 +27,8 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
 ) -> dict[str, str]:
     """The variables of a lease.
 
-    Args:
-        lease_id: Its id.
-        uuids: Its slots.
-        memory_bytes: Set aside on each.
-        is_shared: Whether others may have a part of them.
-        ends: CLOCK_BOOTTIME; `None` without a limit.
-        socket: Of the agent, to tell several on a machine apart.
+    `memory_bytes` are set aside on each slot; `ends` is CLOCK_BOOTTIME, `None` without a limit; the
+    agent's socket tells several on a machine apart.
     """
     slots = zip(uuids, memory_bytes, strict=True)
     return {
@@ -47,8 +42,11 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
 
 def found_leases(
     table: ProcessTable, name_of: Callable[[int], str], socket: str
-) -> Iterator[RecoveredLease]:
-    """The leases of an agent by the environments of running processes, as far as readable."""
+) -> Iterator[Lease]:
+    """The leases of an agent by the environments of running processes, as far as readable.
+
+    The client is the process that carries it; when it was granted is not known.
+    """
     for pid in table.pids():
         marks = table.environment(pid, MARKS)
         if not marks.get(LEASE) or marks.get(_SOCKET) != socket:
@@ -61,7 +59,7 @@ def found_leases(
             yield found
 
 
-def _found(marks: Mapping[str, str], client: LeaseOwner) -> RecoveredLease | None:
+def _found(marks: Mapping[str, str], client: LeaseOwner) -> Lease | None:
     """The lease of a process; `None` where its variables are invalid."""
     pairs = [each.partition("=") for each in marks.get(_SEATS, "").split(",")]
     try:
@@ -71,11 +69,15 @@ def _found(marks: Mapping[str, str], client: LeaseOwner) -> RecoveredLease | Non
         return None
     if not all(math.isfinite(aside) and aside >= 0 for aside in asides):
         return None
-    return RecoveredLease(
+    is_shared = marks.get(_SHARED) == "1"
+    return Lease(
         id=marks[LEASE],
         client=client,
+        request=GpuRequest(len(pairs), max(asides), is_shared),
         uuids=tuple(uuid for uuid, _, _ in pairs),
         memory_bytes=asides,
-        is_shared=marks.get(_SHARED) == "1",
+        is_shared=is_shared,
+        asked=0,
+        granted=0,
         ends=ends,
     )

@@ -197,19 +197,6 @@ class LeaseObservation:
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveredLease:
-    """A lease as the environment of its own processes describes it, for a lost store."""
-
-    id: str
-    client: LeaseOwner
-    """The oldest process that carries it."""
-    uuids: tuple[str, ...]
-    memory_bytes: tuple[float, ...]
-    is_shared: bool
-    ends: Nanoseconds | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LeaseRecord:
     """One lease and what has been observed of it."""
 
@@ -292,20 +279,3 @@ class LeaseRecord:
             peak_bytes=peaks,
             processes=observation.processes or self.processes,
         )
-
-    @staticmethod
-    def rebuilt(found: RecoveredLease, now: Nanoseconds) -> "LeaseRecord":
-        """The record of a lease that only its processes describe."""
-        count = len(found.uuids)
-        lease = Lease(
-            id=found.id,
-            client=found.client,
-            request=GpuRequest(count, max(found.memory_bytes, default=None), found.is_shared),
-            uuids=found.uuids,
-            memory_bytes=found.memory_bytes,
-            is_shared=found.is_shared,
-            asked=now,
-            granted=now,
-            ends=found.ends,
-        )
-        return LeaseRecord(lease, (1.0,) * count, (None,) * count, now, now)

@@ -27,12 +27,8 @@ def answer_form(
 ) -> Form | None:
     """The state of a ticket or lease for its owner; `None` where there is none.
 
-    Args:
-        overview: The current one.
-        item_id: Of the ticket, and of the lease that it becomes.
-        now: CLOCK_BOOTTIME.
-        offset: What wall time is ahead of CLOCK_BOOTTIME.
-        messages: Notices to the holder.
+    `now` is CLOCK_BOOTTIME, `offset` what wall time is ahead of it, `messages` notices to the
+    holder.
     """
     record, ticket = overview.state.lease(item_id), overview.state.ticket(item_id)
     if record is None and ticket is None:

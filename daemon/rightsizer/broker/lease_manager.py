@@ -155,13 +155,7 @@ class LeaseManager:
         Raises:
             RightsizerError: it cannot be saved, and stays.
         """
-
-        def ended(state: BrokerState, now: Nanoseconds) -> BrokerTransition:
-            if state.ticket(item_id) is not None:
-                return self._broker.withdraw(state, now, item_id, by)
-            return self._broker.give_back(state, now, item_id, by)
-
-        return self._apply(ended)
+        return self._apply(lambda state, now: self._broker.end(state, now, item_id, by))
 
     def reserve(
         self, reservation: Callable[[Nanoseconds], Reservation], by: LeaseOwner

@@ -31,11 +31,8 @@ def place_form(
 ) -> Form:
     """An answer as JSON; what is unknown is null.
 
-    Args:
-        answer: The choice or refusal.
-        time: Wall time of the readings.
-        watched_seconds: For how long the node was watched before.
-        source: `agent` or `look`.
+    `time` is the readings' wall time; the node was watched for so long before; `source` is `agent`
+    or `look`.
     """
     form = {
         "is_met": False,

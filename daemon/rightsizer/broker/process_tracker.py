@@ -128,9 +128,8 @@ class ProcessTracker:
     ) -> Mapping[str, ObservedProcesses]:
         """Each lease's processes now.
 
-        Args:
-            clients: By lease; leases of the last look keep their trees.
-            known: Stored members of leases that the last look did not know.
+        Leases of the last look keep their trees; `known` are stored members of those that it did
+        not know.
         """
         self._trees = {
             name: self._trees.get(name) or ProcessTree(client, known.get(name, LeaseProcesses()))

@@ -52,11 +52,8 @@ def serve_queue(
 ) -> QueueResult:
     """Grant what can be granted now.
 
-    Args:
-        ordered: Tickets in the order in which they are served, without those whose reservation
-            has not begun.
-        scheduling: The node.
-        settings: Limits of users, and whether and how far to look behind the first that waits.
+    The tickets are in the order in which they are served, without those whose reservation has not
+    begun.
     """
     run = _QueuePass(scheduling, settings)
     for ticket in ordered:

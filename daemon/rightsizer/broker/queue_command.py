@@ -3,7 +3,7 @@
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.broker.feature import BROKER_PATH
@@ -41,61 +41,64 @@ def queue_text(form: Any, now: float) -> str:
 def _leases(leases: Any, now: float) -> Iterator[str]:
     if not leases:
         yield "  No active leases."
-        return
-    header = ["id", "user", "process", "GPUs", "shared", "for", "ends"]
-    rows = [
-        [
-            each["id"],
-            each["user"],
-            str(each["pid"]),
-            ", ".join(each["labels"]),
-            "yes" if each["is_shared"] else "no",
-            format_duration(max(0.0, now - each["granted"])),
-            _until(each["ends"], now),
-        ]
+    yield from _table(
+        {
+            "id": each["id"],
+            "user": each["user"],
+            "process": str(each["pid"]),
+            "GPUs": ", ".join(each["labels"]),
+            "shared": "yes" if each["is_shared"] else "no",
+            "for": format_duration(max(0.0, now - each["granted"])),
+            "ends": _until(each["ends"], now),
+        }
         for each in leases
-    ]
-    yield from aligned(header, rows, left=header)
+    )
 
 
 def _queue(form: Any, now: float) -> Iterator[str]:
     if not form["queue"]:
         yield "  Queue empty."
         return
-    header = ["", "id", "user", "GPUs", "memory", "limit", "waits", "for"]
-    rows = [
-        [
-            str(place),
-            each["id"],
-            each["user"],
-            _wanted(each),
-            "all" if (held := each["memory_bytes"]) is None else f"{held / GIB:.1f} GiB",
-            _NOTHING if each["limit_seconds"] is None else format_duration(each["limit_seconds"]),
-            format_duration(max(0.0, now - each["asked"])),
-            each["why"] or "the broker's next look",
-        ]
+    yield from _table(
+        {
+            "": str(place),
+            "id": each["id"],
+            "user": each["user"],
+            "GPUs": _wanted(each),
+            "memory": "all" if (held := each["memory_bytes"]) is None else f"{held / GIB:.1f} GiB",
+            "limit": _NOTHING
+            if (limit := each["limit_seconds"]) is None
+            else format_duration(limit),
+            "waits": format_duration(max(0.0, now - each["asked"])),
+            "for": each["why"] or "the broker's next look",
+        }
         for place, each in enumerate(form["queue"], 1)
-    ]
-    yield from aligned(header, rows, left=header)
+    )
     if form["promised"] is not None:
         yield ""
         yield f"The first of them starts in {_until(form['promised'], now)} at the latest."
 
 
 def _reservations(reservations: Any, now: float) -> Iterator[str]:
-    header = ["id", "user", "GPUs", "begins", "ends", ""]
-    rows = [
-        [
-            each["id"],
-            each["user"],
-            str(len(each["uuids"])),
-            _until(each["starts"], now),
-            _until(each["ends"], now),
-            "may not be free in time" if each["is_at_risk"] else "",
-        ]
+    return _table(
+        {
+            "id": each["id"],
+            "user": each["user"],
+            "GPUs": str(len(each["uuids"])),
+            "begins": _until(each["starts"], now),
+            "ends": _until(each["ends"], now),
+            "": "may not be free in time" if each["is_at_risk"] else "",
+        }
         for each in reservations
-    ]
-    yield from aligned(header, rows, left=header)
+    )
+
+
+def _table(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """Rows by the same headings; nothing where there are none."""
+    if found := list(rows):
+        yield from aligned(
+            list(found[0]), [list(row.values()) for row in found], left=list(found[0])
+        )
 
 
 def _wanted(ticket: Any) -> str:

@@ -133,9 +133,7 @@ class BrokerRepository:
     def save(self, state: BrokerState, wall: Nanoseconds) -> None:
         """Write what changed; all of it, into a new file, where the old one proves broken.
 
-        Args:
-            state: The whole.
-            wall: The real-time clock at the state's `as_of`.
+        `wall` is the real-time clock at the state's `as_of`.
 
         Raises:
             HistoryError: nothing was written.

@@ -126,12 +126,8 @@ def table_of(
 ) -> CandidateTable:
     """What sets are scored by, computed once.
 
-    Args:
-        free: The slots that can be granted, in any order.
-        topology: How the GPUs are joined.
-        request: The request.
-        settings: The weights.
-        in_use: Uuids of the GPUs that are in use, whole or by an instance.
+    The slots can be granted and are in any order; `in_use` are uuids of the GPUs that are in use,
+    whole or by an instance.
     """
     ordered = sorted(free, key=lambda each: slot_order(each.slot))
     candidates = tuple(

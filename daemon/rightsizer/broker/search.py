@@ -63,10 +63,8 @@ class PackedTable:
     def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
         """Compute the packed score of each slot, pair and group.
 
-        Args:
-            table: The free slots.
-            must_be_joined: Whether NVLink has to join each to each.
-            in_order: Whether sets are built in the order of places alone, which is faster.
+        `must_be_joined`: whether NVLink has to join each to each; `in_order`: whether sets are
+        built in the order of places alone, which is faster.
         """
         candidates = table.candidates
         places = range(len(candidates))

@@ -12,7 +12,7 @@ import structlog
 from rightsizer.broker.api import BrokerApi
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.environment_tag import found_leases
-from rightsizer.broker.lease import HOLDER_NOTICES, BrokerEvent, EventKind, RecoveredLease
+from rightsizer.broker.lease import HOLDER_NOTICES, BrokerEvent, EventKind, Lease
 from rightsizer.broker.lease_manager import LeaseManager
 from rightsizer.broker.observer import ProcfsNodeObserver
 from rightsizer.broker.placement import LeasedSlots
@@ -69,12 +69,7 @@ class BrokerService:
     ) -> None:
         """Load the state, or rebuild it from running processes.
 
-        Args:
-            settings: Of the whole agent.
-            latest: Returns the last report, `None` before the first.
-            freshness: When a reading is stale.
-            clock: CLOCK_BOOTTIME and the wall clock.
-            notify: Sends JSON to webhooks.
+        `latest` returns the last report, `None` before the first; `notify` sends JSON to webhooks.
 
         Raises:
             HistoryError: another process writes the file, a newer program wrote it, or the place
@@ -176,7 +171,7 @@ class BrokerService:
             return step
         return BrokerTransition(step.state.joined_by(self._recovered()), step.events)
 
-    def _recovered(self) -> Iterator[RecoveredLease]:
+    def _recovered(self) -> Iterator[Lease]:
         socket = Path(self._settings.path.api_socket).resolve()
         return found_leases(self._table, user_name, str(socket))
 

@@ -5,14 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from rightsizer.broker.lease import (
-    Lease,
-    LeaseEnding,
-    LeaseRecord,
-    RecoveredLease,
-    Reservation,
-    Ticket,
-)
+from rightsizer.broker.lease import Lease, LeaseEnding, LeaseRecord, Reservation, Ticket
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
@@ -34,10 +27,8 @@ class ShareUsage:
     ) -> "ShareUsage":
         """The usage at a later moment, exact however often it is computed.
 
-        Args:
-            now: Until when; an earlier one changes nothing.
-            rates: GPUs that each user held all the time since, shared ones in part.
-            half_life_seconds: In which usage decays by half.
+        An earlier `now` changes nothing; `rates` are the GPUs that each user held all the time
+        since, shared ones in part.
         """
         elapsed = seconds(now - self.as_of)
         if elapsed <= 0:
@@ -218,8 +209,8 @@ class BrokerState:
         latest = sorted(endings, key=lambda each: (each.at, each.id))[-_ENDINGS_KEPT:]
         return replace(self, endings=tuple(sorted(latest, key=lambda each: each.id)))
 
-    def joined_by(self, found: Iterable[RecoveredLease]) -> "BrokerState":
-        """The state with leases that only the environments of running processes describe.
+    def joined_by(self, found: Iterable[Lease]) -> "BrokerState":
+        """The state with leases that only the environments of running processes describe, from now.
 
         They are unverified: of two that claim a slot that not both share, or a slot of a known
         lease, the older one has it, and the other's processes count as ones without a lease.
@@ -232,10 +223,12 @@ class BrokerState:
             all_share = each.is_shared and all(rival.lease.is_shared for rival in rivals)
             is_known = any(record.id == each.id for record in kept)
             if is_whole and not is_known and (all_share or not rivals):
-                kept.append(LeaseRecord.rebuilt(each, self.as_of))
+                now, count = self.as_of, len(each.uuids)
+                lease = replace(each, asked=now, granted=now)
+                kept.append(LeaseRecord(lease, (1.0,) * count, (None,) * count, now, now))
         return self.with_leases(kept)
 
     @staticmethod
-    def rebuilt(boot: str, now: Nanoseconds, found: Iterable[RecoveredLease]) -> "BrokerState":
+    def rebuilt(boot: str, now: Nanoseconds, found: Iterable[Lease]) -> "BrokerState":
         """The state without a store: the leases of `found`, as `joined_by` takes them."""
         return BrokerState(boot, now, usage=ShareUsage(now)).joined_by(found)

@@ -50,9 +50,7 @@ _INDENT: Final = "  "
 def example(root: type, schema: str = "rightsizer.schema.json") -> str:
     """A commented YAML file of all defaults, which loads as the defaults.
 
-    Args:
-        root: The frozen dataclass at the top of the tree.
-        schema: Where an editor finds the JSON schema, from the file's own folder.
+    `schema` is where an editor finds the JSON schema, from the file's own folder.
     """
     shape = shape_of(root)
     head = [

@@ -42,10 +42,7 @@ def overrides(
     Kubernetes puts variables of its own into a container, `RIGHTSIZER_PORT` for a service called
     `rightsizer`: what has no double underscore and resembles no key is not ours.
 
-    Args:
-        group: The settings.
-        environ: All variables.
-        others: Sections that other programs read; their variables are passed over.
+    `others` are sections that other programs read; their variables are passed over.
     """
     known = {variable_of(path): (path, entry) for path, entry in _entries(group, ())}
     found: list[Override] = []
@@ -133,12 +130,8 @@ def load(
 ) -> _Settings:
     """The settings in a YAML text; an empty one stands for all defaults.
 
-    Args:
-        root: The frozen dataclass at the top of the tree.
-        text: The file's contents.
-        name: What faults call the file.
-        environ: Variables that go before the file; see `environment`.
-        others: Sections at the top that other programs read, and that are passed over here.
+    Variables of `environ` go before the file, which faults call `name`; `others` are sections at
+    the top that other programs read, and that are passed over here.
 
     Raises:
         ConfigurationError: with every fault, one line each: variables that are no settings, then
@@ -177,12 +170,7 @@ def load_file(
 ) -> _Settings:
     """The settings in a file, and in the environment over it.
 
-    Args:
-        root: The frozen dataclass at the top of the tree.
-        path: The file.
-        environ: Variables that go before the file; see `environment`.
-        others: Sections at the top that other programs read, and that are passed over here.
-        remedy: What to do where there is no such file.
+    As `load` reads a text; `remedy` is what to do where there is no such file.
 
     Raises:
         ConfigurationError: the file cannot be read, or has faults.
@@ -248,10 +236,7 @@ def load_sections(
 ) -> _Settings:
     """The settings of some sections; the other ones of the file are passed over unread.
 
-    Args:
-        root: The frozen dataclass whose fields are the sections.
-        path: The file; without one every setting has its default.
-        environ: Variables that go before the file.
+    Without a file every setting has its default; variables of `environ` go before it.
 
     Raises:
         ConfigurationError: the file cannot be read, or a section has faults.
@@ -264,10 +249,6 @@ def load_sections(
 
 def live_update(in_force: _Settings, wanted: _Settings) -> tuple[_Settings, tuple[str, ...]]:
     """The settings after a reload, and the keys that differ and stay as they are until a restart.
-
-    Args:
-        in_force: What the program runs with.
-        wanted: What its operator says now.
 
     Raises:
         ConfigurationError: what is new does not go with what has to stay.

@@ -21,9 +21,7 @@ class Faults:
     def __init__(self, document: Document, *, quotes_values: bool = True) -> None:
         """Nothing yet.
 
-        Args:
-            document: The file.
-            quotes_values: Whether a message quotes what is wrong; not where it may be a secret.
+        `quotes_values`: whether a message quotes what is wrong; not where it may be a secret.
         """
         self._document, self._quotes_values = document, quotes_values
         self._found: list[tuple[_Path, str]] = []
@@ -98,9 +96,7 @@ class Row:
     def row(self, key: str, known: Collection[str] = ()) -> Self:
         """The mapping under a key; an empty one where it is absent.
 
-        Args:
-            key: Where it stands.
-            known: The keys that it may have; any where there are none.
+        It may have the keys that are `known`; any where there are none.
         """
         row = type(self)(self.values.get(key, {}), (*self.path, key), self._faults)
         if known:

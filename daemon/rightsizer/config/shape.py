@@ -111,10 +111,8 @@ Shape: TypeAlias = Scalar | Nullable | Many | Named | Group
 def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Group:
     """The shape of a settings class.
 
-    Args:
-        settings: A frozen dataclass whose fields are settings or groups of settings.
-        defaults: An instance whose values stand in place of the class's own defaults.
-        live: Whether a reload puts in force what does not say otherwise.
+    Values of the instance `defaults` stand in place of the class's own; `live`: whether a reload
+    puts in force what does not say otherwise.
 
     Raises:
         TypeError: a field has a type that a configuration file cannot hold, or another's key.

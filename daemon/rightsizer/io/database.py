@@ -66,14 +66,11 @@ class Database:
     ) -> None:
         """Open, check and migrate the file; create it where it does not exist.
 
-        Args:
-            path: The file; its folder is created. `None` for memory.
-            migrations: SQL scripts, the n-th of which leads from version n-1 to n.
-            read_only: Look only: no lock, no new file, and what is old is migrated in memory.
-            is_durable: Whether a change is on the disk itself when it is made; without it, a
-                power loss may undo the latest ones, though never by half.
-            busy_seconds: How long to wait while another process has the file locked.
-            called: How messages call it.
+        Its folder is created; without a path it is in memory. The n-th migration is the SQL that
+        leads from version n-1 to n. `read_only`: no lock, no new file, and what is old is migrated
+        in memory. `is_durable`: whether a change is on the disk itself when it is made; without it,
+        a power loss may undo the latest ones, though never by half. `busy_seconds`: how long to
+        wait while another process has the file locked.
 
         Raises:
             HistoryError: another process writes it, a newer program wrote it, or the place

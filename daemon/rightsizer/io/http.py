@@ -125,14 +125,10 @@ class HttpClient:
     ) -> Result:
         """Send a request and read its answer.
 
-        Args:
-            method: GET, POST, PATCH and so on.
-            path: Appended to the base address; starts with a slash.
-            query: Pairs, a key may repeat.
-            body: Sent as JSON unless `None`.
-            form: Sent as a form instead; pairs, a key may repeat.
-            idempotent: Whether sending it twice does what once does; by the method if `None`.
-                What is not idempotent is tried again only if nothing was sent.
+        The path, which starts with a slash, is appended to the base address; keys of pairs may
+        repeat; the body is sent as JSON unless `None`. `idempotent`: whether sending it twice does
+        what once does; by the method if `None`. What is not is tried again only if nothing was
+        sent.
         """
         try:
             headers = self._headers(_JSON if body is not None else _FORM if form else None)

@@ -55,13 +55,10 @@ class Worker(Generic[S, T]):
     ) -> None:
         """A worker that starts its thread with its first job.
 
-        Args:
-            name: Of its threads.
-            enter: Makes the state that a thread works on.
-            abandon_after_seconds: How long a job may give no sign that it gets on.
-            abandoned_maximum: How many threads may be left behind in a job.
-            moved_at: When the state last gave such a sign, on the monotonic clock; another
-                thread asks. Without it the start of the job is the only one.
+        `enter` makes the state that a thread works on. `abandon_after_seconds`: how long a job may
+        give no sign that it gets on; `abandoned_maximum`: how many threads may be left behind in a
+        job. `moved_at`: when the state last gave such a sign, on the monotonic clock, asked by
+        another thread; without it the start of the job is the only one.
         """
         self._name = name
         self._enter = enter

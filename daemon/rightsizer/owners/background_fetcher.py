@@ -29,13 +29,8 @@ class BackgroundFetcher(Generic[T]):
     ) -> None:
         """Asks nothing before the first look.
 
-        Args:
-            name: Among the collectors.
-            fetch: Asks and gives the answer, or raises.
-            settings: Intervals and patience.
-            interval_seconds: In place of the settings' own.
-            is_there: Whether the server exists; not called again once it did.
-            now: The monotonic clock.
+        `fetch` gives the answer, or raises; `is_there` is not called again once the server was
+        there; `interval_seconds` is in place of the settings' own.
         """
         self.name = name
         self._fetch = fetch

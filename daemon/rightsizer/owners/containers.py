@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.owner import HEX_DIGIT, Instructions, NodeCollector, NumaHome, Owner, shell
@@ -139,18 +138,15 @@ class ContainerCollector(NodeCollector):
     ) -> None:
         self._processes = ProcessTable(procfs)
         self._settings = settings
-        self._engine = (
-            BackgroundFetcher("container_engine", self._ask, settings, now=now)
-            if settings.container_socket
-            else None
-        )
+        if settings.container_socket:
+            self.fetcher = BackgroundFetcher("container_engine", self._ask, settings, now=now)
 
     def generation(self) -> int:
         """Grows when names have changed, so that former answers no longer hold."""
-        if self._engine is None:
+        if self.fetcher is None:
             return 0
-        self._engine.latest()
-        return self._engine.generation
+        self.fetcher.latest()
+        return self.fetcher.generation
 
     def workload_of(self, pid: int) -> Workload | None:
         """The container that a process runs in."""
@@ -158,22 +154,12 @@ class ContainerCollector(NodeCollector):
         if container is None:
             return None
         short = container[:_SHORT_LENGTH]
-        names = self._engine.latest() if self._engine else None
-        name = names.get(container) if names else None
-        if name is None:
-            if self._engine:
-                self._engine.refresh_soon()
-            name = short
+        names = self.fetcher.latest() if self.fetcher else None
+        name = names.get(container, "") if names else ""
+        if not name and self.fetcher:
+            self.fetcher.refresh_soon()
+        name = name or short
         return Workload(f"container:{name}", WorkloadKind.CONTAINER, name, container=short)
-
-    def outcomes(self) -> Mapping[str, CollectorOutcome]:
-        """How the last call went; nothing where the engine is not to be asked."""
-        return self._engine.outcomes() if self._engine else {}
-
-    def close(self) -> None:
-        """Let go of the thread that asks."""
-        if self._engine:
-            self._engine.close()
 
     def _ask(self) -> Mapping[str, str]:
         return container_names(

@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,6 @@ from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, owner_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
@@ -68,12 +67,10 @@ class PodNames:
 
     def of(self, uid: str, container: str) -> PodName | None:
         """The names of a container, or else of its pod."""
-        if container not in self._names and self._is_due():
+        is_due = self._listed is None or self._now() - self._listed >= self._floor_seconds
+        if container not in self._names and is_due:
             self._list()
         return self._names.get(container) or self._names.get(uid)
-
-    def _is_due(self) -> bool:
-        return self._listed is None or self._now() - self._listed >= self._floor_seconds
 
     def _list(self) -> None:
         self._listed = self._now()
@@ -364,11 +361,10 @@ class KubernetesCollector(NodeCollector):
             if settings.pod_log_folder
             else None
         )
-        self._kubelet = (
-            BackgroundFetcher("kubelet", self._ask, settings, is_there=self._socket.exists, now=now)
-            if settings.kubelet_socket
-            else None
-        )
+        if settings.kubelet_socket:
+            self.fetcher = BackgroundFetcher(
+                "kubelet", self._ask, settings, is_there=self._socket.exists, now=now
+            )
         self._seen: set[str] = set()
 
     def workload_of(self, pid: int) -> Workload | None:
@@ -377,7 +373,12 @@ class KubernetesCollector(NodeCollector):
         if found is None:
             return None
         uid, container = found
-        self._note(uid)
+        if self.fetcher is not None and uid not in self._seen:
+            # A new pod was probably allocated its devices just now.
+            if len(self._seen) >= _PODS_MAXIMUM:
+                self._seen.clear()  # Each of them costs one more call.
+            self._seen.add(uid)
+            self.fetcher.refresh_soon()
         name = self._names.of(uid, container) if self._names else None
         if name is not None:
             return workload_of_pod(name)
@@ -386,26 +387,7 @@ class KubernetesCollector(NodeCollector):
 
     def allocations(self) -> Allocations:
         """The devices that the kubelet has given away."""
-        found = self._kubelet.latest() if self._kubelet else None
-        return found if found is not None else {}
-
-    def outcomes(self) -> Mapping[str, CollectorOutcome]:
-        """How the last call went; nothing where there is no kubelet."""
-        return self._kubelet.outcomes() if self._kubelet else {}
-
-    def close(self) -> None:
-        """Let go of the thread that asks."""
-        if self._kubelet:
-            self._kubelet.close()
-
-    def _note(self, uid: str) -> None:
-        """Ask the kubelet for a new pod, which was probably allocated its devices just now."""
-        if self._kubelet is None or uid in self._seen:
-            return
-        if len(self._seen) >= _PODS_MAXIMUM:
-            self._seen.clear()  # Each of them costs one more call.
-        self._seen.add(uid)
-        self._kubelet.refresh_soon()
+        return (self.fetcher.latest() if self.fetcher else None) or {}
 
     def _ask(self) -> Allocations:
         containers = list_pods(

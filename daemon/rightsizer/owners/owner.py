@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.background_fetcher import BackgroundFetcher
 
 HEX_DIGIT: Final = "[0-9a-f]"
 THIS_NODE: Final = "$(hostname -s)"
@@ -34,6 +35,9 @@ class OwnerCollector(Protocol):
 class NodeCollector(OwnerCollector):
     """Collector on this node; by default one without allocations and without a server to ask."""
 
+    fetcher: BackgroundFetcher[Any] | None = None
+    """What asks its server, if there is one."""
+
     def allocations(self) -> Allocations:
         """None: the owner allocates no devices."""
         return {}
@@ -44,10 +48,12 @@ class NodeCollector(OwnerCollector):
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """Outcomes of the last requests, by the server's name."""
-        return {}
+        return {} if self.fetcher is None else self.fetcher.outcomes()
 
     def close(self) -> None:
         """Stop the thread, if there is one."""
+        if self.fetcher is not None:
+            self.fetcher.close()
 
 
 class WorkloadResolver(OwnerCollector, Protocol):

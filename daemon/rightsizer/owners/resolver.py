@@ -89,12 +89,8 @@ class OwnerResolver:
     ) -> None:
         """Answers from memory for as long as `time_to_live_seconds`.
 
-        Args:
-            sources: The first that knows a process names its workload.
-            time_to_live_seconds: How long an answer stands.
-            workloads_maximum: How many are named at once.
-            start_ticks: When a process began, to tell it from the next with its PID.
-            now: The monotonic clock.
+        The first source that knows a process names its workload; `start_ticks` tells when a process
+        began, to tell it from the next with its PID.
         """
         self._sources = tuple(sources)
         self._time_to_live_seconds = time_to_live_seconds

@@ -12,7 +12,6 @@ from typing import Final
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Action, Instruction
-from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf
@@ -255,7 +254,7 @@ class SlurmCollector(NodeCollector):
         self._sysfs = sysfs
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
         # The map may lie on a file system of the network.
-        self._given = BackgroundFetcher(
+        self.fetcher = BackgroundFetcher(
             "slurm_jobs",
             self._read,
             settings,
@@ -271,16 +270,7 @@ class SlurmCollector(NodeCollector):
 
     def allocations(self) -> Allocations:
         """The devices of jobs, by the job map or the devices control groups."""
-        found = self._given.latest()
-        return found if found is not None else {}
-
-    def outcomes(self) -> Mapping[str, CollectorOutcome]:
-        """How the last look at the allocations went; nothing where there are none to look at."""
-        return self._given.outcomes()
-
-    def close(self) -> None:
-        """Let go of the thread that reads."""
-        self._given.close()
+        return (self.fetcher.latest() if self.fetcher else None) or {}
 
     def _read(self) -> Allocations:
         """On the thread of its own; the map goes before the control groups where it has both."""
