@@ -18,7 +18,7 @@ from rightsizer.actions.feature import actions_route
 from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
-from rightsizer.broker.feature import PlaceApi, closed_routes
+from rightsizer.broker.feature import closed_routes, place_route
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.api import FleetApi
 from rightsizer.io.clock import FastClock
@@ -48,7 +48,7 @@ def site_of(report: Report | None) -> Router:
         profiles_route(tuple),
         captures_route(CaptureState),
         actions_route(ActionState),
-        *PlaceApi(Settings).routes,
+        place_route(Settings),
         *closed_routes(),
         *fleet_routes(),
     )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.broker.client import LeaseClient, RetryPolicy
+from rightsizer.broker.client import LeaseClient
 from rightsizer.io.local import LocalClient
 
 WAITS: Final = {
@@ -72,7 +72,7 @@ def test_an_agent_that_lost_a_ticket_and_is_busy_is_asked_again(tmp_path: Path) 
             time=lambda: sum(slept),
             sleep=slept.append,
         )
-        assert applicant.wait(RetryPolicy())["is_granted"]
+        assert applicant.wait()["is_granted"]
     assert asked == ["POST", "GET", "POST", "GET", "POST", "GET", "POST", "GET"]
     assert said == ["waits as 1 of 1: no room"]
 
@@ -97,7 +97,7 @@ def test_an_agent_that_is_away_for_days_is_asked_every_few_seconds(tmp_path: Pat
             LocalClient(path), {}, say=said.append, time=lambda: sum(slept), sleep=sleep
         )
         with pytest.raises(EnoughError):
-            applicant.wait(RetryPolicy())
+            applicant.wait()
     assert max(slept) <= 4.0
     assert sum(slept) > 3600.0
     assert len(said) == 2

@@ -9,7 +9,8 @@ from broker_node import World
 from rightsizer.broker.api import BrokerApi
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.lease import LeaseObservation, LeaseProcesses
-from rightsizer.broker.lease_manager import BrokerObservation, LeaseManager
+from rightsizer.broker.lease_manager import LeaseManager
+from rightsizer.broker.observer import BrokerObservation
 from rightsizer.broker.repository import BrokerRepository
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings

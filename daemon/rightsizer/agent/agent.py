@@ -27,7 +27,7 @@ from rightsizer.agent.local_api import flush_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
-from rightsizer.broker.feature import PlaceApi, broker_service, closed_routes
+from rightsizer.broker.feature import broker_service, closed_routes, place_route
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job, Jobs
@@ -233,7 +233,7 @@ class Agent:
                 captures_route(self._captures.state if self._captures else CaptureState),
                 actions_route(partial(action_state, self._actions, self._storage.database)),
                 flush_route(self.history_writer.flush),
-                *PlaceApi(lambda: self.settings, self._broker).routes,
+                place_route(lambda: self.settings, self._broker),
                 *(self._broker.routes if self._broker else closed_routes()),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),

@@ -15,7 +15,6 @@ from rightsizer.model.errors import (
     RightsizerError,
     UsageError,
 )
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import format_duration
 
 _ID_BYTES: Final = 6
@@ -28,15 +27,6 @@ _MOST_DOUBLINGS: Final = 12
 """Well past the longest pause: days without an agent make a number that no float holds."""
 _SPREAD: Final = 0.25
 _AWAY: Final = "the agent does not answer; its place in the queue is kept, and it is asked again"
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How long to wait for GPUs."""
-
-    waits: bool = True
-    """Whether at all, once the agent has served the queue."""
-    longest_seconds: float | None = None
 
 
 class LeaseClient:
@@ -58,8 +48,8 @@ class LeaseClient:
         self._failures = 0
         self._longest_pause_seconds = _LONGEST_PAUSE_SECONDS
 
-    def wait(self, policy: RetryPolicy) -> Any:
-        """The answer that grants the lease.
+    def wait(self, *, waits: bool = True, longest_seconds: float | None = None) -> Any:
+        """The answer that grants the lease; `waits`: whether at all, once the queue was served.
 
         Raises:
             UsageError: it was refused, withdrawn or not granted in time; the request is canceled.
@@ -70,16 +60,14 @@ class LeaseClient:
         while not answer["is_granted"]:
             self._say_place(answer)
             waited = self._time() - begun
-            longest = policy.longest_seconds
-            if not policy.waits and answer["why"] is not None:
+            if not waits and answer["why"] is not None:
                 self._give_up(f"nothing was free at once: {answer['why']}")
-            if longest is not None and waited >= longest:
-                self._give_up(
-                    f"nothing was free within {format_duration(longest)}: {answer['why']}"
-                )
             pause = answer["ask_again_seconds"]
-            if longest is not None:
-                pause = min(pause, longest - waited)
+            if longest_seconds is not None:
+                if waited >= longest_seconds:
+                    longest = format_duration(longest_seconds)
+                    self._give_up(f"nothing was free within {longest}: {answer['why']}")
+                pause = min(pause, longest_seconds - waited)
             self._sleep(pause * (1 + _SPREAD * random.random()))  # noqa: S311 - to ask apart.
             answer = self._again(answer)
         return answer

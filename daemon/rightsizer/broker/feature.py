@@ -65,21 +65,15 @@ def closed_routes() -> tuple[Route, ...]:
     return tuple(Route(method, path, closed, is_local=True) for method, path in _SERVED)
 
 
-class PlaceApi:
-    """Route that answers which slots are best by the latest report, and grants nothing."""
+def place_route(
+    settings: Callable[[], PlacementSettings], broker: BrokerService | None = None
+) -> Route:
+    """The route that answers which slots are best by the latest report, and grants nothing."""
 
-    def __init__(
-        self, settings: Callable[[], PlacementSettings], broker: BrokerService | None = None
-    ) -> None:
-        self._settings, self._broker = settings, broker
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """The one of placement."""
-        return (Route("GET", PLACE_PATH, self._answer),)
-
-    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+    def answer(site: Router, request: WebRequest) -> WebResponse:
         from rightsizer.broker.placement import LeasedSlots, placement_response  # noqa: PLC0415 - as said above.
 
-        leased = self._broker.leased() if self._broker else LeasedSlots()
-        return placement_response(site, request, self._settings(), leased)
+        leased = broker.leased() if broker else LeasedSlots()
+        return placement_response(site, request, settings(), leased)
+
+    return Route("GET", PLACE_PATH, answer)

@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -12,44 +12,23 @@ from rightsizer.broker.lease import (
     HOLDER_NOTICES,
     BrokerEvent,
     EventKind,
-    LeaseObservation,
     LeaseOwner,
     Reservation,
     Ticket,
 )
+from rightsizer.broker.observer import BrokerObservation, ProcfsNodeObserver
 from rightsizer.broker.repository import BrokerRepository, StateWriter, must_save
 from rightsizer.broker.scheduling_state import EarliestStart, NodeObservation
 from rightsizer.broker.state import BrokerState
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.io.clock import Clock
 from rightsizer.model.errors import HistoryError, RightsizerError
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, seconds
 
 _MESSAGES_KEPT: Final = 20
 """The latest notices of each lease: a holder that polls after a month does not get them all."""
 _NOT_OBSERVED: Final = "the broker has not looked at it yet"
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerObservation:
-    """The node and the processes at one moment."""
-
-    node: NodeObservation | None
-    """`None` where it is unknown; then nothing is granted."""
-    observations: dict[str, LeaseObservation] = field(default_factory=dict)
-    trouble: str | None = None
-    """Why the node is unknown."""
-
-
-class NodeObserver(Protocol):
-    """Observes the node and the processes of leases."""
-
-    def observe(self, state: BrokerState) -> BrokerObservation:
-        """The node, and the leases and tickets of a state; called by one thread at a time."""
-
-    def node(self, state: BrokerState) -> NodeObservation | None:
-        """The node now, with a state's processes as last observed; called from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +66,7 @@ class LeaseManager:
         state: BrokerState,
         repository: BrokerRepository,
         clock: Clock,
-        observer: NodeObserver,
+        observer: ProcfsNodeObserver,
     ) -> None:
         self._broker, self._repository, self._clock = broker, repository, clock
         self._observer = observer

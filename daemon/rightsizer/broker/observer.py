@@ -1,11 +1,9 @@
 """Observer of the node for the broker: the latest report, and what processes show of each lease."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from rightsizer.broker.lease import LeaseObservation, LeaseRecord
-from rightsizer.broker.lease_manager import BrokerObservation
 from rightsizer.broker.placement import view_of
 from rightsizer.broker.process_tracker import ObservedProcesses, ProcessTracker
 from rightsizer.broker.scheduling_state import NodeObservation
@@ -14,10 +12,22 @@ from rightsizer.broker.slot import SlotHolder
 from rightsizer.broker.slot_builder import slots_of
 from rightsizer.broker.state import BrokerState
 from rightsizer.io.clock import Clock
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.model.topology import Topology
 from rightsizer.report.freshness import FreshnessSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerObservation:
+    """The node and the processes at one moment."""
+
+    node: NodeObservation | None
+    """`None` where it is unknown; then nothing is granted."""
+    observations: dict[str, LeaseObservation] = field(default_factory=dict)
+    trouble: str | None = None
+    """Why the node is unknown."""
 
 
 def _observation(
@@ -84,7 +94,7 @@ class ProcfsNodeObserver:
         return _observed_pids(self._seen_of(state))
 
     def observe(self, state: BrokerState) -> BrokerObservation:
-        """Look at the processes, then at what the last report says of them."""
+        """Look at processes, then at what the last report says of them; one thread at a time."""
         # The report first: processes that it knows have started by then.
         report = self._latest()
         self._seen = seen = self._tracker.look(
@@ -105,7 +115,7 @@ class ProcfsNodeObserver:
         return BrokerObservation(self._observed(report, state), observations)
 
     def node(self, state: BrokerState) -> NodeObservation | None:
-        """The node by the last report; `None` before the first."""
+        """The node by the last report; `None` before the first; called from any thread."""
         report = self._latest()
         return None if report is None or not report.devices else self._observed(report, state)
 

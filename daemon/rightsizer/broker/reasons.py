@@ -37,8 +37,7 @@ def reasons_for(
         *_freedom(verdicts),
         *_links(slots, topology),
         *_numa(slots),
-        *_memory(verdicts),
-        *_headroom(slots),
+        *_room(verdicts),
     ]
     if equals:
         others = "Another one is" if equals == 1 else f"{equals} others are"
@@ -155,21 +154,18 @@ def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
         yield f"On NUMA nodes {' and '.join(map(str, known))}{unknown}."
 
 
-def _memory(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
-    left = [each.memory_left_bytes for each in verdicts if each.memory_left_bytes is not None]
-    if len(left) == len(verdicts):
-        each = " each" if len(verdicts) > 1 else ""
-        yield f"At least {min(left) / GIB:.1f} GiB of memory are left{each}."
-
-
-def _headroom(slots: Sequence[LeaseSlot]) -> Iterator[str]:
-    power = [s.power_headroom_watts for s in slots if s.power_headroom_watts is not None]
-    heat = [
-        slot.temperature_headroom_celsius
-        for slot in slots
-        if slot.temperature_headroom_celsius is not None
-    ]
-    if len(power) == len(slots):
-        yield f"At least {min(power):.0f} W are left below the power limit."
-    if len(heat) == len(slots):
-        yield f"At least {min(heat):.0f} °C are left before the clocks slow down."
+def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
+    """The least of memory, power and heat that are left, each where all are known."""
+    each, slots = " each" if len(verdicts) > 1 else "", [verdict.slot for verdict in verdicts]
+    for values, unit, text in (
+        ([v.memory_left_bytes for v in verdicts], GIB, f"{{:.1f}} GiB of memory are left{each}"),
+        ([s.power_headroom_watts for s in slots], 1, "{:.0f} W are left below the power limit"),
+        (
+            [s.temperature_headroom_celsius for s in slots],
+            1,
+            "{:.0f} °C are left before the clocks slow down",
+        ),
+    ):
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            yield f"At least {text.format(min(known) / unit)}."

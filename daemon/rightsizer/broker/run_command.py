@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from rightsizer.broker.child_process import (
     ExitSignal,
     exit_on_signals,
 )
-from rightsizer.broker.client import LeaseClient, LeaseSupervisor, RetryPolicy
+from rightsizer.broker.client import LeaseClient, LeaseSupervisor
 from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.launch import bind, has_mps, launch_of
 from rightsizer.console.agent_client import add_agent_flags, client_of
@@ -79,24 +79,20 @@ def _run(arguments: argparse.Namespace) -> int:
     lease_client = LeaseClient(
         client, _body(arguments), say=tell, time=time.monotonic, sleep=time.sleep
     )
-    policy = RetryPolicy(not arguments.no_wait, arguments.wait_at_most)
     try:
         with exit_on_signals():
-            lease = _granted(lease_client, policy, tell)
+            try:
+                lease = lease_client.wait(
+                    waits=not arguments.no_wait, longest_seconds=arguments.wait_at_most
+                )["lease"]
+                tell(f"lease {lease['id']}: {', '.join(lease['labels'])}")
+            except BaseException:
+                # An interrupted client leaves no ticket behind, nor an unused lease.
+                lease_client.give_back()
+                raise
     except ExitSignal as signaled:
         signaled.leave()
     return _held(client, lease_client, lease, arguments.program)
-
-
-def _granted(lease_client: LeaseClient, policy: RetryPolicy, tell: Callable[[str], None]) -> Any:
-    try:
-        lease = lease_client.wait(policy)["lease"]
-        tell(f"lease {lease['id']}: {', '.join(lease['labels'])}")
-    except BaseException:
-        # An interrupted client leaves no ticket behind, nor an unused lease.
-        lease_client.give_back()
-        raise
-    return lease
 
 
 def _held(

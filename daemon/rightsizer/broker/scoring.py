@@ -131,7 +131,16 @@ def table_of(
     """
     ordered = sorted(free, key=lambda each: slot_order(each.slot))
     candidates = tuple(
-        _candidate(each, request, settings, is_opened=each.slot.gpu_uuid not in in_use)
+        SlotCandidate(
+            verdict=each,
+            is_impaired=not _SLOWING.isdisjoint(each.slot.conditions),
+            is_opened=each.slot.gpu_uuid not in in_use,
+            spare_gibibytes=_spare(each, request),
+            power_steps=_steps(each.slot.power_headroom_watts, settings.power_step_watts),
+            temperature_steps=_steps(
+                each.slot.temperature_headroom_celsius, settings.temperature_step_celsius
+            ),
+        )
         for each in ordered
     )
     by_pair = {frozenset((link.uuid, link.peer_uuid)): link for link in topology.links}
@@ -178,22 +187,6 @@ def slot_order(slot: LeaseSlot) -> tuple[int, int, int, str]:
     mig = slot.device.mig
     instance = (0, 0) if mig is None else (mig.gpu_instance_id, mig.compute_instance_id)
     return (slot.device.index, *instance, slot.uuid)
-
-
-def _candidate(
-    verdict: SlotVerdict, request: GpuRequest, settings: ScoringSettings, *, is_opened: bool
-) -> SlotCandidate:
-    slot = verdict.slot
-    return SlotCandidate(
-        verdict=verdict,
-        is_impaired=not _SLOWING.isdisjoint(slot.conditions),
-        is_opened=is_opened,
-        spare_gibibytes=_spare(verdict, request),
-        power_steps=_steps(slot.power_headroom_watts, settings.power_step_watts),
-        temperature_steps=_steps(
-            slot.temperature_headroom_celsius, settings.temperature_step_celsius
-        ),
-    )
 
 
 def _spare(verdict: SlotVerdict, request: GpuRequest) -> int:

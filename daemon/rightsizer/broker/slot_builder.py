@@ -1,6 +1,6 @@
 """Builder of slots from a report: GPUs, MIG instances, their holders, troubles and headroom."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_uuid
@@ -19,7 +19,7 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.node import Node
 from rightsizer.model.report import DeviceReport, Report, StripCell
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import IDLE_STATES, Condition, Resource
+from rightsizer.model.state import IDLE_STATES, Condition
 from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, is_fresh
@@ -57,7 +57,14 @@ def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
 
 
 def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
-    topology = report.node.topology or Topology()
+    topology, signals = report.node.topology or Topology(), board.signals
+    limit = signals.get(Signal.POWER_LIMIT_WATTS, board.device.power_limit_watts)
+    margin = signals.get(Signal.TEMPERATURE_MARGIN_CELSIUS)
+    if margin is None:
+        hottest = board.device.temperature_slowdown_celsius
+        margin = _difference(hottest, signals.get(Signal.TEMPERATURE_CELSIUS))
+    window = own.provisioning.get(_CURRENT)
+    needs = {} if window is None else window.resources
     return LeaseSlot(
         device=own.device,
         placement=_placement(own.device, topology),
@@ -66,10 +73,10 @@ def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView
         trouble=_trouble(own, board, report, view),
         holders=tuple(_holders(own, view.leased_pids)),
         memory_used_bytes=own.signals.get(Signal.MEMORY_USED_BYTES),
-        power_headroom_watts=_power_headroom(board),
-        temperature_headroom_celsius=_thermal_headroom(board),
+        power_headroom_watts=_difference(limit, signals.get(Signal.POWER_WATTS)),
+        temperature_headroom_celsius=None if margin is None else max(0.0, margin),
         idle_seconds=_idle_seconds(own.strip),
-        demand=_demand(own),
+        demand={name: each.demand for name, each in needs.items() if each.demand is not None},
     )
 
 
@@ -141,19 +148,6 @@ def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHo
             yield SlotHolder(holding.workload.name, False)
 
 
-def _power_headroom(board: DeviceReport) -> float | None:
-    limit = board.signals.get(Signal.POWER_LIMIT_WATTS, board.device.power_limit_watts)
-    return _difference(limit, board.signals.get(Signal.POWER_WATTS))
-
-
-def _thermal_headroom(board: DeviceReport) -> float | None:
-    margin = board.signals.get(Signal.TEMPERATURE_MARGIN_CELSIUS)
-    if margin is not None:
-        return max(0.0, margin)
-    most = board.device.temperature_slowdown_celsius
-    return _difference(most, board.signals.get(Signal.TEMPERATURE_CELSIUS))
-
-
 def _difference(most: float | None, now: float | None) -> float | None:
     return None if most is None or now is None else max(0.0, most - now)
 
@@ -167,14 +161,3 @@ def _idle_seconds(strip: Iterable[StripCell]) -> float | None:
             break
         idle += here
     return seconds(idle) if idle else None
-
-
-def _demand(own: DeviceReport) -> Mapping[Resource, float]:
-    window = own.provisioning.get(_CURRENT)
-    if window is None:
-        return {}
-    return {
-        resource: each.demand
-        for resource, each in window.resources.items()
-        if each.demand is not None
-    }

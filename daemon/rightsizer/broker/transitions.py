@@ -1,6 +1,6 @@
 """Transitions of the broker's state: grant, end, notice, reboot, and their events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from rightsizer.broker.lease import (
@@ -77,57 +77,44 @@ def with_notices(
     record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings
 ) -> tuple[LeaseRecord, tuple[BrokerEvent, ...]]:
     """A lease and the new notices to its holder; one that ceases to hold may be repeated later."""
-    events: list[BrokerEvent] = []
     if record.is_over_memory:
         record = replace(record, last_over_memory=now)
-    notices = {
-        EventKind.TIME_UP: _time_up(record, now),
-        EventKind.IDLE: _idle(record, now, settings),
-        EventKind.OVER_MEMORY: _over_memory(record),
-    }
-    notified = record.notified
-    for kind, message in notices.items():
-        if message and kind not in notified:
-            events.append(_lease_event(kind, now, record.lease, message))
-        if message:
-            notified |= {kind}
-        elif kind is not EventKind.OVER_MEMORY or not _was_over_memory(record, now, settings):
-            notified -= {kind}
-    return replace(record, notified=notified), tuple(events)
-
-
-def _was_over_memory(record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings) -> bool:
-    """Whether it is over its memory, or was too short ago for a new notice."""
-    last = record.last_over_memory
-    return last is not None and now - last < nanoseconds(settings.over_memory_grace_seconds)
-
-
-def _time_up(record: LeaseRecord, now: Nanoseconds) -> str:
-    if not record.is_overdue(now):
-        return ""
-    return (
-        f"the time of lease {record.id} is up; it is not ended, and counts against "
-        f"{record.lease.client.user} as long as it runs; give it back when you can"
+    found, last = dict(_notices(record, now, settings)), record.last_over_memory
+    events = tuple(
+        _lease_event(kind, now, record.lease, message)
+        for kind, message in found.items()
+        if kind not in record.notified
     )
+    notified = frozenset(found)
+    if last is not None and now - last < nanoseconds(settings.over_memory_grace_seconds):
+        # Too short ago for a new notice.
+        notified |= record.notified & {EventKind.OVER_MEMORY}
+    return replace(record, notified=notified), events
 
 
-def _idle(record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings) -> str:
+def _notices(
+    record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings
+) -> Iterator[tuple[EventKind, str]]:
+    """What its holder has to know now."""
+    if record.is_overdue(now):
+        text = (
+            f"the time of lease {record.id} is up; it is not ended, and counts against "
+            f"{record.lease.client.user} as long as it runs; give it back when you can"
+        )
+        yield EventKind.TIME_UP, text
     idle = now - record.last_active
-    if record.first_seen is None or idle < nanoseconds(settings.idle_grace_seconds):
-        return ""
-    lasted = format_duration(idle // NANOSECONDS_PER_SECOND)
-    return f"nothing has run on the GPUs of lease {record.id} for {lasted}; give it back"
-
-
-def _over_memory(record: LeaseRecord) -> str:
-    if not record.is_over_memory:
-        return ""
-    used = max(value for value in record.measured_bytes if value is not None) / GIB
-    aside = max(record.lease.memory_bytes) / GIB
-    return (
-        f"lease {record.id} holds {used:.1f} GiB of a GPU that others share, and {aside:.1f} GiB "
-        "were set aside for it; use less, or ask for more"
-    )
+    if record.first_seen is not None and idle >= nanoseconds(settings.idle_grace_seconds):
+        lasted = format_duration(idle // NANOSECONDS_PER_SECOND)
+        text = f"nothing has run on the GPUs of lease {record.id} for {lasted}; give it back"
+        yield EventKind.IDLE, text
+    if record.is_over_memory:
+        used = max(value for value in record.measured_bytes if value is not None) / GIB
+        aside = max(record.lease.memory_bytes) / GIB
+        text = (
+            f"lease {record.id} holds {used:.1f} GiB of a GPU that others share, and {aside:.1f} "
+            "GiB were set aside for it; use less, or ask for more"
+        )
+        yield EventKind.OVER_MEMORY, text
 
 
 def _lease_event(kind: EventKind, now: Nanoseconds, lease: Lease, message: str) -> BrokerEvent:

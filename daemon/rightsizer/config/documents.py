@@ -143,31 +143,19 @@ def _section(group: Group, path: str) -> Iterator[str]:
 
 
 def _below(entry: ShapeEntry, path: str) -> Iterator[str]:
-    below = _group_in(entry.shape)
-    if below is not None:
-        yield from _section(below, f"{_join(path, entry.key)}{_suffix(entry.shape)}")
-
-
-def _group_in(shape: Shape) -> Group | None:
-    match shape:
-        case Group():
-            return shape
-        case Nullable(inner) | Many(inner) | Named(inner):
-            return _group_in(inner)
-        case _:
-            return None
-
-
-def _suffix(shape: Shape) -> str:
-    match shape:
-        case Many(item):
-            return f"[]{_suffix(item)}"
-        case Named(value):
-            return f".NAME{_suffix(value)}"
-        case Nullable(inner):
-            return _suffix(inner)
-        case _:
-            return ""
+    """The section of the group under a key, if there is one, through lists and mappings."""
+    shape, path = entry.shape, _join(path, entry.key)
+    while not isinstance(shape, Group):
+        match shape:
+            case Nullable(inner):
+                shape = inner
+            case Many(inner):
+                shape, path = inner, f"{path}[]"
+            case Named(inner):
+                shape, path = inner, f"{path}.NAME"
+            case _:
+                return
+    yield from _section(shape, path)
 
 
 def _row(entry: ShapeEntry, path: str) -> str:

@@ -60,9 +60,15 @@ class _Validator:
             case Nullable(inner):
                 return None if value is None else self.read(inner, value, path)
             case Many(item):
-                return self._many(item, value, path)
+                if not isinstance(value, list):
+                    return self._fault(path, FaultKind.TYPE, value)
+                return tuple(self.read(item, each, (*path, at)) for at, each in enumerate(value))
             case Named(inner):
-                return self._named(inner, value, path)
+                if not isinstance(value, dict):
+                    return self._fault(path, FaultKind.TYPE, value)
+                keys = [key for key in value if self._is_key(key, path)]
+                found = {key: self.read(inner, value[key], (*path, key)) for key in keys}
+                return MappingProxyType(found)
             case Group():
                 return self._group(shape, value, path)
 
@@ -99,22 +105,6 @@ class _Validator:
         if not least <= number <= most:
             return self._fault(path, FaultKind.BOUNDS, number)
         return number
-
-    def _many(self, item: Shape, value: Any, path: _Path) -> Any:
-        if not isinstance(value, list):
-            return self._fault(path, FaultKind.TYPE, value)
-        return tuple(self.read(item, each, (*path, index)) for index, each in enumerate(value))
-
-    def _named(self, inner: Shape, value: Any, path: _Path) -> Any:
-        if not isinstance(value, dict):
-            return self._fault(path, FaultKind.TYPE, value)
-        return MappingProxyType(
-            {
-                key: self.read(inner, each, (*path, key))
-                for key, each in value.items()
-                if self._is_key(key, path)
-            }
-        )
 
     def _group(self, group: Group, value: Any, path: _Path) -> Any:
         if not isinstance(value, dict):
