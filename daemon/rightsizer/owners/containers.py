@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -111,11 +110,7 @@ class ContainerOwner(Owner):
     """Containers, by Docker's command."""
 
     kinds = (WorkloadKind.CONTAINER,)
-
-    def release(self, workload: Workload) -> Instructions:
-        """Stops the container."""
-        name = shlex.quote(workload.container or workload.name)
-        return shell("Stop the container", f"docker stop {name}")
+    texts = "container"
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
         """Flags of the next start, for each GPU whose CPUs are known."""

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,22 +9,18 @@ from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, owner_of_pod
+from rightsizer.model.workload import Workload, WorkloadKind, owner_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import (
     HEX_DIGIT,
-    THIS_NODE,
     Allocations,
     Instructions,
     NodeCollector,
-    NumaHome,
     Owner,
     Scheduler,
     manifest,
-    shell,
 )
 from rightsizer.owners.pod_resources import ContainerDevices, list_pods
 from rightsizer.owners.settings import OwnerSettings
@@ -108,36 +103,6 @@ def pod_in(paths: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-_POD_TEMPLATE: Final = "# Of the container, in the pod's template"
-_LIMITS: Final = "resources:\n  limits:\n    nvidia.com/"
-_KUBELET: Final = """\
-# The kubelet's configuration; drain the node and remove cpu_manager_state and
-# memory_manager_state from the kubelet's folder before it starts again.
-cpuManagerPolicy: static
-memoryManagerPolicy: Static        # needs reservedMemory
-topologyManagerPolicy: single-numa-node
-topologyManagerScope: pod
-# Only pods of the Guaranteed class with whole CPUs are bound: requests equal to limits."""
-_AUTOSCALER: Final = """\
-# Arguments of the cluster autoscaler; the pool's own bounds are {minimum} to {maximum} nodes.
---scale-down-unneeded-time=30m
---scale-down-gpu-utilization-threshold=0.5
---expander=least-waste
-"""
-_KUBE_SCHEDULER: Final = """\
-# The configuration file of kube-scheduler, named by its --config.
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-  - pluginConfig:
-      - name: NodeResourcesFit
-        args:
-          scoringStrategy:
-            type: MostAllocated
-            resources:
-              - name: nvidia.com/gpu
-                weight: 10
-"""
 _QUEUE_SPEC: Final = """\
 minReplicaCount: 1
 triggers:
@@ -155,6 +120,7 @@ class KubernetesOwner(Scheduler):
     """Pods: commands of kubectl, fragments of manifests and of the cluster's configuration."""
 
     kinds = (WorkloadKind.KUBERNETES,)
+    texts = "kubernetes"
     has_pods = True
 
     def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
@@ -168,59 +134,6 @@ class KubernetesOwner(Scheduler):
         """The kernel knows a pod by its uid, the kubelet by its name."""
         return bool(given.pod) and not running.pod
 
-    def release(self, workload: Workload) -> Instructions:
-        """Scales a service to nothing, and deletes another's job or pod."""
-        if workload.workload_class is WorkloadClass.SERVING:
-            return shell("Scale to nothing until it is needed", _scale(workload, "0"))
-        kubectl = _kubectl(workload)
-        if workload.workload_class is WorkloadClass.BATCH:
-            return shell("Delete the job", f"{kubectl} delete job {shlex.quote(workload.name)}")
-        pod = shlex.quote(workload.pod or workload.name)
-        return shell(
-            "Delete the pod, after saving what is open in it", f"{kubectl} delete pod {pod}"
-        )
-
-    def bind(self, homes: Sequence[NumaHome]) -> Instructions:
-        """The kubelet's configuration."""
-        del homes
-        return manifest("Kubernetes: keep pods on one NUMA node", _KUBELET)
-
-    def request_cpus(self, title: str, per_gpu: int, gpus: int) -> Instructions:
-        """Resources of the container."""
-        cpus = f'{{cpu: "{per_gpu * gpus}"}}'
-        text = f"{_POD_TEMPLATE}.\nresources:\n  requests: {cpus}\n  limits: {cpus}"
-        return manifest(title, text)
-
-    def request_gpus(self, workload: Workload, count: int) -> Instructions:
-        """Replicas of a service, a limit of another's container."""
-        if workload.workload_class is WorkloadClass.SERVING:
-            text = f"# Of the Deployment.\nspec:\n  replicas: {count}  # of those on this node\n"
-            return manifest("Run fewer replicas", text)
-        return manifest("Ask for fewer GPUs", f"{_POD_TEMPLATE}.\n{_LIMITS}gpu: {count}\n")
-
-    def request_slice(self, profile: str) -> Instructions:
-        """A limit of the container."""
-        text = f"{_POD_TEMPLATE}.\n{_LIMITS}mig-{profile.replace('+', '.')}: 1\n"
-        return manifest("Ask for the slice instead of a GPU (strategy mixed)", text)
-
-    def share_device(self, action: Action) -> Instructions:
-        """The device plugin's configuration."""
-        title = "Let the NVIDIA device plugin give out each GPU twice"
-        return manifest(title, _device_plugin(action, 2))
-
-    def prefer_neighbors(self) -> Instructions:
-        """The kubelet's configuration."""
-        return manifest(
-            "Kubernetes: let the device plugin choose neighbors (the kubelet's configuration)",
-            "# Of the kubelet's configuration: the plugin prefers sets joined by NVLink once\n"
-            "# the kubelet asks it. Delete the pod while the better GPUs are free.\n"
-            "topologyManagerPolicy: best-effort",
-        )
-
-    def add_replicas(self, workload: Workload, count: str) -> Instructions:
-        """Scales the Deployment."""
-        return shell("Add replicas to those on this node", _scale(workload, count))
-
     def scale_by_hour(
         self, workload: Workload, spec: Sequence[str], notes: Sequence[str]
     ) -> Instructions:
@@ -231,57 +144,6 @@ class KubernetesOwner(Scheduler):
         """A ScaledObject of KEDA."""
         return _scale_by_queue(workload)
 
-    def drain(self, why: str) -> Instructions:
-        """Cordons and drains the node."""
-        del why
-        return (
-            *shell(
-                "Kubernetes: let nothing new start on the node, then move what runs",
-                "# On another machine, put the node's name in the place of the host name.\n"
-                f'kubectl cordon "{THIS_NODE}"\n'
-                f'kubectl drain "{THIS_NODE}" --ignore-daemonsets --delete-emptydir-data',
-            ),
-            *shell(
-                "Kubernetes: use the node again, when it is repaired",
-                f'kubectl uncordon "{THIS_NODE}"',
-            ),
-        )
-
-    def drain_node(self, node: str) -> str:
-        """Drains the node."""
-        return f"kubectl drain {shlex.quote(node)} --ignore-daemonsets --delete-emptydir-data"
-
-    def scale_nodes(self, minimum: int, maximum: int, lead_seconds: float) -> Instruction:
-        """Arguments of the cluster autoscaler."""
-        del lead_seconds
-        title = "Kubernetes: let the cluster autoscaler follow it"
-        return Instruction(title, _AUTOSCALER.format(minimum=minimum, maximum=maximum))
-
-    def pack_tightly(self) -> Instructions:
-        """The configuration of kube-scheduler."""
-        return manifest("Kubernetes: fill nodes one after the other", _KUBE_SCHEDULER)
-
-    def share_gpus(self, action: Action, most_together: int) -> Instructions:
-        """The device plugin's configuration."""
-        title = "Let the NVIDIA device plugin give out each GPU of the sharing nodes several times"
-        return manifest(title, _device_plugin(action, most_together))
-
-    def request_pool(self, pool: str, product: str) -> Instructions:
-        """A node selector."""
-        return manifest(
-            "Start it on the other pool",
-            "# Of the pod's template.\n"
-            f"# A node of the pool {pool}; its label may be another one here.\n"
-            f"nodeSelector:\n  nvidia.com/gpu.product: {product}\n",
-        )
-
-    def request_nodes(self, gpus: int, nodes: int) -> Instructions:
-        """A limit of the container."""
-        text = (
-            f"{_POD_TEMPLATE}; fewer pods with more GPUs each.\n{_LIMITS}gpu: {-(-gpus // nodes)}\n"
-        )
-        return manifest("Ask for more GPUs a pod", text)
-
 
 class SimulatedOwner(Owner):
     """Simulated workloads, whose services have replicas as pods have."""
@@ -291,25 +153,6 @@ class SimulatedOwner(Owner):
     def scale_by_queue(self, workload: Workload) -> Instructions:
         """A ScaledObject of KEDA."""
         return _scale_by_queue(workload)
-
-
-def _kubectl(workload: Workload) -> str:
-    return f"kubectl -n {shlex.quote(workload.namespace)}" if workload.namespace else "kubectl"
-
-
-def _scale(workload: Workload, replicas: str) -> str:
-    # A pod's name gives no other owner than a Deployment.
-    target = shlex.quote(f"deployment/{workload.name}")
-    return f"{_kubectl(workload)} scale {target} --replicas={replicas}"
-
-
-def _device_plugin(action: Action, replicas: int) -> str:
-    key = "mps" if action is Action.SHARE_MPS else "timeSlicing"
-    return (
-        "# The configuration file of the NVIDIA device plugin.\n"
-        f"version: v1\nsharing:\n  {key}:\n    resources:\n"
-        f"      - name: nvidia.com/gpu\n        replicas: {replicas}\n"
-    )
 
 
 def _scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str]) -> str:

@@ -1,9 +1,12 @@
 """Base of the owners of GPU processes: facts, commands, and the protocols of their collectors."""
 
-from abc import ABC, abstractmethod
+import shlex
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
+from rightsizer.io.yaml import load_yaml
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.frozen import dataclass
@@ -12,7 +15,6 @@ from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 
 HEX_DIGIT: Final = "[0-9a-f]"
-THIS_NODE: Final = "$(hostname -s)"
 
 Allocations = Mapping[str, tuple[Workload, ...]]
 """Workloads that each device was allocated to, by the device's key: a GPU's or MIG instance's uuid,
@@ -88,13 +90,27 @@ def manifest(title: str, text: str) -> Instructions:
     return (Instruction(title, text, "yaml"),)
 
 
+@cache
+def _texts() -> Mapping[str, Any]:
+    file = Path(__file__).with_name("instructions.yaml")
+    found: Mapping[str, Any] = load_yaml(file.read_text(encoding="utf-8"), file.name).data
+    return found
+
+
+def _kubectl(workload: Workload) -> str:
+    """The command with the namespace of a workload."""
+    return f"kubectl -n {shlex.quote(workload.namespace)}" if workload.namespace else "kubectl"
+
+
 class Owner:
     """An owner of GPU processes: what sets its workloads apart, and the commands to manage them.
 
-    These are the defaults: commands by hand, or none where no command is known.
+    The commands are the texts of `instructions.yaml`; there are none where no command is known.
     """
 
     kinds: ClassVar[tuple[WorkloadKind, ...]] = ()
+    texts: ClassVar = "default"
+    """Its section of the file."""
     has_pods: ClassVar = False
     has_single_jobs: ClassVar = True
     """Whether all GPUs of a workload belong to one job."""
@@ -115,44 +131,36 @@ class Owner:
 
     def release(self, workload: Workload) -> Instructions:
         """The command that ends a workload, or scales it to nothing."""
-        del workload
-        return ()
+        return self._told("release", workload.workload_class, workload)
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
         """How the next start is bound to NUMA nodes."""
         del homes
-        return ()
+        return self._told("bind")
 
     def request_cpus(self, title: str, per_gpu: int, gpus: int) -> Instructions:
         """How a workload gets so many CPUs for each of its GPUs."""
-        del gpus
-        text = f"{per_gpu} CPUs for each GPU; a quota below that holds it back"
-        return (Instruction(title, text),)
+        return self._told("request_cpus", title=title, per_gpu=per_gpu, all_cpus=per_gpu * gpus)
 
     def request_gpus(self, workload: Workload, count: int) -> Instructions:
         """How a workload gets fewer GPUs."""
-        del workload
-        text = f"Give it {count} GPUs, by CUDA_VISIBLE_DEVICES or --gpus."
-        return (Instruction("Give it fewer GPUs", text),)
+        return self._told("request_gpus", workload.workload_class, count=count)
 
     def request_slice(self, profile: str) -> Instructions:
         """How a workload gets a MIG slice in place of a GPU."""
-        del profile
-        return ()
+        return self._told("request_slice", resource=profile.replace("+", "."))
 
     def share_device(self, action: Action) -> Instructions:
         """How two workloads share a GPU by MPS or time-slicing."""
-        del action
-        return ()
+        return self._told("share_device", sharing=_sharing(action), together=2)
 
     def prefer_neighbors(self) -> Instructions:
         """How a workload gets GPUs that are joined by NVLink."""
-        return ()
+        return self._told("prefer_neighbors")
 
     def add_replicas(self, workload: Workload, count: str) -> Instructions:
         """How a service gets so many replicas."""
-        del workload, count
-        return ()
+        return self._told("add_replicas", workload=workload, count=count)
 
     def scale_by_hour(
         self, workload: Workload, spec: Sequence[str], notes: Sequence[str]
@@ -166,34 +174,71 @@ class Owner:
         del workload
         return ()
 
+    def _told(
+        self, what: str, variant: str = "", workload: Workload | None = None, **facts: object
+    ) -> Instructions:
+        """The instructions of a key, or of the key and a variant of it."""
+        own, default = _texts().get(self.texts, {}), _texts()["default"]
+        found = own.get(f"{what} {variant}") or own.get(what) or default.get(what, ())
+        if workload is not None:
+            facts |= self._facts_of(workload)
+        return tuple(
+            Instruction(
+                each["title"].format_map(facts),
+                each["text"].format_map(facts),
+                each.get("language", "text"),
+            )
+            for each in found
+        )
 
-class Scheduler(Owner, ABC):
+    def _facts_of(self, workload: Workload) -> dict[str, str]:
+        """Names of a workload, for a shell."""
+        names = {
+            "name": workload.name,
+            "pod": workload.pod or workload.name,
+            "container": workload.container or workload.name,
+            # A pod's name gives no other owner than a Deployment.
+            "deployment": f"deployment/{workload.name}",
+        }
+        quoted = {fact: shlex.quote(name) for fact, name in names.items()}
+        is_number = workload.name.replace("_", "").isdecimal()
+        job = workload.name if is_number else f"--name={quoted['name']}"
+        return quoted | {"kubectl": _kubectl(workload), "job": job}
+
+
+def _sharing(action: Action) -> str:
+    return "mps" if action is Action.SHARE_MPS else "timeSlicing"
+
+
+class Scheduler(Owner):
     """An owner that allocates the GPUs of nodes."""
 
-    @abstractmethod
     def drain(self, why: str) -> Instructions:
         """How to drain this node for a reason without quotation marks, and how to use it again."""
+        return self._told("drain", why=why)
 
-    @abstractmethod
     def drain_node(self, node: str) -> str:
         """The command that drains a node which is given back."""
+        return self._told("drain_node", node=shlex.quote(node))[0].text
 
-    @abstractmethod
     def scale_nodes(self, minimum: int, maximum: int, lead_seconds: float) -> Instruction:
         """How the number of nodes follows the load."""
+        resume = max(600, round(2 * lead_seconds))
+        return self._told("scale_nodes", minimum=minimum, maximum=maximum, resume_seconds=resume)[0]
 
-    @abstractmethod
     def pack_tightly(self) -> Instructions:
         """How nodes are filled one after the other."""
+        return self._told("pack_tightly")
 
-    @abstractmethod
     def share_gpus(self, action: Action, most_together: int) -> Instructions:
         """How GPUs of a node are allocated several times, by MPS or time-slicing."""
+        way, percent = _sharing(action), 100 // most_together
+        return self._told("share_gpus", way, sharing=way, together=most_together, percent=percent)
 
-    @abstractmethod
     def request_pool(self, pool: str, product: str) -> Instructions:
         """How a workload moves to another pool, whose GPUs are a product."""
+        return self._told("request_pool", pool=pool, product=product)
 
-    @abstractmethod
     def request_nodes(self, gpus: int, nodes: int) -> Instructions:
         """How a workload gets its GPUs on fewer nodes."""
+        return self._told("request_nodes", gpus=gpus, nodes=nodes, each=-(-gpus // nodes))

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +10,13 @@ from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf
 from rightsizer.owners.owner import (
-    THIS_NODE,
     Allocations,
-    Instructions,
     NodeCollector,
-    NumaHome,
     Scheduler,
-    shell,
 )
 from rightsizer.owners.settings import OwnerSettings
 
@@ -137,6 +131,7 @@ class SlurmOwner(Scheduler):
     """Jobs: commands of Slurm, lines of batch scripts and of its configuration."""
 
     kinds = (WorkloadKind.SLURM,)
+    texts = "slurm"
 
     def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
         """A batch job."""
@@ -149,90 +144,6 @@ class SlurmOwner(Scheduler):
     def job_of(self, workload: Workload) -> str:
         """The job's number, or its name."""
         return workload.name
-
-    def release(self, workload: Workload) -> Instructions:
-        """Cancels the job, by its name where that is all that is known."""
-        name = workload.name
-        is_number = name.replace("_", "").isdecimal()
-        job = name if is_number else f"--name={shlex.quote(name)}"
-        return shell("End the Slurm job", f"scancel {job}")
-
-    def bind(self, homes: Sequence[NumaHome]) -> Instructions:
-        """Flags of srun."""
-        del homes
-        return shell(
-            "Slurm: give each task the GPU that is nearest to its CPUs",
-            "srun --gpus-per-task=1 --gpu-bind=closest --cpu-bind=cores --mem-bind=local ...",
-        )
-
-    def request_cpus(self, title: str, per_gpu: int, gpus: int) -> Instructions:
-        """A line of the batch script."""
-        del gpus
-        return shell(title, f"#SBATCH --cpus-per-gpu={per_gpu}")
-
-    def request_gpus(self, workload: Workload, count: int) -> Instructions:
-        """A line of the batch script."""
-        del workload
-        return shell("Ask for fewer GPUs", f"#SBATCH --gpus={count}")
-
-    def prefer_neighbors(self) -> Instructions:
-        """A line of gres.conf."""
-        title = "Slurm: let it know the links, so that it chooses neighbors (gres.conf)"
-        return (Instruction(title, "AutoDetect=nvml"),)
-
-    def drain(self, why: str) -> Instructions:
-        """States of the node."""
-        update = f'scontrol update NodeName="{THIS_NODE}" State='
-        return (
-            *shell(
-                "Slurm: let jobs end and start none on the node",
-                f'{update}DRAIN Reason="rightsizer: {why}"',
-            ),
-            *shell("Slurm: use the node again, when it is repaired", f"{update}RESUME"),
-        )
-
-    def drain_node(self, node: str) -> str:
-        """A state of the node."""
-        return f"scontrol update nodename={shlex.quote(node)} state=drain reason=spare"
-
-    def scale_nodes(self, minimum: int, maximum: int, lead_seconds: float) -> Instruction:
-        """Lines of slurm.conf."""
-        del maximum
-        return Instruction(
-            "Slurm: power saving (slurm.conf)",
-            "SuspendTime=1800\n"
-            f"ResumeTimeout={max(600, round(2 * lead_seconds))}\n"
-            f"SuspendExcNodes=NODES:{minimum}\n"
-            "# SuspendProgram and ResumeProgram turn machines off and on.\n",
-        )
-
-    def pack_tightly(self) -> Instructions:
-        """Lines of slurm.conf."""
-        text = (
-            "SelectTypeParameters=CR_Core_Memory,CR_Pack_Nodes\n# and no LLN=yes on the partition\n"
-        )
-        return (Instruction("Slurm: fill nodes one after the other (slurm.conf)", text),)
-
-    def share_gpus(self, action: Action, most_together: int) -> Instructions:
-        """Lines of gres.conf, and of the jobs."""
-        name, count, part = "shard", most_together, 1
-        if action is Action.SHARE_MPS:
-            name, count, part = "mps", 100, 100 // most_together
-        text = (
-            "# gres.conf, on the nodes that share\n"
-            f"Name={name} Count={count}\n"
-            f"# and in the jobs: --gres={name}:{part}\n"
-        )
-        return (Instruction("Slurm: give out parts of a GPU", text),)
-
-    def request_pool(self, pool: str, product: str) -> Instructions:
-        """A line of the batch script."""
-        del product
-        return shell("Ask for the other partition", f"#SBATCH --partition={pool}\n")
-
-    def request_nodes(self, gpus: int, nodes: int) -> Instructions:
-        """Lines of the batch script."""
-        return shell("Ask for fewer nodes", f"#SBATCH --nodes={nodes}\n#SBATCH --gpus={gpus}\n")
 
 
 class SlurmCollector(NodeCollector):

@@ -1,7 +1,6 @@
 """Systemd units, else login sessions."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -9,7 +8,7 @@ from typing import Final
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.owner import Instructions, NodeCollector, NumaHome, Owner, shell
+from rightsizer.owners.owner import Instructions, NodeCollector, NumaHome, Owner
 
 _UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
 # These hold all that a user logged in for, not one workload.
@@ -30,10 +29,7 @@ class SystemdOwner(Owner):
     """Units, by systemctl."""
 
     kinds = (WorkloadKind.SYSTEMD,)
-
-    def release(self, workload: Workload) -> Instructions:
-        """Stops the unit."""
-        return shell("Stop the unit", f"systemctl stop {shlex.quote(workload.name)}")
+    texts = "systemd"
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
         """A drop-in of the unit for each GPU."""
