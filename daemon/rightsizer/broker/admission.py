@@ -1,5 +1,6 @@
 """Admission: which requests are refused, each with one sentence and the remedy."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.broker.choice import PlacementRefusal, choose
@@ -22,12 +23,7 @@ def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings)
             f"{len(mine)} tickets of {client.user} wait already, as many as allowed; withdraw one "
             "or ask again later"
         )
-    return (
-        _wrong_request(ticket.request)
-        or _wrong_priority(ticket, settings)
-        or _wrong_limit(ticket, settings)
-        or _wrong_reservation(ticket, state)
-    )
+    return _wrong_request(ticket.request) or next(_wrong_terms(ticket, state, settings), None)
 
 
 def refused_reservation(
@@ -88,34 +84,24 @@ def _wrong_request(request: GpuRequest) -> str | None:
     return None
 
 
-def _wrong_priority(ticket: Ticket, settings: BrokerSettings) -> str | None:
-    client, asked = ticket.client, ticket.priority
+def _wrong_terms(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> Iterator[str]:
+    """What is wrong with its priority, limit and reservation."""
+    client, asked, limit = ticket.client, ticket.priority, ticket.limit_seconds
     is_operator = settings.is_operator(client)
     most = max(settings.highest_priority, settings.operator_priority if is_operator else 0)
-    if settings.lowest_priority <= asked <= most:
-        return None
-    return f"priority {asked} is not for {client.user}; {settings.lowest_priority} to {most} are"
-
-
-def _wrong_limit(ticket: Ticket, settings: BrokerSettings) -> str | None:
-    limit = ticket.limit_seconds
-    if limit is None or 0 < limit <= settings.longest_limit_seconds:
-        return None
-    most = format_duration(settings.longest_limit_seconds)
-    if limit <= 0:
-        return f"a limit of {limit:g} s is none; more than 0 s up to {most} may be asked for"
-    shown = (
-        f"a limit of {format_duration(limit)}" if limit < _LONGEST_SHOWN_SECONDS else "that limit"
-    )
-    return f"{shown} is too long; at most {most} may be asked for"
-
-
-def _wrong_reservation(ticket: Ticket, state: BrokerState) -> str | None:
-    if ticket.reservation is None:
-        return None
-    booking = state.booking(ticket.reservation)
-    if booking is None:
-        return f"there is no reservation {ticket.reservation}; ask without, or reserve first"
-    if booking.reservation.user != ticket.client.user:
-        return f"reservation {booking.id} is for {booking.reservation.user}; ask without it"
-    return None
+    if not settings.lowest_priority <= asked <= most:
+        yield f"priority {asked} is not for {client.user}; {settings.lowest_priority} to {most} are"
+    longest = format_duration(settings.longest_limit_seconds)
+    if limit is not None and limit <= 0:
+        yield f"a limit of {limit:g} s is none; more than 0 s up to {longest} may be asked for"
+    if limit is not None and not limit <= settings.longest_limit_seconds:
+        is_short = limit < _LONGEST_SHOWN_SECONDS
+        shown = f"a limit of {format_duration(limit)}" if is_short else "that limit"
+        yield f"{shown} is too long; at most {longest} may be asked for"
+    if ticket.reservation is not None:
+        booking = state.booking(ticket.reservation)
+        if booking is None:
+            yield f"there is no reservation {ticket.reservation}; ask without, or reserve first"
+        elif booking.reservation.user != client.user:
+            owner = booking.reservation.user
+            yield f"reservation {booking.id} is for {owner}; ask without it"

@@ -1,6 +1,6 @@
 """Availability of a slot for a request: free, or the obstacle."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.broker.lease import GpuRequest, Lease
@@ -27,12 +27,7 @@ def judge_slot(
     The slot has no holders that belong to a lease; of the number of GPUs only whether it is one
     matters. `is_reserved`: whether the slot is kept free for others.
     """
-    found = (
-        _wrong_kind(slot, request)
-        or _unfit(slot)
-        or ((SlotObstacle.RESERVED, "reserved for somebody else") if is_reserved else None)
-        or _too_small(slot, request)
-    )
+    found = next(_obstacles(slot, request, is_reserved=is_reserved), None)
     if found is not None:
         return SlotVerdict(slot, *found)
     if leases or (slot.holders and request.may_share):
@@ -60,44 +55,40 @@ def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
 _Found = tuple[SlotObstacle, str] | None
 
 
-def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Found:
-    mig, wanted = slot.device.mig, request.mig_profile
+_Obstacles = Iterator[tuple[SlotObstacle, str]]
+
+
+def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Obstacles:
+    mig, profile = slot.device.mig, request.mig_profile
     if slot.device.has_mig_instances:
         why = "divided into MIG instances; ask for one of those by its profile"
-        return SlotObstacle.DIVIDED, why
+        yield SlotObstacle.DIVIDED, why
     if slot.device.awaits_mig_instances:
-        return SlotObstacle.DIVIDED, _NO_INSTANCE
-    if wanted is not None and mig is None:
-        return SlotObstacle.PROFILE, f"a whole GPU, not a MIG instance {wanted}"
-    if mig is None:
-        return None
-    if wanted is None and request.gpus > 1:
-        return SlotObstacle.PROFILE, "a MIG instance, which cannot work with other GPUs as one"
-    if wanted is not None and mig.profile.lower() != wanted.lower():
-        return SlotObstacle.PROFILE, f"a MIG instance {mig.profile}, not {wanted}"
-    return None
+        yield SlotObstacle.DIVIDED, _NO_INSTANCE
+    if profile is not None and mig is None:
+        yield SlotObstacle.PROFILE, f"a whole GPU, not a MIG instance {profile}"
+    if mig is not None and profile is None and request.gpus > 1:
+        yield SlotObstacle.PROFILE, "a MIG instance, which cannot work with other GPUs as one"
+    if mig is not None and profile is not None and mig.profile.lower() != profile.lower():
+        yield SlotObstacle.PROFILE, f"a MIG instance {mig.profile}, not {profile}"
 
 
-def _unfit(slot: LeaseSlot) -> _Found:
+def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _Obstacles:
+    """What bars a slot for a request even if it were empty."""
+    yield from _wrong_kind(slot, request)
     if slot.trouble is not None:
-        return SlotObstacle.DOWN, slot.trouble
+        yield SlotObstacle.DOWN, slot.trouble
     if Condition.HARDWARE_SLOWDOWN in slot.conditions:
         # Heat, power brake or a fault, by the board itself; for idle GPUs too.
-        return SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
-    return None
-
-
-def _too_small(slot: LeaseSlot, request: GpuRequest) -> _Found:
-    """Even if it were empty."""
+        yield SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
+    if is_reserved:
+        yield SlotObstacle.RESERVED, "reserved for somebody else"
     wanted, total = request.memory_bytes, slot.memory_total_bytes
-    if wanted is None:
-        return None
-    if total is None:
-        return SlotObstacle.MEMORY, "nobody knows how much memory it has"
-    if total < wanted:
+    if wanted is not None and total is None:
+        yield SlotObstacle.MEMORY, "nobody knows how much memory it has"
+    if wanted is not None and total is not None and total < wanted:
         why = f"has {_size(total)} of memory in all, {_size(wanted)} are asked"
-        return SlotObstacle.MEMORY, why
-    return None
+        yield SlotObstacle.MEMORY, why
 
 
 def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:

@@ -139,24 +139,19 @@ class ProcessTracker:
             self._unrelated.clear()
             return {}
         alive = {name: tree.look(self._table, self.maximum) for name, tree in self._trees.items()}
-        present = self._table.pids()
-        if not present:
-            for tree in self._trees.values():
-                tree.forget_look()
-            return {
-                name: ObservedProcesses(tree.pids, None, tree.processes(self.maximum))
-                for name, tree in self._trees.items()
-            }
-        before = {name: tree.pids for name, tree in self._trees.items()}
-        is_more = self._add_new(present)
-        return {
-            name: ObservedProcesses(
-                tree.pids,
+        if present := self._table.pids():
+            before = {name: tree.pids for name, tree in self._trees.items()}
+            is_more = self._add_new(present)
+            for name, tree in self._trees.items():
                 # New members run, though all known ones have exited.
-                bool(alive[name] or tree.pids - before[name])
-                or (is_more if alive[name] is False else None),
-                tree.processes(self.maximum),
-            )
+                is_seen = bool(alive[name] or tree.pids - before[name])
+                alive[name] = is_seen or (is_more if alive[name] is False else None)
+        else:
+            for name, tree in self._trees.items():
+                tree.forget_look()
+                alive[name] = None
+        return {
+            name: ObservedProcesses(tree.pids, alive[name], tree.processes(self.maximum))
             for name, tree in self._trees.items()
         }
 

@@ -90,16 +90,10 @@ class SchedulingState:
         ends |= {booking.reservation.ends for booking in self.bookings}
         for at in (self.now, *sorted(each for each in ends if each and each > self.now)):
             kept = self.booked(ticket, at)
-            found = self._choice_at(ticket.request, at, kept, is_optimistic=is_optimistic)
+            found = self.slots_at(ticket.request, at, kept, is_optimistic=is_optimistic)
             if found is not None:
                 return EarliestStart(at, found)
         return None
-
-    def slots_at(
-        self, request: GpuRequest, at: Nanoseconds, kept: frozenset[str]
-    ) -> frozenset[str] | None:
-        """Slots that will be free at a later moment by the limits known; `None`: too few."""
-        return self._choice_at(request, at, kept, is_optimistic=False)
 
     def booked(self, ticket: Ticket, at: Nanoseconds | None = None) -> frozenset[str]:
         """Slots that are reserved for others during a lease of a ticket from some moment on."""
@@ -120,9 +114,18 @@ class SchedulingState:
     def _reservation_of(self, ticket: Ticket) -> Booking | None:
         return next((each for each in self.bookings if each.id == ticket.reservation), None)
 
-    def _choice_at(
-        self, request: GpuRequest, at: Nanoseconds, kept: frozenset[str], *, is_optimistic: bool
+    def slots_at(
+        self,
+        request: GpuRequest,
+        at: Nanoseconds,
+        kept: frozenset[str],
+        *,
+        is_optimistic: bool = False,
     ) -> frozenset[str] | None:
+        """Slots that will be free at a later moment by the limits known; `None`: too few.
+
+        `is_optimistic` as in `earliest`.
+        """
         records = tuple(
             record
             for record in self.records

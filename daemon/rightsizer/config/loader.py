@@ -177,19 +177,17 @@ def load_file(
     """
     try:
         raw = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such file; {remedy}") from None
-    except IsADirectoryError:
-        raise ConfigurationError(
-            f"{path}: is a directory; name the file in it, such as {path / 'rightsizer.yaml'}"
-        ) from None
-    except PermissionError:
-        raise ConfigurationError(
-            f"{path}: may not be read; let the user that runs the program read it"
-        ) from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigurationError(f"{path}: {reason}; {remedy}") from None
+        match error:
+            case FileNotFoundError():
+                why = f"there is no such file; {remedy}"
+            case IsADirectoryError():
+                why = f"is a directory; name the file in it, such as {path / 'rightsizer.yaml'}"
+            case PermissionError():
+                why = "may not be read; let the user that runs the program read it"
+            case _:
+                why = f"{(error.strerror or str(error)).lower()}; {remedy}"
+        raise ConfigurationError(f"{path}: {why}") from None
     try:
         # Some editors begin a file with a byte order mark.
         text = raw.decode("utf-8-sig")

@@ -5,62 +5,35 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rightsizer.agent.doctor.captures import check_capture, check_drop_folder
+from rightsizer.agent.doctor import captures, gpus, host, own, peers
 from rightsizer.agent.doctor.check import Check, CheckContext
-from rightsizer.agent.doctor.gpus import (
-    check_counters,
-    check_device_files,
-    check_driver,
-    check_gpu_processes,
-)
-from rightsizer.agent.doctor.host import (
-    check_clock,
-    check_control_groups,
-    check_memory_limit,
-    check_memory_placement,
-    check_pressure,
-    check_processes,
-    check_topology,
-)
-from rightsizer.agent.doctor.own import (
-    check_broker,
-    check_history,
-    check_local_socket,
-    check_web_port,
-)
-from rightsizer.agent.doctor.peers import (
-    check_container_engine,
-    check_dcgm,
-    check_grafana,
-    check_kubelet,
-)
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.snapshot import Snapshot
 
 CHECKS: Final[tuple[Callable[[CheckContext], Check], ...]] = (
-    check_device_files,
-    check_driver,
-    check_counters,
-    check_gpu_processes,
-    check_processes,
-    check_control_groups,
-    check_pressure,
-    check_memory_placement,
-    check_topology,
-    check_kubelet,
-    check_container_engine,
-    check_dcgm,
-    check_history,
-    check_broker,
-    check_local_socket,
-    check_web_port,
-    check_grafana,
-    check_drop_folder,
-    check_capture,
-    check_clock,
-    check_memory_limit,
+    gpus.check_device_files,
+    gpus.check_driver,
+    gpus.check_counters,
+    gpus.check_gpu_processes,
+    host.check_processes,
+    host.check_control_groups,
+    host.check_pressure,
+    host.check_memory_placement,
+    host.check_topology,
+    peers.check_kubelet,
+    peers.check_container_engine,
+    peers.check_dcgm,
+    own.check_history,
+    own.check_broker,
+    own.check_local_socket,
+    own.check_web_port,
+    peers.check_grafana,
+    captures.check_drop_folder,
+    captures.check_capture,
+    host.check_clock,
+    host.check_memory_limit,
 )
 _LOOKS: Final = 4
 """Profiling counters take two; the first may find NVML still being opened."""
