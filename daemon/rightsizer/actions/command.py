@@ -1,7 +1,6 @@
 """`rightsizer actions`: what was done on advice, what would have been, and what was refused."""
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.settings_flags import (
     add_config_flag,
     add_history_flag,
@@ -64,8 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, _ActionCommandSettings)
     asked = _asked(arguments, settings)
     form = asked or _offline(arguments, settings)
-    lines = _lines(form, is_live=asked is not None)
-    say(json.dumps(form, indent=1) if arguments.json else "\n".join(lines))
+    answer(arguments, form, "\n".join(_lines(form, is_live=asked is not None)))
     return 0
 
 
@@ -136,9 +134,4 @@ def _rows(form: Form) -> Iterator[tuple[str, ...]]:
         )
 
 
-COMMAND: Final = Command(
-    "actions",
-    _configure,
-    _run,
-    _DESCRIPTION,
-)
+COMMAND: Final = Command("actions", _configure, _run, _DESCRIPTION)

@@ -58,8 +58,8 @@ def _own(settings: Settings) -> Iterator[_Look]:
         yield "catalogue.prices_file", lambda: _prices(settings)
     if web.config_file:
         yield "web.config_file", WebConfigReader(Path(web.config_file)).read
-    if settings.sources.simulated.scenario:
-        yield "sources.simulated.scenario", lambda: _scenario(settings)
+    if scenario := settings.sources.simulated.scenario:
+        yield "sources.simulated.scenario", lambda: load_scenario(scenario, built_in())
     if dcgm.token_file:
         yield "sources.dcgm.token_file", Path(dcgm.token_file).read_bytes
     yield "sources.dcgm.ca_file", lambda: _authorities(dcgm.ca_file)
@@ -176,10 +176,6 @@ def _prices(settings: Settings) -> None:
     except ConfigurationError:
         catalogue = built_in()  # The fault is told under its own key.
     read_prices(settings.catalogue.prices_path, catalogue)
-
-
-def _scenario(settings: Settings) -> None:
-    load_scenario(settings.sources.simulated.scenario, built_in())
 
 
 def _authorities(ca_file: str) -> None:

@@ -9,7 +9,6 @@ from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
 from rightsizer.broker.reasons import reasons_for, reasons_for_none, why_worse
 from rightsizer.broker.scoring import (
-    CandidateTable,
     PlacementScore,
     score_set,
     slot_order,
@@ -149,17 +148,17 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         verdicts=chosen,
         score=score,
         reasons=reasons_for(chosen, topology, found.equals),
-        rejected=tuple(_rejected(each, table, score) for each in others),
+        rejected=tuple(
+            RejectedSet(
+                tuple(table.candidates[at].slot for at in each), worse, why_worse(worse, score)
+            )
+            for each in others
+            for worse in (score_set(each, table),)
+        ),
         occupied=occupied,
         equals=found.equals,
         is_exact=found.is_exact,
     )
-
-
-def _rejected(places: Sequence[int], table: CandidateTable, better: PlacementScore) -> RejectedSet:
-    score = score_set(places, table)
-    slots = tuple(table.candidates[at].slot for at in places)
-    return RejectedSet(slots, score, why_worse(score, better))
 
 
 def _could_be_met(

@@ -64,7 +64,7 @@ def _queue(form: Any, now: float) -> Iterator[str]:
             "": str(place),
             "id": each["id"],
             "user": each["user"],
-            "GPUs": _wanted(each),
+            "GPUs": " of ".join(filter(None, (str(each["gpus"]), each["mig_profile"]))),
             "memory": "all" if (held := each["memory_bytes"]) is None else f"{held / GIB:.1f} GiB",
             "limit": _NOTHING
             if (limit := each["limit_seconds"]) is None
@@ -99,11 +99,6 @@ def _table(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
         yield from aligned(
             list(found[0]), [list(row.values()) for row in found], left=list(found[0])
         )
-
-
-def _wanted(ticket: Any) -> str:
-    profile = ticket["mig_profile"]
-    return f"{ticket['gpus']} of {profile}" if profile else str(ticket["gpus"])
 
 
 def _until(at: float | None, now: float) -> str:

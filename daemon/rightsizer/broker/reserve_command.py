@@ -1,14 +1,13 @@
 """`rightsizer reserve` and `rightsizer cancel`: reserve GPUs for later, or cancel that."""
 
 import argparse
-import json
 import time
 from typing import Any, Final
 
 from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.feature import LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, answer, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import seconds
@@ -71,7 +70,7 @@ def reserve(arguments: argparse.Namespace) -> int:
     except RefusedError as error:
         # Rightly asked: another time, or for less, it can be had.
         raise RightsizerError(str(error)) from None
-    say(json.dumps(form, indent=1) if arguments.json else _sentence(form["message"]))
+    answer(arguments, form, _sentence(form["message"]))
     return 0
 
 

@@ -66,15 +66,12 @@ def example(root: type, schema: str = "rightsizer.schema.json") -> str:
 
 def _group(group: Group) -> Iterator[str]:
     above: Shape | None = None
+    short = Scalar, Nullable
     for entry in group.entries:
-        if above is not None and not (_is_short(above) and _is_short(entry.shape)):
+        if above and not (isinstance(above, short) and isinstance(entry.shape, short)):
             yield ""
         yield from _entry(entry)
         above = entry.shape
-
-
-def _is_short(shape: Shape) -> bool:
-    return isinstance(shape, Scalar | Nullable)
 
 
 def _entry(entry: ShapeEntry) -> Iterator[str]:
@@ -88,12 +85,8 @@ def _entry(entry: ShapeEntry) -> Iterator[str]:
     if entry.is_required:
         yield f"{entry.key}: # required"
         return
-    yield from _value(entry.key, plain(entry.default, entry.shape))
+    yield from dump_yaml({entry.key: plain(entry.default, entry.shape)}).splitlines()
     yield from _template(entry.shape)
-
-
-def _value(key: str, value: Any) -> list[str]:
-    return dump_yaml({key: value}).splitlines()
 
 
 def _template(shape: Shape) -> Iterator[str]:

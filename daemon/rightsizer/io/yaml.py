@@ -4,7 +4,7 @@ The only importer of pyyaml.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import yaml
@@ -114,7 +114,11 @@ def _load(text: str, name: str, *, is_single: bool) -> list[Document]:
         _refuse_depth(text, name)
         loader = _Loader(text)
         documents = []
-        for node in _nodes(loader, is_single=is_single):
+        if is_single:
+            nodes = iter([loader.get_single_node()])
+        else:
+            nodes = iter(lambda: loader.get_node() if loader.check_node() else None, None)
+        for node in filter(None, nodes):
             places: dict[tuple[str | int, ...], Place] = {}
             _walk(name, node, (), places, set())
             documents.append(Document(name, loader.construct_document(node), places))
@@ -132,16 +136,6 @@ def _load(text: str, name: str, *, is_single: bool) -> list[Document]:
     finally:
         if loader is not None:
             loader.dispose()
-
-
-def _nodes(loader: Any, *, is_single: bool) -> Iterator[yaml.Node]:
-    if is_single:
-        node = loader.get_single_node()
-        if node is not None:
-            yield node
-        return
-    while loader.check_node():
-        yield loader.get_node()
 
 
 def dump_yaml(data: Any) -> str:

@@ -31,7 +31,10 @@ def match_allocations(
         rivals = [one for one in unseen if halves and may_match(halves[0], one)]
         if len(halves) == len(rivals) == 1:
             ties[halves[0].key] = workload
-    return tuple(_with_allocation(workload, ties) for workload in running)
+    return tuple(
+        replace(ties[each.key], step=each.step) if each is not None and each.key in ties else each
+        for each in running
+    )
 
 
 def may_match(running: Workload, given: Workload) -> bool:
@@ -39,13 +42,6 @@ def may_match(running: Workload, given: Workload) -> bool:
     if running.kind is not given.kind or running.key == given.key:
         return False
     return owner_of(given.kind).may_match(running, given)
-
-
-def _with_allocation(workload: Workload | None, ties: dict[str, Workload]) -> Workload | None:
-    other = ties.get(workload.key) if workload is not None else None
-    if workload is None or other is None:
-        return workload
-    return replace(other, step=workload.step)
 
 
 _NOTHING_GIVEN: Final[Allocations] = MappingProxyType({})
@@ -64,7 +60,9 @@ def holdings_on(
     allocated to. Else a workload without a process has no part of a device that others use,
     and an equal part of a free one. Processes are `None` where they are unknown.
     """
-    given = _given(device, allocations)
+    given = tuple(
+        dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
+    )
     parts = _parts(processes or ())
     running = match_allocations(
         [owners.workload_of(process.pid) for process in processes or ()], given
@@ -97,11 +95,6 @@ def split(value: float, holdings: Sequence[Holding]) -> Mapping[str, float]:
     The parts never sum to more than the figure.
     """
     return {holding.workload.key: value * holding.share_ratio for holding in holdings}
-
-
-def _given(device: Device, allocations: Allocations) -> tuple[Workload, ...]:
-    found = (workload for key in keys_of(device) for workload in allocations.get(key, ()))
-    return tuple(dict.fromkeys(found))
 
 
 def _parts(processes: Sequence[Process]) -> list[float]:

@@ -92,20 +92,16 @@ def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[Containe
                 namespace=namespace,
                 pod=name,
                 container=fields.text(container, _CONTAINER_NAME),
-                devices=tuple(_device_ids(fields, container)),
-                claimed=tuple(_claimed(fields, container)),
-            )
-
-
-def _device_ids(fields: ProtobufFields, container: memoryview) -> Iterator[str]:
-    for devices in fields.messages(container, _CONTAINER_DEVICES):
-        for device_id in fields.messages(devices, _DEVICE_IDS):
-            yield str(device_id, "utf-8", "replace")
-
-
-def _claimed(fields: ProtobufFields, container: memoryview) -> Iterator[ClaimedDevice]:
-    for claim in fields.messages(container, _CONTAINER_CLAIMS):
-        for resource in fields.messages(claim, _CLAIM_RESOURCES):
-            yield ClaimedDevice(
-                fields.text(resource, _CLAIM_DRIVER), fields.text(resource, _CLAIM_DEVICE)
+                devices=tuple(
+                    str(device_id, "utf-8", "replace")
+                    for devices in fields.messages(container, _CONTAINER_DEVICES)
+                    for device_id in fields.messages(devices, _DEVICE_IDS)
+                ),
+                claimed=tuple(
+                    ClaimedDevice(
+                        fields.text(resource, _CLAIM_DRIVER), fields.text(resource, _CLAIM_DEVICE)
+                    )
+                    for claim in fields.messages(container, _CONTAINER_CLAIMS)
+                    for resource in fields.messages(claim, _CLAIM_RESOURCES)
+                ),
             )
