@@ -140,8 +140,7 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         is_hopeless = not _could_be_met(slots, topology, request, settings)
         reasons = tuple(reasons_for_none(request, free, occupied, is_hopeless=is_hopeless))
         return PlacementRefusal(request, reasons, occupied, free, is_hopeless)
-    best, *others = found.sets
-    score = score_set(best, table)
+    (best, score), *others = ((each, score_set(each, table)) for each in found.sets)
     chosen = tuple(table.candidates[at].verdict for at in best)
     return PlacementChoice(
         request=request,
@@ -152,8 +151,7 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
             RejectedSet(
                 tuple(table.candidates[at].slot for at in each), worse, why_worse(worse, score)
             )
-            for each in others
-            for worse in (score_set(each, table),)
+            for each, worse in others
         ),
         occupied=occupied,
         equals=found.equals,
