@@ -95,4 +95,4 @@ def test_an_index_makes_sense_or_is_refused(index: dict[str, Any]) -> None:
         parts = pipeline_parts(index)
     except RequirementError:
         return
-    assert {parts.denoiser, parts.decoder, *parts.text_encoders, *parts.others} <= index.keys()
+    assert {parts.denoiser, *parts.text_encoders, *parts.others} <= index.keys()
