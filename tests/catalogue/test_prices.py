@@ -37,7 +37,7 @@ def test_a_price_is_plausible_and_has_its_date(price: Price) -> None:
 @EVERY
 def test_a_board_costs_hundreds_of_hours_to_buy(price: Price) -> None:
     """Between some weeks and some years of renting it: a slip of a digit would show."""
-    hourly, whole = price.dollars_per_hour, price.purchase_dollars
+    hourly, whole = price.dollars_per_hour, price.purchases[0].dollars
     if hourly is not None and whole is not None:
         assert 500 < whole / hourly < 40_000
 
@@ -51,7 +51,6 @@ def test_what_nobody_says_is_none() -> None:
     assert PRICES.reserved("RTX4090", 1) is None
     assert PRICES.of("RTX4090") is not None
     assert PRICES.reserved("T4", 2) is None
-    assert Price("X").purchase_dollars is None
 
 
 def test_a_commitment_is_a_usual_discount_and_says_so() -> None:

@@ -55,11 +55,6 @@ class Price:
         return None if self.on_demand is None else self.on_demand.median_dollars_per_hour
 
     @property
-    def purchase_dollars(self) -> float | None:
-        """What a board costs by the first source that says so."""
-        return self.purchases[0].dollars if self.purchases else None
-
-    @property
     def dated(self) -> str:
         """When the cloud prices held."""
         return ", ".join(self.dates) or "undated"
