@@ -164,11 +164,11 @@ def test_empty_histogram_has_no_quantiles() -> None:
 
 
 def test_weight_up_to_a_ratio() -> None:
-    """`at_most` counts the ratio itself and nothing above it."""
-    histogram = of([(0.1, 3), (0.25, 4), (0.26, 5)])
-    assert histogram.at_most(0.25) == 7
-    assert histogram.at_most(0.09) == 0
-    assert histogram.at_most(1.0) == 12
+    """By percent, it counts the percent itself and nothing above it."""
+    weights = of([(0.1, 3), (0.25, 4), (0.26, 5)]).cumulative()
+    assert weights[25] == 7
+    assert weights[9] == 0
+    assert weights[100] == 12
 
 
 def test_copy_is_independent() -> None:

@@ -65,19 +65,17 @@ _STAND_INS: Final[Mapping[Precision, Precision]] = {
 """What a format is likest to where nothing is known of itself: first in width, then in kind."""
 
 
-def _plain_ratios() -> Mapping[Precision, float]:
-    return {Precision.BF16: 0.8}
-
-
 @dataclass(frozen=True, slots=True)
 class Efficiency:
     """Achieved parts of a board's dense peaks and of its memory bandwidth, by number format."""
 
-    gemm: Mapping[Precision, float] = field(default_factory=_plain_ratios)
+    gemm: Mapping[Precision, float] = field(default_factory=lambda: {Precision.BF16: 0.8})
     """Large matrix products, of the peak; what a low power limit takes is taken off."""
-    weight_read: Mapping[Precision, float] = field(default_factory=_plain_ratios)
+    weight_read: Mapping[Precision, float] = field(default_factory=lambda: {Precision.BF16: 0.8})
     """Products with few rows, of the memory bandwidth."""
-    decode_attention: Mapping[Precision, float] = field(default_factory=_plain_ratios)
+    decode_attention: Mapping[Precision, float] = field(
+        default_factory=lambda: {Precision.BF16: 0.8}
+    )
     """Attention of one new token, of the memory bandwidth, by the format of the cache."""
     power_cap_ratio: float = 1.0
     """What the power limit leaves of the assumed parts; 1 where they are measured."""

@@ -84,7 +84,17 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     boards = _boards(data, faults)
     faults.refuse()
     for key in changes:
-        boards[key] = _stated(boards[key], entries[key], own.name)
+        # The operator is the origin of what the operator says.
+        board, entry = boards[key], entries[key]
+        origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or own.name)
+        figures = {name: value for name, value in entry.items() if name not in _NO_FIGURES}
+        stated = dict.fromkeys(named_values(figures), origin)
+        boards[key] = replace(
+            board,
+            source=board.source or origin.source,
+            origins={**board.origins, **stated},
+            verified=board.verified.difference(stated),
+        )
     return boards
 
 
@@ -96,16 +106,3 @@ def _boards(data: Any, faults: Faults) -> dict[str, Board]:
     texts, assumptions = top.row(_SOURCES).values, top.values[_ASSUMPTIONS]
     rows = top.row(_BOARDS)
     return {key: read_board(key, rows.row(key), texts, assumptions) for key in rows.values}
-
-
-def _stated(board: Board, entry: Mapping[str, Any], file: str) -> Board:
-    """The board, with the operator as the origin of what the operator says."""
-    origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or file)
-    figures = {key: value for key, value in entry.items() if key not in _NO_FIGURES}
-    stated = dict.fromkeys(named_values(figures), origin)
-    return replace(
-        board,
-        source=board.source or origin.source,
-        origins={**board.origins, **stated},
-        verified=board.verified.difference(stated),
-    )

@@ -125,11 +125,6 @@ class Histogram:
         used = self._used()
         return used[-1] / (BINS - 1) if used else None
 
-    def at_most(self, value: float) -> float:
-        """The weight of all ratios up to a value, exact where the value is a whole percent."""
-        last = bin_of(value)
-        return sum(weight for percent, weight in self._weights.items() if percent <= last)
-
     def cumulative(self) -> list[float]:
         """By percent, the weight of all ratios up to it: all edges at the price of one pass."""
         weights = [0.0] * BINS

@@ -33,10 +33,7 @@ class Alternative:
 
 
 def alternatives(
-    requirement: Requirement,
-    leading: _Leading,
-    search: _Searches,
-    price: _Price,
+    requirement: Requirement, leading: _Leading, search: _Searches, price: _Price
 ) -> Iterator[Alternative]:
     """All that is worth a look."""
     open_layout = replace(requirement, parallel=None)

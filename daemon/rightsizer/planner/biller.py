@@ -28,7 +28,7 @@ from rightsizer.sizing.cost import (
     owned_cost,
 )
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.mig import slice_board, slice_price_ratio
+from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, VisionTransformer
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import CostSettings
@@ -100,9 +100,9 @@ class PlanPrices:
         return None if price is None else price.node_power_factor
 
     def _whole(self, board: Board) -> tuple[Board, float]:
-        """The board that a slice is a part of, and the part; a board itself is all of it."""
+        """The board that a slice is a part of, and its part of the price, if all find users."""
         whole, profile = self._parts(board.key)
-        return whole, 1.0 if profile is None else slice_price_ratio(profile)
+        return whole, 1.0 if profile is None else 1.0 / profile.maximum_count
 
     def _parts(self, key: str) -> tuple[Board, MigProfile | None]:
         """The board of a key, and the slice of it that is named."""

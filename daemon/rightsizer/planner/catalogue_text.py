@@ -77,7 +77,12 @@ def _hourly(dollars: float, low: float = 0.0, high: float = 0.0) -> str:
 def card_text(board: Board, prices: Prices) -> str:
     """The whole card."""
     notes = SourceNotes()
-    sections = [_title(board, notes)]
+    year = "" if board.release_year is None else str(board.release_year)
+    about = (board.vendor, board.architecture, board.form_factor, year)
+    called = "what drivers call it is unknown"
+    if names := ", ".join((*board.names, *board.other_names)):
+        called = f"{names}  {_origin(board, 'names', notes)}"
+    sections = [[board.key, f"  {', '.join(filter(None, about))}", f"  {called}"]]
     for title, lines in (
         ("Memory and limits", _limits(board)),
         ("Dense peaks, tera-operations per second", _peaks(board)),
@@ -93,16 +98,6 @@ def card_text(board: Board, prices: Prices) -> str:
         sections.append([f"Note: {board.notes}"])
     sections.append(notes.lines())
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
-
-
-def _title(board: Board, notes: SourceNotes) -> list[str]:
-    year = "" if board.release_year is None else str(board.release_year)
-    about = (board.vendor, board.architecture, board.form_factor, year)
-    names = ", ".join((*board.names, *board.other_names))
-    called = (
-        f"{names}  {_origin(board, 'names', notes)}" if names else "what drivers call it is unknown"
-    )
-    return [board.key, f"  {', '.join(filter(None, about))}", f"  {called}"]
 
 
 def _origin(board: Board, figure: str, notes: SourceNotes) -> str:

@@ -216,8 +216,18 @@ def compare_benchmark(
     result = profile.benchmark
     if result is None:
         raise ProfileError(f"{profile.source}: is no log of a benchmark; give a trace or a log")
-    _refuse(profile, result, trains=requirement.task.trains)
-    figures = result.figures
+    figures, is_training = result.figures, profile.format is ProfileFormat.MLPERF_TRAINING
+    fault = ""
+    if is_training != requirement.task.trains:
+        ran, asks = ("training", "serving") if is_training else ("serving", "training")
+        fault = f"a result of {ran}, and the plan is of {asks}; set `task` as it ran"
+    elif result.is_valid is False:
+        fault = "the run is invalid by its own log; measure again until it is valid"
+    elif figures.keys().isdisjoint(_RESULTS):
+        fault = "holds no result (an accuracy run, or one that did not end); give the performance"
+        fault += " run's folder"
+    if fault:
+        raise ProfileError(f"{profile.source}: {fault}")
     if requirement.task.trains:
         count = round(figures.get("accelerators", planned.count))
         asked = replace(requirement, parallel=layout_of_count(planned, count, profile.source))
@@ -243,24 +253,6 @@ def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallel
             "takes; state `parallel` as it ran"
         )
     return replace(planned.layout, data=count // each)
-
-
-def _refuse(profile: Profile, result: BenchmarkResult, *, trains: bool) -> None:
-    is_training = profile.format is ProfileFormat.MLPERF_TRAINING
-    if is_training != trains:
-        ran, asks = ("training", "serving") if is_training else ("serving", "training")
-        raise ProfileError(
-            f"{profile.source}: a result of {ran}, and the plan is of {asks}; set `task` as it ran"
-        )
-    if result.is_valid is False:
-        raise ProfileError(
-            f"{profile.source}: the run is invalid by its own log; measure again until it is valid"
-        )
-    if result.figures.keys().isdisjoint(_RESULTS):
-        raise ProfileError(
-            f"{profile.source}: holds no result (an accuracy run, or one that did not end); give "
-            "the performance run's folder"
-        )
 
 
 def _in_flight(result: BenchmarkResult) -> float | None:
@@ -313,11 +305,11 @@ def _trained(
     requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
 ) -> Iterator[FigureComparison]:
     rate, samples = candidate.rate, figures.get("samples_per_second")
-    is_of_tokens = isinstance(requirement.model, Transformer)
     if samples is not None:
-        units = float(requirement.training.sequence) if is_of_tokens else 1.0
-        remark = f"samples of {units:g} tokens, as the plan has it" if is_of_tokens else ""
-        unit = "tokens" if is_of_tokens else "samples"
+        unit, units, remark = "samples", 1.0, ""
+        if isinstance(requirement.model, Transformer):
+            unit, units = "tokens", float(requirement.training.sequence)
+            remark = f"samples of {units:g} tokens, as the plan has it"
         yield _speed(unit, samples * units, rate.tokens_per_second, remark)
         yield from _utilization(candidate, samples * units)
     took = figures.get("time_to_train_seconds")

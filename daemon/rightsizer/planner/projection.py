@@ -1,7 +1,6 @@
 """Projections of a measured workload: its profile on every target, as JSON and as a table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -82,10 +81,13 @@ def answer_question(
     names = _names(row, "to")
     if not names and not row.values.get("to"):
         row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
-    find = partial(_place, catalogue, settings, row)
-    found = {each: find("to", each) for each in names}
-    places = {name: target for name, target in found.items() if target is not None}
-    place = find("gpu", name) if name else None
+    places: dict[str, GpuPlace] = {}
+    for key, asked in (*(("to", each) for each in names), *((("gpu", name),) if name else ())):
+        try:
+            places[asked] = find_place(catalogue, asked, settings)
+        except RightsizerError as error:
+            row.fault(key, str(error))
+    place = places.get(name)
     board = None if run is None else run.board
     if place is not None and board is not None and board != place.board:
         row.fault("gpu", f"the profile was recorded on {board.key}; name that, or leave it out")
@@ -154,16 +156,6 @@ def _names(row: Row, key: str) -> tuple[str, ...]:
     """Those of a list, or a single one."""
     value = row.values.get(key)
     return (value,) if isinstance(value, str) else row.texts(key)
-
-
-def _place(
-    catalogue: Catalogue, settings: MemorySettings, row: Row, key: str, name: str
-) -> GpuPlace | None:
-    try:
-        return find_place(catalogue, name, settings)
-    except RightsizerError as error:
-        row.fault(key, str(error))
-        return None
 
 
 def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:

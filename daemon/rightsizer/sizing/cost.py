@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.prices import Assumption, OnPremises, Price, Prices
+from rightsizer.catalogue.prices import Assumption, OnPremises, Prices
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
@@ -103,7 +103,16 @@ def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
     capital = _times(
         EstimateInterval(first.dollars, paid[0], paid[-1]), terms.server_uplift_ratio, 1.0
     )
-    running = _running(board, price, terms, capital)
+    factor, kilowatts = terms.node_power_factor, board.power_limit_watts / 1000.0
+    if price.node_power_factor is not None:
+        factor = Assumption(*(price.node_power_factor,) * 3)
+    power = EstimateInterval(kilowatts, kilowatts, kilowatts)
+    for each in (factor, terms.pue_ratio, terms.dollars_per_kilowatt_hour):
+        power = _times(power, each)
+    operation = _times(capital.scaled(1.0 / HOURS_PER_YEAR), terms.operation_ratio_per_year)
+    running = EstimateInterval(
+        power.value + operation.value, power.low + operation.low, power.high + operation.high
+    )
     written_off = [
         dollars / (years * HOURS_PER_YEAR)
         for dollars, years in (
@@ -123,22 +132,6 @@ def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
         ),
         source="; ".join(filter(None, (first.source, terms.source))),
         date=first.date,
-    )
-
-
-def _running(
-    board: Board, price: Price, terms: OnPremises, capital: EstimateInterval
-) -> EstimateInterval:
-    factor = terms.node_power_factor
-    if price.node_power_factor is not None:
-        factor = Assumption(*(price.node_power_factor,) * 3)
-    kilowatts = EstimateInterval(*(board.power_limit_watts / 1000.0,) * 3)
-    power = kilowatts
-    for each in (factor, terms.pue_ratio, terms.dollars_per_kilowatt_hour):
-        power = _times(power, each)
-    operation = _times(capital.scaled(1.0 / HOURS_PER_YEAR), terms.operation_ratio_per_year)
-    return EstimateInterval(
-        power.value + operation.value, power.low + operation.low, power.high + operation.high
     )
 
 

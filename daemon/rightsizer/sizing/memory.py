@@ -36,13 +36,7 @@ from rightsizer.sizing.parameters import (
     head_dimension,
     key_value_heads,
 )
-from rightsizer.sizing.requirement import (
-    Lora,
-    ModelTask,
-    Optimizer,
-    Parallelism,
-    Requirement,
-)
+from rightsizer.sizing.requirement import Lora, ModelTask, Optimizer, Parallelism, Requirement
 from rightsizer.sizing.serving_memory import (
     dequantized_bytes,
     placed_parameters,

@@ -146,11 +146,6 @@ def is_slice(board: Board) -> bool:
     return _MARK in board.key
 
 
-def slice_price_ratio(profile: MigProfile) -> float:
-    """A slice's part of the price of its board, if the others find their users."""
-    return 1.0 / profile.maximum_count
-
-
 @dataclass(frozen=True, slots=True)
 class SliceNeed:
     """What a workload needs of a whole board, margins included, 0 to 1."""

@@ -134,9 +134,16 @@ class TrainingStep:
         attention = attended / (plain * settings.attention_ratio) * again
         elements = traffic * shape.layers * shape.hidden * tokens / bandwidth * again
         written = scores * settings.score_traffic * tokens / bandwidth * again
-        unpacking = self._unpacked * settings.unpacking_traffic / bandwidth
+        unpacking = 0.0
+        if requirement.task is ModelTask.FINETUNE_QLORA:
+            # Parameters of 4 bits that one GPU unpacks for a micro batch, each in every pass.
+            repeats = 1.0 if requirement.training.recompute is Recompute.FULL else 0.0
+            unpacked = (_PASSES + repeats) * shape.count.layers / ranks
+            unpacking = unpacked * settings.unpacking_traffic / bandwidth
         exchange = self._tensor_seconds + self._expert_seconds + self._replica_seconds(batches)
-        update = self._updated * _UPDATE_BYTES / (bandwidth * batches)
+        shards = layout.data if requirement.training.zero_stage > 0 else 1
+        updated = shape.count.total / (ranks * shards) if self._trains_all else 0.0
+        update = updated * _UPDATE_BYTES / (bandwidth * batches)
         # Below it starting kernels sets the pace.
         least = settings.layer_seconds * shape.layers / layout.pipeline
         # Chunks of layers that one stage of a pipeline runs in turn, and how much longer a pipeline
@@ -170,24 +177,6 @@ class TrainingStep:
             ratio *= self.settings.linear_ratio
         flops = each * (self.shape.count.linear + slower)
         return flops / _achieved(self.board, precision) / ratio
-
-    @property
-    def _updated(self) -> float:
-        """Parameters that the optimizer of one GPU updates."""
-        if not self._trains_all:
-            return 0.0
-        layout = self.layout
-        shards = layout.data if self.requirement.training.zero_stage > 0 else 1
-        return self.shape.count.total / (layout.tensor * layout.pipeline * shards)
-
-    @property
-    def _unpacked(self) -> float:
-        """Parameters of 4 bits that one GPU unpacks for a micro batch, each in every pass."""
-        if self.requirement.task is not ModelTask.FINETUNE_QLORA:
-            return 0.0
-        repeats = 1.0 if self.requirement.training.recompute is Recompute.FULL else 0.0
-        ranks = self.layout.tensor * self.layout.pipeline
-        return (_PASSES + repeats) * self.shape.count.layers / ranks
 
     @property
     def _linked(self) -> int:

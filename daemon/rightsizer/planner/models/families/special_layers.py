@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer, UnreadParameters
@@ -22,6 +22,11 @@ _SKIPPED: Final = 2
 """First layers that all have an indexer, where only each so-many-th one does."""
 
 
+def _with(shape: Transformer, added: float, **parts: Any) -> Transformer:
+    """The shape with more parameters, and other fields."""
+    return replace(shape, parameters=(shape.parameters or 0.0) + added, **parts)
+
+
 def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transformer:
     """The shape with what `Gemma3nTextModel` has beside attention and feed-forward parts.
 
@@ -39,22 +44,21 @@ def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transfor
     low_rank = (2 * config.needed("laurel_rank") + 1) * hidden
     entering = (2 * width + 1) * hidden
     beside = layers * width * hidden + width + 2 * (streams - 1) * hidden**2
-    total = (shape.parameters or 0.0) + layers * (mixing + low_rank + entering) + beside
+    added = layers * (mixing + low_rank + entering) + beside
     shared = config.whole("num_kv_shared_layers", 0) or 0
     if shared >= layers:
         fault = f"{shared} of {layers} layers"
         raise wrong("num_kv_shared_layers", fault, "some keep their own")
     windowed = _windowed(config, layers)
-    return replace(
+    tables = float(config.needed("vocab_size_per_layer_input") * layers * width)
+    return _with(
         shape,
-        parameters=total,
+        added,
         windowed_layers=sum(windowed) if shape.sliding_window else None,
         cached_layers=layers - shared,
         borrowed_layers=shared,
         borrowed_windowed_layers=sum(windowed[layers - shared :]) if shape.sliding_window else 0,
-        unread=UnreadParameters(
-            tables=float(config.needed("vocab_size_per_layer_input") * layers * width)
-        ),
+        unread=UnreadParameters(tables=tables),
     )
 
 
@@ -95,16 +99,15 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
     layer = projections + convolved * reach + 2 * value_heads + value_width
     is_gated = config.is_set("attn_output_gate", otherwise=True)
     gate = shape.hidden * shape.heads * head_dimension(shape) if is_gated else 0
-    total = (shape.parameters or 0.0) + full * gate
-    total += recurrent * (layer - attention_parameters(shape))
+    added = full * gate + recurrent * (layer - attention_parameters(shape))
     state = value_heads * key_width * value_width + convolved * (reach - 1)
     kinds = (
         LayerKind(full, has_attention=True),
         LayerKind(recurrent, recurrent_inputs=inputs, recurrent_width=values),
     )
-    return replace(
+    return _with(
         shape,
-        parameters=total,
+        added,
         cached_layers=full,
         state_elements=float(recurrent * state),
         layer_kinds=tuple(kind for kind in kinds if kind.layers),
@@ -123,13 +126,8 @@ def with_double_layers(shape: Transformer, config: Configuration) -> Transformer
     layer = attention_parameters(shape) + 2 * shape.hidden
     router = idle * (shape.hidden + 1)
     added = shape.layers * (layer + 2 * dense + router)
-    return replace(
-        shape,
-        layers=2 * shape.layers,
-        dense_layers=shape.layers,
-        experts_per_token=chosen,
-        parameters=(shape.parameters or 0.0) + added,
-    )
+    layers = shape.layers
+    return _with(shape, added, layers=2 * layers, dense_layers=layers, experts_per_token=chosen)
 
 
 def with_cross_attention(shape: Transformer, config: Configuration) -> Transformer:
@@ -147,11 +145,7 @@ def with_cross_attention(shape: Transformer, config: Configuration) -> Transform
         raise wrong("cross_attention_layers", fault)
     of_layer = 2 * head_dimension(shape) + _GATES
     added = len(crossed) * of_layer + _IMAGE_TOKENS * shape.hidden
-    return replace(
-        shape,
-        parameters=(shape.parameters or 0.0) + added,
-        cached_layers=shape.layers - len(crossed),
-    )
+    return _with(shape, added, cached_layers=shape.layers - len(crossed))
 
 
 def with_sparse_attention(shape: Transformer, config: Configuration) -> Transformer:
@@ -169,7 +163,7 @@ def with_sparse_attention(shape: Transformer, config: Configuration) -> Transfor
         layers=_indexed_layers(config, shape.layers),
     )
     added = indexer.layers * indexer.parameters(shape.hidden, shape.query_lora_rank)
-    return replace(shape, parameters=(shape.parameters or 0.0) + added, indexer=indexer)
+    return _with(shape, added, indexer=indexer)
 
 
 def _indexed_layers(config: Configuration, layers: int) -> int:
@@ -191,7 +185,7 @@ def with_factorized_queries(shape: Transformer, config: Configuration) -> Transf
     narrow = config.needed("share_q_dim")
     queries = shape.heads * head_dimension(shape)
     layer = narrow * (shape.hidden + 1 + queries) - shape.hidden * queries
-    return replace(shape, parameters=(shape.parameters or 0.0) + shape.layers * layer)
+    return _with(shape, shape.layers * layer)
 
 
 FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transformer]]] = {
