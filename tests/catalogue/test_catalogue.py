@@ -3,7 +3,9 @@
 import pytest
 
 from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.boards_file import read_boards
 from rightsizer.catalogue.catalogue import Catalogue, built_in
+from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import ConfigurationError, UsageError
 
 BOARDS = built_in().boards
@@ -124,4 +126,4 @@ def test_search_wants_every_word(text: str, keys: list[str]) -> None:
 def test_a_file_without_assumptions_is_no_whole_catalogue() -> None:
     """It is told what it lacks, at once."""
     with pytest.raises(ConfigurationError, match=r"mine.yaml:1:1: assumptions: is required"):
-        Catalogue.from_yaml("boards: {}", "mine.yaml")
+        read_boards(load_yaml("boards: {}", "mine.yaml"))

@@ -91,15 +91,6 @@ class Catalogue:
                 spelling = _Spelling.of(name)
                 self._models.setdefault(spelling.model, {}).setdefault(key, []).append(spelling)
 
-    @classmethod
-    def from_yaml(cls, text: str, name: str) -> Self:
-        """The catalogue in a YAML text of the packaged file's form.
-
-        Raises:
-            ConfigurationError: with everything that is wrong with it, a line each.
-        """
-        return cls(read_boards(load_yaml(text, name)))
-
     def find(self, name: str) -> Board | None:
         """The board that a driver's product name means; `None` where it is unknown.
 

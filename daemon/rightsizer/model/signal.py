@@ -172,6 +172,9 @@ HOST_SIGNALS: Final = (
 )
 """Signals of the node, shared by all its devices; an owner's own go before them."""
 
+SERVING_SIGNALS: Final = tuple(each for each in Signal if each.origin is Origin.SERVING)
+"""What a serving engine says of itself: the only honest evidence of application pressure."""
+
 COUNTER_SIGNALS: Final = frozenset(each for each in Signal if each.export is Export.COUNTER)
 """Signals that only grow, until the driver or the engine restarts."""
 
