@@ -32,7 +32,7 @@ from rightsizer.fleet.sources.series import placed
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Risk
-from rightsizer.model.histogram import Histogram
+from rightsizer.model.histogram import Histogram, bin_of
 from rightsizer.model.metric import METRICS
 from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
@@ -110,7 +110,7 @@ def test_buckets_keep_their_seconds(counts: list[float], peaks: list[float]) -> 
     known = array("d", [3600.0] * 24)
     found = demands_of({"sm_work": edges}, column, known, 0.6).get(Resource.COMPUTE, Histogram())
     for edge, seconds in edges.items():
-        assert found.at_most(edge) / 1e9 == pytest.approx(seconds, abs=1e-3)
+        assert found.cumulative()[bin_of(edge)] / 1e9 == pytest.approx(seconds, abs=1e-3)
 
 
 @given(pairs=st.lists(st.tuples(SHARES, SHARES), min_size=1, max_size=50), share=st.floats(0.01, 1))
@@ -125,12 +125,14 @@ def test_power_weighs_busy_time_as_an_upper_bound(
         power.add(draw, 1.0)
     fine = {percent / 100: 0.0 for percent in range(101)}
     buckets = {
-        name: {edge: histogram.at_most(edge) for edge in fine}
+        name: {edge: histogram.cumulative()[bin_of(edge)] for edge in fine}
         for name, histogram in (("busy", busy), ("power", power))
     }
     found = demands_of(buckets, {}, array("d"), 0.6)[Resource.COMPUTE]
     # A bucket's seconds are spread evenly, so that its end alone is known.
-    edge = next(each for each in BUCKET_EDGES if found.at_most(each) >= share * found.total - 1)
+    edge = next(
+        each for each in BUCKET_EDGES if found.cumulative()[bin_of(each)] >= share * found.total - 1
+    )
     assert truth.quantile(share) is not None
     assert (truth.quantile(share) or 0.0) <= edge + 0.011
 
