@@ -185,6 +185,7 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _MOST_HOSTS: Final = 3
 """Machines that are named; a longer list is no sentence."""
 UNPRICED: Final = "no price and no projected size is known for this action"
+_UNPRICED: Final = Savings(reason=UNPRICED)
 """Why an action without figures saves nothing that is known."""
 TOO_SMALL: Final = Savings(reason="a GPU that is too small saves nothing")
 
@@ -203,7 +204,7 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
     culprits: tuple[str, ...] = (),
     options: tuple[Option, ...] = (),
     target: str = "",
-    savings: Savings = Savings(reason=UNPRICED),  # noqa: B008 - it is frozen.
+    savings: Savings = _UNPRICED,
     minimum_confidence_ratio: float = 0.0,
     instructions: tuple[Instruction, ...] = (),
     severity: Severity | None = None,
@@ -321,7 +322,7 @@ class CaseSubject:
         """Nothing to complain of."""
         return find_nothing(self.rule, self.case, summary, factors, evidence)
 
-    def complain(self, *, savings: Savings | str, **parts: Any) -> Finding:
+    def complain(self, *, savings: Savings | str = _UNPRICED, **parts: Any) -> Finding:
         """A finding that asks for something; the other parts are the arguments of `complain`.
 
         Savings are not stated under the market's confidence. A text says why there never are any.

@@ -2,13 +2,11 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
-from typing import Any, Final, Protocol, Self
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol, Self
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.verdict import abstain, complain, find_nothing, released
+from rightsizer.advice.verdict import CaseSubject, abstain, released
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySeries, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device
@@ -24,7 +22,6 @@ _MOST_NAMED: Final = 64
 """Advice that names more devices than a row holds is not read."""
 _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class KnownTimeSettings(Protocol):
@@ -40,15 +37,14 @@ class KnownTimeSettings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolSubject:
-    """A pool as one rule judges it, and how much is known of its holders."""
+class PoolSubject(CaseSubject):
+    """A pool as one rule judges it, and how much is known of its holders.
 
-    rule: str
+    Its case is what verdicts refer to; it names at most 64 devices.
+    """
+
     view: FleetView
     pool: FleetPool
-    market: Market
-    case: Case
-    """What verdicts refer to; it names at most 64 devices."""
     known_seconds: float
     coverage_ratio: float
     covers_cycle: bool
@@ -63,7 +59,8 @@ class PoolSubject:
         )
         peak = pool.held_peak
         known = len(known_values(peak)) * HOUR_SECONDS
-        return cls(rule, view, pool, market, case, known, known_ratio(peak), covers_cycle(peak))
+        covers, ratio = covers_cycle(peak), known_ratio(peak)
+        return cls(rule, case, market, view, pool, known, ratio, covers)
 
     @property
     def name(self) -> str:
@@ -110,21 +107,6 @@ class PoolSubject:
     def abstain(self, why: str, reason: Reason = Reason.INSUFFICIENT_DATA) -> Finding:
         """No verdict, and why."""
         return abstain(self.rule, self.case, reason, why)
-
-    def find_nothing(
-        self,
-        summary: str,
-        factors: Mapping[str, float] = _NOTHING,
-        evidence: Mapping[str, object] = _NOTHING,
-    ) -> Finding:
-        """Nothing to complain of."""
-        return find_nothing(self.rule, self.case, summary, factors, evidence)
-
-    @property
-    def complain(self) -> partial[Finding]:
-        """Makes a complaint about the pool."""
-        least = self.market.settings.minimum_confidence_ratio
-        return partial(complain, self.rule, self.case, minimum_confidence_ratio=least)
 
     def too_little(self, settings: KnownTimeSettings) -> Finding | None:
         """An abstention where the past does not support a judgement of size."""
