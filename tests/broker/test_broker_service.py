@@ -18,9 +18,10 @@ from rightsizer.broker.lease import GpuRequest, LeaseOwner, Reservation, Ticket
 from rightsizer.broker.service import BrokerService
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.reading import Process, Reading
+from rightsizer.model.reading import Missing, Process, Reading
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Down
 from rightsizer.model.state import State, Tier
 from rightsizer.report.freshness import FreshnessSettings
 
@@ -38,6 +39,8 @@ class Node:
             self.processes.start(pid)
         self.clock, self.count = BootClock(), 1
         self.on_the_gpu: tuple[int, ...] = ()
+        self.down: dict[int, Down] = {}
+        """By the index of the GPU."""
         settings = Settings()
         self.settings = replace(
             settings,
@@ -57,7 +60,7 @@ class Node:
         there = tuple(Process(pid, memory_used_bytes=1e9) for pid in self.on_the_gpu)
         return DeviceReport(
             device=Device(uuid, index, memory_total_bytes=80e9),
-            down=None,
+            down=self.down.get(index),
             last_sample=self.clock.wall_time(),
             reading=Reading(uuid, 0, values, processes=there),
             signals=values,
@@ -141,3 +144,27 @@ def test_one_of_two_leases_that_is_over_gives_its_processes_back(node: Node) -> 
     assert [each.id for each in node.lending.manager.overview.state.leases] == ["a", "b"]
     node.lending.manager.end("a", CLIENT)
     assert node.lending.leased().pids == {1}
+
+
+@pytest.mark.parametrize("reason", list(Missing))
+def test_a_leased_gpu_is_lost_where_the_driver_says_so(node: Node, reason: Missing) -> None:
+    """A GPU that only answers late, sleeps or was released is not lost."""
+    node.count = 2
+    node.lending.manager.ask(WISH)
+    node.looks(2)
+    node.down = {0: Down(reason, "the GPU has fallen off the bus")}
+    node.looks(12)
+    is_lost = reason is Missing.LOST
+    assert node.lending.gauges()["rightsizer_broker_lost_gpus"] == is_lost
+    assert len(node.lending.manager.messages_for("a")) == is_lost
+
+
+def test_a_leased_gpu_that_is_not_listed_any_more_is_lost(node: Node) -> None:
+    """As after a restart of the agent, when the driver does not offer it by its uuid."""
+    node.count = 2
+    node.lending.manager.ask(replace(WISH, request=GpuRequest(2)))
+    node.looks(2)
+    node.count = 1
+    node.looks(12)
+    (message,) = node.lending.manager.messages_for("a")
+    assert message.startswith("lease a has lost GPU-1 (the driver no longer offers it)")

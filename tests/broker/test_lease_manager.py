@@ -57,6 +57,7 @@ def test_a_ticket_is_granted_at_the_next_look(managed: ManagedNode) -> None:
     assert managed.manager.gauges() == {
         "rightsizer_broker_leases": 1.0,
         "rightsizer_broker_queue_length": 1.0,
+        "rightsizer_broker_lost_gpus": 0.0,
     }
 
 

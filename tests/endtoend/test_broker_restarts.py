@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_process import AgentProcess, agent_process, eventually
+from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
 from lent_place import Place, children_of, is_there, pid_in
 from run_nursery import Nursery, run_nursery
 
@@ -46,6 +46,34 @@ def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
         assert agent.metric("rightsizer_broker_grants_total") == 1
         assert {each["reason"] for each in agent.events("broker_ended")} == {"given_back"}
     assert "mine at last\n" in waiting.said
+
+
+def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_told_and_gets_another(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    """By its own `run`, the queue, the log and the metrics, and over a restart of the agent."""
+    place = Place(tmp_path, nursery)
+    config = place.config.replace("enabled: true", "enabled: true, lost_grace: 0s")
+    with agent_process(tmp_path, config=config) as agent:
+        run = place.run("--", "sleep", "600")
+        lease = place.works(run)
+        agent.end(signal.SIGKILL)
+    gpu = int(lease["labels"][0].removeprefix("GPU "))
+    node = tmp_path / "node.yaml"
+    node.write_text(node.read_text() + f"faults: [{{kind: loss, gpus: [{gpu}], after: 0s}}]\n")
+    with agent_process(tmp_path, config=config) as agent:
+        eventually(lambda: f"lease {lease['id']} has lost" in run.said)
+        other = f"GPU {1 - gpu}"
+        eventually(lambda: f"{other}; end your command and start it again" in run.said)
+        shown = run_rightsizer("queue", *place.socket).stdout
+        assert f"  Lease {lease['id']} has lost " in shown
+        assert {each["level"] for each in agent.events("broker_gpu_lost")} == {"warning"}
+        assert agent.metric("rightsizer_broker_lost_gpus") == 1
+        run.signal(signal.SIGTERM)
+        assert run.wait() == 128 + signal.SIGTERM
+        again = place.run("--reservation", f"{lease['id']}r", "--", "true")
+        assert again.wait() == 0
+    assert other in again.said
 
 
 def _served(agent: AgentProcess) -> None:

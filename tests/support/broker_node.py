@@ -101,7 +101,10 @@ class World:
         if job is None:
             return LeaseObservation(is_alive=False, is_active=False)
         memory = dict.fromkeys(job.uuids, job.memory_bytes)
-        return LeaseObservation(is_alive=True, is_active=job.is_active, memory_bytes=memory)
+        lost = {uuid: "fell off the bus" for uuid in job.uuids if uuid in self.broken}
+        return LeaseObservation(
+            is_alive=True, is_active=job.is_active, memory_bytes=memory, lost=lost
+        )
 
     def _slot(self, index: int, uuid: str) -> LeaseSlot:
         own, others = _on(uuid, self.running.values()), _on(uuid, self.outsiders.values())

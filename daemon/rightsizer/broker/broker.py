@@ -14,6 +14,7 @@ from rightsizer.broker.lease import (
     Ticket,
 )
 from rightsizer.broker.queue import serve_queue
+from rightsizer.broker.replacement import with_replacement
 from rightsizer.broker.reservations import (
     planned_slots,
     replanned_reservations,
@@ -133,6 +134,20 @@ class Broker:
                 step = step.then(without_booking, booking, EventKind.RESERVATION_OVER, "is over")
         return step
 
+    def replace_lost(
+        self, state: BrokerState, now: Nanoseconds, node: NodeObservation
+    ) -> BrokerTransition:
+        """Notify holders whose slots are gone, and keep others for them before the queue is served.
+
+        The state and the node are as `serve` takes them.
+        """
+        step = BrokerTransition(self._charged(state, now))
+        for record in step.state.leases:
+            if record.loss is not None:
+                scheduling = self._scheduling(step.state, node)
+                step = step.then(with_replacement, record, scheduling, self._settings)
+        return step
+
     def serve(
         self, state: BrokerState, now: Nanoseconds, node: NodeObservation
     ) -> BrokerTransition:
@@ -154,6 +169,11 @@ class Broker:
         state = state.with_tickets(each for each in state.tickets if each.id not in gone)
         state = state.with_leases((*state.leases, *served.grants))
         events = (*events, *(granted(state, grant) for grant in served.grants))
+        drawn = {grant.lease.reservation for grant in served.grants}
+        for booking in state.bookings:
+            if booking.replaces is not None and booking.id in drawn:
+                over = without_booking(state, booking, EventKind.RESERVATION_OVER, "was drawn on")
+                state, events = over.state, (*events, *over.events)
         return BrokerTransition(
             state, events, served.grants, (*served.waiting, *early), served.promised
         )
@@ -234,10 +254,11 @@ class Broker:
         observations: Mapping[str, LeaseObservation],
         node: NodeObservation,
     ) -> BrokerTransition:
-        """`observe`, `expire` and `serve`, in this order."""
+        """`observe`, `expire`, `replace_lost` and `serve`, in this order."""
         return (
             self.observe(state, now, observations)
             .then(self.expire, now)
+            .then(self.replace_lost, now, node)
             .then(self.serve, now, node)
         )
 

@@ -154,6 +154,8 @@ class EventKind(StrEnum):
     """Notice to a holder: more memory is used than was set aside, on shared slots."""
     TIME_UP = "time_up"
     """Notice to a holder: the limit is reached. The lease stays as long as its processes do."""
+    GPU_LOST = "gpu_lost"
+    """Notice to a holder: a GPU of the lease is gone; which other ones are kept for it."""
     RESERVED = "reserved"
     CANCELED = "canceled"
     """A reservation was canceled, or cannot be kept over a reboot."""
@@ -162,7 +164,9 @@ class EventKind(StrEnum):
     """Notice to the user of a reservation: the GPUs will probably not be free in time."""
 
 
-HOLDER_NOTICES: Final = frozenset({EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP})
+HOLDER_NOTICES: Final = frozenset(
+    {EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP, EventKind.GPU_LOST}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,35 @@ class LeaseObservation:
     memory_bytes: Mapping[str, float] = field(default_factory=dict)
     """Memory of its processes by the slot's uuid; slots without an entry were not measured."""
     processes: LeaseProcesses | None = None
+    lost: Mapping[str, str] | None = None
+    """Slots that are gone by uuid, each with why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLoss:
+    """Slots of a lease that are gone: fallen off the bus, or no longer offered by the driver."""
+
+    reasons: Mapping[str, str]
+    """By uuid, never empty."""
+    since: Nanoseconds
+    """When the last of them was first observed to be gone."""
+    is_notified: bool = False
+    """Whether its holder knows of all of them."""
+    is_replaced: bool = False
+    """Whether other slots were kept for its holder in their place."""
+
+
+def observed_loss(
+    before: LeaseLoss | None, now: Nanoseconds, reasons: Mapping[str, str] | None
+) -> LeaseLoss | None:
+    """The loss after an observation; a further lost slot makes it a new one."""
+    if reasons is None:
+        return before
+    if not reasons:
+        return None
+    if before is None or not reasons.keys() <= before.reasons.keys():
+        return LeaseLoss(reasons, now)
+    return replace(before, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +252,8 @@ class LeaseRecord:
     """Notices that its holder has got, and does not get again while they hold."""
     processes: LeaseProcesses = field(default_factory=LeaseProcesses)
     """As last observed."""
+    loss: LeaseLoss | None = None
+    """Its slots that are gone; `None`: all are there."""
 
     @property
     def id(self) -> str:
@@ -232,12 +267,28 @@ class LeaseRecord:
 
     @property
     def rates(self) -> Mapping[str, float]:
-        """GPUs that count as used, by the uuid of each slot: of shared ones the memory's part."""
+        """GPUs that count as used, by the uuid of each slot: of shared ones the memory's part.
+
+        A slot that is gone does not count.
+        """
         parts = zip(self.lease.uuids, self.weights, self.totals, self.set_aside_bytes, strict=True)
+        lost = self.lost
         return {
             uuid: weight * (min(1.0, taken / total) if self.lease.is_shared and total else 1.0)
             for uuid, weight, total, taken in parts
+            if uuid not in lost
         }
+
+    @property
+    def notices(self) -> frozenset[EventKind]:
+        """What its holder was told and still holds."""
+        is_lost = self.loss is not None and self.loss.is_notified
+        return self.notified | ({EventKind.GPU_LOST} if is_lost else set())
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Its slots that are gone by uuid, each with why."""
+        return {} if self.loss is None else self.loss.reasons
 
     @property
     def is_over_memory(self) -> bool:
@@ -278,4 +329,5 @@ class LeaseRecord:
             measured_bytes=measured,
             peak_bytes=peaks,
             processes=observation.processes or self.processes,
+            loss=observed_loss(self.loss, now, observation.lost),
         )

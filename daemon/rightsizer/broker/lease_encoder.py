@@ -71,6 +71,7 @@ def booking_form(booking: Booking, offset: Nanoseconds) -> Form:
         "starts": seconds(reservation.starts + offset),
         "ends": seconds(reservation.ends + offset),
         "is_at_risk": booking.is_at_risk,
+        "replaces": booking.replaces,
     }
 
 
@@ -122,7 +123,8 @@ def _lease(record: LeaseRecord, node: NodeObservation | None, offset: Nanosecond
         "ends": None if lease.ends is None else seconds(lease.ends + offset),
         "priority": lease.priority,
         "reservation": lease.reservation,
-        "told": sorted(map(str, record.notified)),
+        "told": sorted(map(str, record.notices)),
+        "lost": dict(record.lost),
     }
 
 

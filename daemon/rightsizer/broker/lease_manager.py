@@ -93,6 +93,9 @@ class LeaseManager:
         return {
             "rightsizer_broker_leases": float(len(state.leases)),
             "rightsizer_broker_queue_length": float(len(state.tickets)),
+            "rightsizer_broker_lost_gpus": float(
+                len({uuid for each in state.leases for uuid in each.lost})
+            ),
         }
 
     def messages_for(self, lease_id: str) -> tuple[str, ...]:

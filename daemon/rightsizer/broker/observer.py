@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from rightsizer.advice.board_status import board_uuid
 from rightsizer.broker.lease import LeaseObservation, LeaseRecord
 from rightsizer.broker.placement import view_of
 from rightsizer.broker.process_tracker import ObservedProcesses, ProcessTracker
@@ -13,6 +14,7 @@ from rightsizer.broker.slot_builder import slots_of
 from rightsizer.broker.state import BrokerState
 from rightsizer.io.clock import Clock
 from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.model.topology import Topology
@@ -43,7 +45,22 @@ def _observation(
         is_active=is_active,
         memory_bytes={uuid: held for uuid, held in memory.items() if held is not None},
         processes=seen.processes,
+        lost=_lost(record, devices) if devices else None,
     )
+
+
+def _lost(record: LeaseRecord, devices: Mapping[str, DeviceReport]) -> dict[str, str]:
+    """The slots of a lease that the driver says are gone, each with why; a slow one is none."""
+    found: dict[str, str] = {}
+    for uuid in record.lease.uuids:
+        own = devices.get(uuid)
+        if own is None:
+            found[uuid] = _NOT_LISTED
+            continue
+        for each in (own, devices.get(board_uuid(own.device), own)):
+            if each.down is not None and each.down.reason is Missing.LOST:
+                found[uuid] = each.down.detail
+    return found
 
 
 def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -> bool | None:
@@ -71,6 +88,7 @@ def _memory_bytes(device: DeviceReport, pids: frozenset[int]) -> float | None:
 
 
 _NOT_READ: Final = "no GPU has been read yet"
+_NOT_LISTED: Final = "the driver no longer offers it"
 
 
 class ProcfsNodeObserver:

@@ -132,7 +132,8 @@ class _QueuePass:
 def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState) -> LeaseRecord:
     """The lease that a ticket becomes on some slots.
 
-    One that may not share has all of each slot; it ends with its reservation, if that is earlier.
+    One that may not share has all of each slot; it ends with its reservation, if that is earlier,
+    but not with one that replaces lost slots.
     """
     by_uuid = {slot.uuid: slot for slot in scheduling.node.slots}
     slots = [by_uuid[uuid] for uuid in uuids]
@@ -140,7 +141,11 @@ def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState)
     is_shared = request.may_share and request.memory_bytes is not None
     wanted = request.memory_bytes or 0.0
     ends = [] if limit is None else [now + nanoseconds(limit)]
-    ends += [each.reservation.ends for each in scheduling.bookings if each.id == ticket.reservation]
+    ends += [
+        each.reservation.ends
+        for each in scheduling.bookings
+        if each.id == ticket.reservation and each.replaces is None
+    ]
     totals = tuple(slot.memory_total_bytes for slot in slots)
     lease = Lease(
         id=ticket.id,

@@ -53,6 +53,10 @@ def _leases(leases: Any, now: float) -> Iterator[str]:
         }
         for each in leases
     )
+    for each in leases:
+        labels = dict(zip(each["uuids"], each["labels"], strict=True))
+        for uuid, why in each.get("lost", {}).items():
+            yield f"  Lease {each['id']} has lost {labels[uuid]}: {why}."
 
 
 def _queue(form: Any, now: float) -> Iterator[str]:
@@ -87,10 +91,16 @@ def _reservations(reservations: Any, now: float) -> Iterator[str]:
             "GPUs": str(len(each["uuids"])),
             "begins": _until(each["starts"], now),
             "ends": _until(each["ends"], now),
-            "": "may not be free in time" if each["is_at_risk"] else "",
+            "": _remark(each),
         }
         for each in reservations
     )
+
+
+def _remark(reservation: Any) -> str:
+    if (replaced := reservation.get("replaces")) is not None:
+        return f"in place of lease {replaced}, which has lost a GPU"
+    return "may not be free in time" if reservation["is_at_risk"] else ""
 
 
 def _table(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:

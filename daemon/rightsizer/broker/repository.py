@@ -193,7 +193,7 @@ def has_new_processes(before: BrokerState, after: BrokerState) -> bool:
 
 
 def _durable(state: BrokerState) -> tuple[Any, ...]:
-    leases = [(r.lease, r.first_seen, r.set_aside_bytes, r.notified) for r in state.leases]
+    leases = [(r.lease, r.first_seen, r.set_aside_bytes, r.notified, r.loss) for r in state.leases]
     return state.boot, state.tickets, state.bookings, leases
 
 

@@ -125,7 +125,7 @@ class BrokerSettings:
     tell_webhooks: bool = setting(
         False,
         help="Whether webhooks in JSON are told too of what holders are told: idle, over memory, "
-        "time up, a reservation at risk.",
+        "time up, a lost GPU, a reservation at risk.",
     )
     processes_maximum: int = setting(
         1000,
@@ -259,6 +259,21 @@ class BrokerSettings:
         within=(0.0, DAY_SECONDS),
         source="a starting point: a training step or an evaluation that takes memory and gives it "
         "back comes round within minutes",
+    )
+    lost_grace_seconds: float = setting(
+        10.0,
+        help="Time that a GPU of a lease must be gone before its holder is told: fallen off the "
+        "bus, or no longer offered by the driver.",
+        within=(0.0, 3600.0),
+        source="a starting point: a driver that is loaded again, or lists its GPUs one by one, "
+        "has them back within seconds",
+    )
+    replacement_hold_seconds: float = setting(
+        900.0,
+        help="How long other GPUs are kept for the holder of a lease whose GPU is gone, until it "
+        "has started again; 0 keeps none.",
+        within=(0.0, DAY_SECONDS),
+        source="a starting point: a holder at work reads it, and starts from the last checkpoint",
     )
     maximum_reservations_per_user: int = setting(
         0,

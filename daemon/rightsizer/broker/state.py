@@ -105,6 +105,9 @@ class Booking:
     unavailable: tuple[str, ...] = ()
     """Slots of one that has begun which were broken, or had work without a lease, at the last
     observation: others may use these."""
+    replaces: str | None = None
+    """Id of the lease whose holder it is kept for, because slots of that are gone; it is over with
+    the first lease of it."""
 
     @property
     def id(self) -> str:

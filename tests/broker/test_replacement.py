@@ -1,0 +1,164 @@
+"""A lease whose GPU is gone: its holder is told, and offered others before those that wait."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker_node import Running, World, client, hgx, ticket
+from readings import HOUR, MINUTE, SECOND
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import EventKind
+from rightsizer.broker.lease_encoder import broker_form
+from rightsizer.broker.lease_manager import BrokerOverview
+from rightsizer.broker.queue_command import queue_text
+from rightsizer.broker.repository import decode_item, encode_item
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.broker.transitions import BrokerTransition
+
+BROKER = Broker(BrokerSettings(), GpuPlacementSettings())
+LOST = "lease aaaaaaaa has lost GPU 0 (fell off the bus)"
+
+
+class LentNode:
+    """A node with one lease of the first GPUs, at work."""
+
+    def __init__(self, gpus: int, leased: int = 1, broker: Broker = BROKER) -> None:
+        self.world, self.broker, self.now = World(hgx(gpus)), broker, 0
+        self.state = BrokerState("boot")
+        self.asks("aaaaaaaa", leased)
+
+    def asks(self, name: str, gpus: int = 1, user: str = "ada", **more: object) -> BrokerTransition:
+        """A ticket, and a look; what is granted works from then on."""
+        wanted = ticket(name, gpus, user, **more)
+        self.state = self.broker.ask(self.state, self.now, wanted, self.world.look()).state
+        return self.looks()
+
+    def looks(self, later: int = SECOND) -> BrokerTransition:
+        """A look some time later."""
+        self.now += later
+        seen = self.world.observations(self.state)
+        step = self.broker.turn(self.state, self.now, seen, self.world.look())
+        self.state = step.state
+        for record in step.grants:
+            self.world.running[record.id] = Running(record.lease.uuids, 0.0)
+        return step
+
+    def told(self, later: int = SECOND) -> list[str]:
+        """What the holder is told of lost GPUs by a look."""
+        step = self.looks(later)
+        return [each.message for each in step.events if each.kind is EventKind.GPU_LOST]
+
+
+def test_a_lost_gpu_is_told_once_and_another_one_is_kept() -> None:
+    """After the grace for a driver that is loaded again, and before those that wait."""
+    node = LentNode(2)
+    node.world.broken = {"GPU-0"}
+    assert node.told() == []
+    assert node.told(9 * SECOND) == []
+    (message,) = node.told()
+    assert message == (
+        f"{LOST}; kept for you for 15 min: GPU 1; end your command and start it again with the "
+        "same flags and --reservation aaaaaaaar"
+    )
+    assert node.told(MINUTE) == []
+    assert not node.asks("bbbbbbbb", user="bo").grants
+    assert node.state.leases[0].notices == {EventKind.GPU_LOST}
+
+
+def test_the_holder_starts_again_on_what_was_kept() -> None:
+    """On the rest of its GPUs and the other one, without the reservation's end as its limit."""
+    node = LentNode(3, leased=2)
+    node.world.broken = {"GPU-0"}
+    node.looks()
+    node.looks(10 * SECOND)
+    assert node.state.bookings[0].uuids == ("GPU-1", "GPU-2")
+    del node.world.running["aaaaaaaa"]
+    node.looks()
+    assert not node.asks("bbbbbbbb", 2, "bo").grants
+    drawn = node.asks("cccccccc", 2, reservation="aaaaaaaar", limit_seconds=7200.0)
+    (grant,) = drawn.grants
+    assert set(grant.lease.uuids) == {"GPU-1", "GPU-2"}
+    assert grant.lease.ends == node.now + 2 * HOUR
+    assert node.state.bookings == ()
+    assert EventKind.RESERVATION_OVER in {each.kind for each in drawn.events}
+
+
+def test_an_offer_that_is_not_used_ends() -> None:
+    """It is not made a second time: the holder stays on what is lost."""
+    node = LentNode(2)
+    node.world.broken = {"GPU-0"}
+    node.looks()
+    node.looks(10 * SECOND)
+    assert node.told(15 * MINUTE) == []
+    assert node.state.bookings == ()
+    assert node.asks("bbbbbbbb", user="bo").grants
+
+
+def test_where_nothing_is_free_the_holder_is_told_when_something_is() -> None:
+    """Before the ticket that waits gets it."""
+    node = LentNode(2)
+    node.asks("bbbbbbbb", user="bo")
+    node.asks("cccccccc", user="cy")
+    node.world.broken = {"GPU-0"}
+    node.looks()
+    (message,) = node.told(10 * SECOND)
+    assert message == f"{LOST}; no other GPUs are free for it now, and you are told when there are"
+    assert node.told() == []
+    del node.world.running["bbbbbbbb"]
+    (message,) = node.told()
+    assert "kept for you for 15 min: GPU 1" in message
+    assert [each.id for each in node.state.tickets] == ["cccccccc"]
+
+
+def test_a_further_lost_gpu_is_told_too() -> None:
+    """And one that comes back is forgotten."""
+    node = LentNode(4, leased=2)
+    node.world.broken = {"GPU-0"}
+    node.looks()
+    assert len(node.told(10 * SECOND)) == 1
+    node.world.broken = {"GPU-0", "GPU-1"}
+    node.looks()
+    (message,) = node.told(10 * SECOND)
+    assert message.startswith(f"{LOST} and GPU 1 (fell off the bus)")
+    node.world.broken = set()
+    node.looks()
+    assert node.state.leases[0].loss is None
+
+
+def test_a_lost_gpu_does_not_count_against_its_holder() -> None:
+    """Neither does it come back into use by a restart of the agent."""
+    node = LentNode(1)
+    node.world.broken = {"GPU-0"}
+    node.looks()
+    (record,) = node.state.leases
+    assert node.state.rates() == {}
+    assert decode_item("lease", encode_item(record)) == replace(record, measured_bytes=())
+
+
+@pytest.mark.parametrize("offers", [True, False])
+def test_everybody_sees_it_in_the_queue(*, offers: bool) -> None:
+    """The lease, its GPU, why it is gone, and what is kept in its place."""
+    settings = BrokerSettings(replacement_hold_seconds=900.0 if offers else 0.0)
+    node = LentNode(2, broker=Broker(settings, GpuPlacementSettings()))
+    node.world.broken = {"GPU-0"}
+    node.looks()
+    node.looks(10 * SECOND)
+    form = broker_form(BrokerOverview(node.state, node=node.world.look()), 0)
+    shown = queue_text(form, node.now / SECOND)
+    assert "  Lease aaaaaaaa has lost GPU 0: fell off the bus.\n" in shown
+    assert ("in place of lease aaaaaaaa, which has lost a GPU" in shown) is offers
+    assert bool(node.state.bookings) is offers
+
+
+def test_what_is_kept_is_no_reservation_of_its_users_own() -> None:
+    """It does not count among those that one may have."""
+    settings = BrokerSettings(maximum_reservations_per_user=1)
+    node = LentNode(3, broker=Broker(settings, GpuPlacementSettings()))
+    node.world.broken = {"GPU-0"}
+    node.looks()
+    node.looks(10 * SECOND)
+    kept = node.state.bookings[0].reservation
+    own = replace(kept, id="own", starts=node.now, ends=node.now + HOUR)
+    step = node.broker.reserve(node.state, node.now, own, client(), node.world.look())
+    assert not step.is_refused, step.events
