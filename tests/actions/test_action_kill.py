@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from action_node import action, action_node, noting
+from action_node import DurableRepository, action, action_node, noting
 from agent_process import eventually
 from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionRepository
 from rightsizer.advice.storage import Storage
+from rightsizer.model.errors import HistoryError
 
 NODE: Final = Path(__file__).parents[1] / "support" / "acted_node.py"
 
@@ -54,3 +55,24 @@ def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> N
     assert left.why.endswith("its program still ran, and was ended")
     assert counts == {("release", "unknown"): 1}
     assert not file.exists()
+
+
+def test_a_program_whose_process_cannot_be_written_down_is_not_run(tmp_path: Path) -> None:
+    """A later agent could not end it; the disk that has just become full is told."""
+    file = tmp_path / "notes"
+    with action_node(FullRepository()) as node:
+        node.advise()
+        node.look(node.controller(action(command=noting(file))))
+        (left,) = node.records
+    assert (left.outcome, left.why) == (ActionOutcome.FAILED, "was not run: there is no room")
+    assert not file.exists()
+
+
+class FullRepository(DurableRepository):
+    """One that has no room for the number of a process."""
+
+    def put(self, record: ActionRecord) -> None:
+        """Keep what has begun or ended."""
+        if record.process is not None and record.outcome is ActionOutcome.STARTED:
+            raise HistoryError("there is no room")
+        super().put(record)

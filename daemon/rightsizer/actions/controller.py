@@ -151,7 +151,11 @@ class ActionRunner(Protocol):
     def start(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
-        """Begin; `done` is told how it ended, once, from the thread that did it."""
+        """Begin; `done` is told how it ended, once, from the thread that did it.
+
+        `note` is told the number of a program's process before it runs, and keeps it from running
+        by a RightsizerError.
+        """
 
     def stop(self) -> None:
         """End what is under way and wait until it has."""
@@ -278,7 +282,7 @@ class ActionController:
 
         def note(pid: int) -> None:
             noted[0] = replace(noted[0], process=pid, process_started=started_of(pid))
-            self._audit.note(noted[0])
+            self._audit.keep(noted[0])
 
         def done(ended: ActionResult) -> None:
             self._done(noted[0], ended, settings)

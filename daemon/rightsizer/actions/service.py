@@ -80,7 +80,8 @@ class ThreadedActionRunner:
     ) -> None:
         """Begin; the thread ends by itself, within the order's bounds.
 
-        `note` is told the number of a program's process, `done` how it ended, from the thread.
+        `note` is told the number of a program's process before it runs, `done` how it ended, from
+        the thread.
         """
         self._thread = threading.Thread(
             target=self._carry_out, args=(order, note, done), name="action", daemon=True

@@ -4,7 +4,9 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Final, Self
 
+from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 
 _LOOK_SECONDS: Final = 0.05
@@ -20,6 +23,21 @@ _GRACE_SECONDS: Final = 2.0
 """Between asking a program to end and ending it: it may close its files."""
 _SAID_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 65536
+_GATE: Final = """\
+import os, signal, sys
+gate = int(sys.argv[1])
+os.set_inheritable(gate, False)
+for number in signal.SIGPIPE, signal.SIGXFSZ:
+    signal.signal(number, signal.SIG_DFL)
+if os.read(gate, 1):
+    try:
+        os.execv(sys.argv[2], sys.argv[2:])
+    except OSError as error:
+        os.write(gate, b"%d" % error.errno)
+os._exit(127)
+"""
+"""Becomes the program once a byte comes through a socket, and ends where that is closed before: by
+the end of this process too, however it ends."""
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -87,29 +105,64 @@ def run_program(
 ) -> Run:
     """Run a program, and end it with all that it has started and that stayed in its group.
 
-    No shell sees its words; `note` takes the number of its process and group once it runs.
+    No shell sees its words. `note` takes the number of its process and group before it runs; where
+    that raises a RightsizerError, or this process ends meanwhile, it never runs.
     """
     known = environment()
     try:
         program = program_of(words[0], known)
     except ValueError as error:
         return Run(Ending.ABSENT, detail=str(error))
-    try:
-        process = subprocess.Popen(  # noqa: S603 - a list of words, no shell.
-            [program, *words[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=known,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        return Run(Ending.ABSENT, detail=f"'{program}' cannot be run: {error}")
-    with _Said(process.stdout) as said, _ended_at_last(process):
-        note(process.pid)
-        verdict = _waited(process, limits)
+    ours, its = socket.socketpair()
+    with ours:
+        try:
+            with its:
+                process = _waiting_at(its, [program, *words[1:]], folder, known)
+        except (OSError, ValueError) as error:
+            return Run(Ending.ABSENT, detail=f"'{program}' cannot be run: {error}")
+        with _Said(process.stdout) as said, _ended_at_last(process):
+            try:
+                note(process.pid)
+                _let_through(ours, program, limits.seconds)
+            except RightsizerError as error:
+                verdict: Run | None = Run(Ending.ABSENT, detail=f"was not run: {error}")
+            except OSError as error:
+                verdict = Run(Ending.ABSENT, detail=f"'{program}' cannot be run: {error}")
+            else:
+                verdict = _waited(process, limits)
     return replace(verdict or _judged(process.returncode), said=said.text)
+
+
+def _waiting_at(
+    gate: socket.socket, words: Sequence[str], folder: Path, environ: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    """The process that becomes the program."""
+    number = gate.fileno()
+    return subprocess.Popen(  # noqa: S603 - a list of words, no shell.
+        [sys.executable, "-I", "-S", "-c", _GATE, str(number), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        env=environ,
+        start_new_session=True,
+        pass_fds=(number,),
+    )
+
+
+def _let_through(gate: socket.socket, program: str, longest_seconds: float) -> None:
+    """Let a process become the program.
+
+    Raises:
+        OSError: it cannot.
+    """
+    gate.settimeout(longest_seconds)
+    # One that was ended at the gate, or hangs there, is seen by those that wait for its end.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
+        gate.sendall(b"1")
+        if failure := gate.recv(16):
+            code = int(failure)
+            raise OSError(code, os.strerror(code), program)
 
 
 def _waited(process: "subprocess.Popen[bytes]", limits: Limits) -> Run | None:

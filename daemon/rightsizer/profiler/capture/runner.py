@@ -5,7 +5,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,6 @@ from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.program import Ending, Limits, run_program
-from rightsizer.model.errors import RightsizerError
 from rightsizer.notify.webhook.client import post_once
 from rightsizer.owners.registry import owner_of
 from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
@@ -69,7 +68,8 @@ def run_command(
 ) -> CaptureResult:
     """Run a program, and end it with all that it has started and that stayed in its group.
 
-    `note` is told the number of its process, and of its group, once it runs.
+    `note` is told the number of its process, and of its group, before it runs, as `run_program`
+    says.
     """
     run = run_program(words, folder, limits, note=note)
     usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
@@ -214,8 +214,7 @@ class ThreadedCaptureRunner:
     ) -> CaptureResult:
         def note(pid: int) -> None:
             # For the next agent, should this one be killed.
-            with suppress(RightsizerError):
-                self._repository.put(replace(record, process=pid, process_started=started_of(pid)))
+            self._repository.put(replace(record, process=pid, process_started=started_of(pid)))
 
         limits = Limits(
             self._settings.seconds + self._settings.timeout,

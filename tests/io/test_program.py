@@ -1,0 +1,84 @@
+"""A program is on record before it runs: it does not run where it could not be recorded."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from agent_process import eventually
+from rightsizer.io.program import Ending, Limits, Run, run_program
+from rightsizer.model.errors import HistoryError
+
+LIMITS: Final = Limits(20.0, threading.Event(), lambda: None)
+KILLED: Final = """
+import os, signal, sys, threading
+from pathlib import Path
+from rightsizer.io.program import Limits, run_program
+
+def note(pid):
+    Path("process").write_text(str(pid))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+run_program(("touch", "made"), Path.cwd(), Limits(20.0, threading.Event(), lambda: None), note=note)
+"""
+
+
+def test_a_program_runs_after_its_process_was_noted(tmp_path: Path) -> None:
+    """By the same number, with the signals that Python ignores as every program has them."""
+    seen: list[tuple[int, bool]] = []
+
+    def note(pid: int) -> None:
+        seen.append((pid, (tmp_path / "made").exists()))
+
+    program = "import os; print(os.getpid())"
+    words = (sys.executable, "-c", program)
+    assert run_program(("touch", "made"), tmp_path, LIMITS, note=note) == Run(Ending.ENDED, 0)
+    ran = run_program(words, tmp_path, LIMITS, note=note)
+    assert [has_run for _, has_run in seen] == [False, True]
+    assert ran.said == str(seen[1][0])
+    signals = ("grep", "SigIgn", "/proc/self/status")
+    assert int(run_program(signals, tmp_path, LIMITS).said.split()[1], 16) == 0
+
+
+def test_an_agent_that_is_killed_before_the_record_runs_nothing(tmp_path: Path) -> None:
+    """The process that was to become the program ends by itself."""
+    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=False)
+    assert killed.returncode < 0
+    pid = int((tmp_path / "process").read_text())
+    eventually(lambda: _is_gone(pid))
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_program_that_cannot_be_recorded_is_not_run(tmp_path: Path) -> None:
+    """The reason is told."""
+
+    def note(_: int) -> None:
+        raise HistoryError("there is no room")
+
+    ran = run_program(("touch", "made"), tmp_path, LIMITS, note=note)
+    assert ran == Run(Ending.ABSENT, detail="was not run: there is no room")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("content", ["no program", "#!/no/such/interpreter"])
+def test_a_file_that_is_no_program_is_told(tmp_path: Path, content: str) -> None:
+    """As one that has never run."""
+    file = tmp_path / "file"
+    file.write_text(content)
+    file.chmod(0o755)
+    ran = run_program((str(file),), tmp_path, LIMITS)
+    assert ran.ending is Ending.ABSENT
+    assert ran.detail.startswith(f"'{file}' cannot be run: [Errno ")
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether a process that is no child of ours has ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
