@@ -68,12 +68,15 @@ def test_a_lease_ends_when_its_last_process_is_gone() -> None:
     assert step.state.leases == ()
 
 
-def test_a_lease_that_never_lived_has_time_to_begin() -> None:
-    """A minute, then it is over."""
+def test_a_client_that_takes_a_lease_and_vanishes_frees_it_at_once() -> None:
+    """Unless the settings give it time to have another process begin."""
     state = asked(World(hgx()), ticket("a")).state
-    step = BROKER.observe(state, 59 * SECOND, {"a": DEAD})
+    step = BROKER.observe(state, SECOND, {"a": DEAD})
+    assert step.events[0].reason is EndReason.DIED
+    patient = Broker(replace(SETTINGS, start_grace_seconds=60.0), GpuPlacementSettings())
+    step = patient.observe(state, 59 * SECOND, {"a": DEAD})
     assert kinds(step) == []
-    step = BROKER.observe(step.state, MINUTE, {"a": DEAD})
+    step = patient.observe(step.state, MINUTE, {"a": DEAD})
     assert step.events[0].reason is EndReason.DIED
 
 

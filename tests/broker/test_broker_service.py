@@ -1,6 +1,7 @@
 """The broker of an agent, wired: what a reload changes, and whose processes are whose."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from readings import HOUR, SECOND
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.lease import GpuRequest, LeaseOwner, Reservation, Ticket
 from rightsizer.broker.service import BrokerService
+from rightsizer.host.process_table import started_of
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing, Process, Reading
@@ -33,7 +35,7 @@ WISH: Final = Ticket("a", CLIENT, GpuRequest(1), 0)
 class Node:
     """GPUs with the same processes on them, a process table of files, and a broker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, procfs: Path | None = None) -> None:
         self.processes = ProcessFolder(folder / "proc")
         for pid in (1, 10):
             self.processes.start(pid)
@@ -44,7 +46,7 @@ class Node:
         settings = Settings()
         self.settings = replace(
             settings,
-            path=replace(settings.path, procfs=str(folder / "proc")),
+            path=replace(settings.path, procfs=str(procfs or folder / "proc")),
             broker=replace(settings.broker, path=str(folder / "broker.db"), processes_maximum=10),
         )
         self.lending = BrokerService(self.settings, self.report, FreshnessSettings(), self.clock)
@@ -133,6 +135,35 @@ def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
     node.on_the_gpu = ()
     node.looks()
     assert [each.id for each in node.lending.manager.overview.state.leases] == ["b"]
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Iterator[Node]:
+    """One whose processes are those of this machine."""
+    with capture_logs():
+        found = Node(tmp_path, procfs=Path("/proc"))
+        whole = replace(found.settings.broker, processes_maximum=100_000)
+        found.lending.follow(replace(found.settings, broker=whole))
+        yield found
+        found.lending.stop()
+
+
+def test_a_client_that_is_killed_right_after_the_grant_frees_its_gpu(living: Node) -> None:
+    """With the next look, and the one that waits has it."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        living.lending.manager.ask(replace(WISH, client=_owner(process.pid)))
+        living.looks()
+        assert living.lending.leased().leases.keys() == {"GPU-0"}
+        process.kill()
+    living.lending.manager.ask(replace(WISH, id="b", client=_owner(os.getpid())))
+    living.looks()
+    assert [each.id for each in living.lending.manager.overview.state.leases] == ["b"]
+
+
+def _owner(pid: int) -> LeaseOwner:
+    started = started_of(pid)
+    assert started is not None
+    return LeaseOwner(os.getuid(), "ada", pid, started)
 
 
 def test_one_of_two_leases_that_is_over_gives_its_processes_back(node: Node) -> None:

@@ -241,10 +241,11 @@ class BrokerSettings:
         source="docs/definitions.md: demand is not told under 600 s of work",
     )
     start_grace_seconds: float = setting(
-        60.0,
-        help="Time from a grant to the first sign of life; a lease without one ends then.",
-        within=(1.0, 3600.0),
-        source="a starting point: a process that waits starts at once, but for a slow home folder",
+        0.0,
+        help="Time from a grant for which a lease stays though the process that asked is gone, "
+        "for programs that ask for GPUs and have another process use them.",
+        within=(0.0, 3600.0),
+        source="`rightsizer run` stays as long as its lease: if it is gone, so is its need",
     )
     idle_grace_seconds: float = setting(
         3600.0,
