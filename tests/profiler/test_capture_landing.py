@@ -186,6 +186,59 @@ def test_files_of_others_are_opened_where_only_a_group_may_write(folder: Path) -
     assert "belongs to somebody else" in refusals(folder)["a.json"]
 
 
+@pytest.mark.parametrize(
+    ("folder_mode", "file_mode", "opened"),
+    [
+        (0o2775, 0o640, False),
+        (0o2775, 0o600, False),
+        (0o2775, 0o604, True),
+        (0o755, 0o600, True),
+        (0o1777, 0o644, False),
+    ],
+)
+def test_a_hard_link_is_opened_where_all_who_may_have_made_it_could_read_it(
+    folder: Path,
+    tmp_path: Path,
+    folder_mode: int,
+    file_mode: int,
+    opened: bool,  # noqa: FBT001
+) -> None:
+    """The agent reads more than they do: a second name must not show them another's file."""
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret")
+    secret.chmod(file_mode)
+    folder.chmod(folder_mode)
+    (folder / "a.json").hardlink_to(secret)
+    controller = Desk()
+    place = intake(folder, controller)
+    for _ in range(2):
+        place.look()
+    assert bool(controller.taken) is opened
+    assert ("a.json" not in refusals(folder)) is opened
+    secret.unlink()
+    assert refusals(folder) == {}
+
+
+def test_a_hard_link_to_a_file_of_another_in_a_folder_of_ones_own_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    """The owner of the folder may not be who may read it; only root may read all."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes files of others")
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret")
+    secret.chmod(0o600)
+    (folder / "a.json").hardlink_to(secret)
+    folder.chmod(0o755)
+    os.chown(folder, 12345, 12345)
+    assert refusals(folder) == {
+        "a.json": "is a hard link, and not everybody who may write into its folder could read "
+        "it; put a copy there"
+    }
+    os.chown(secret, 12345, 12345)
+    assert refusals(folder) == {}
+
+
 def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
     """It would do something to a terminal, or be kept nowhere."""
     (folder / "a\x1b[31m.json").write_text("x")

@@ -131,7 +131,7 @@ def _walk(folder: Path) -> Iterator[DroppedFile]:
         inner = here[len(root) :].strip("/")
         depth = len(inner.split("/")) if inner else 0
         folders[:] = [each for each in folders if not each.startswith(".") and depth < _DEEPEST]
-        is_open_to_all = bool(os.fstat(place).st_mode & stat.S_IWOTH)
+        holder = os.fstat(place)
         for name in names:
             if name.startswith("."):
                 continue
@@ -145,23 +145,40 @@ def _walk(folder: Path) -> Iterator[DroppedFile]:
                 status.st_size,
                 status.st_mtime_ns,
                 (status.st_dev, status.st_ino),
-                _refusal(path, status, is_open_to_all=is_open_to_all),
+                _refusal(path, status, holder),
             )
 
 
-def _refusal(path: str, status: os.stat_result, *, is_open_to_all: bool) -> str | None:
+def _refusal(path: str, status: os.stat_result, folder: os.stat_result) -> str | None:
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
         return f"is {_KINDS.get(kind, 'no file')}; put the file itself there"
     if not path.isprintable():
         return "its name has characters that are no text; rename it"
     # A user who may write into a folder may put another user's file there, by a second name.
+    is_open_to_all = bool(folder.st_mode & stat.S_IWOTH)
     if is_open_to_all and (status.st_uid not in (os.geteuid(), 0) or status.st_nlink > 1):
         return (
             "belongs to somebody else, in a folder that everybody may write into; let a group "
             "write into it, and not everybody"
         )
+    if status.st_nlink > 1 and not _can_its_giver_read(status, folder):
+        return (
+            "is a hard link, and not everybody who may write into its folder could read it; put "
+            "a copy there"
+        )
     return None
+
+
+def _can_its_giver_read(status: os.stat_result, folder: os.stat_result) -> bool:
+    """Whether a file is readable to each user who may have given it a name in a folder.
+
+    Which of them did is not known, and access control lists widen the group.
+    """
+    if status.st_mode & stat.S_IROTH:
+        return True
+    is_its_owners_alone = not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return is_its_owners_alone and folder.st_uid in (0, status.st_uid)
 
 
 _Read = Callable[[int, str, ReadLimits, DropFolderSettings, threading.Event], Profile]
