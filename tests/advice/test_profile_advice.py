@@ -226,6 +226,20 @@ def test_a_measured_contradiction_makes_less_sure() -> None:
     assert all("telemetry" not in each.confidence_factors for each in waits.findings)
 
 
+@pytest.mark.parametrize("found", [at(NOW), fine(NOW)])
+def test_what_telemetry_saw_nothing_of_is_less_sure_and_no_advice(found: Profile) -> None:
+    """Complaints and what is fine alike; what has no verdict has none."""
+    sure, unsure = took(found), took(found, states={State.IDLE_HELD: 300.0})
+    assert (sure.key, unsure.key, unsure.outcome) == (KEY, None, "unmatched")
+    assert "saw no activity" in unsure.unmatched
+    assert said([sure])
+    assert not said([unsure])
+    for one, other in zip(sure.findings, unsure.findings, strict=True):
+        assert one.rule == other.rule
+        assert ("telemetry" in other.confidence_factors) is (other.abstained is None)
+        assert other.confidence == pytest.approx(one.confidence * 0.75, abs=0.01)
+
+
 def test_outcomes_say_what_came_of_a_profile() -> None:
     """In a word each."""
     unmatched = replace(at(NOW), start=None)

@@ -73,6 +73,27 @@ def test_kernels_where_telemetry_saw_an_idle_gpu_are_of_another_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kernels_seconds", "states", "contradicts"),
+    [
+        (0.2, {State.IDLE_HELD: 300.0}, True),
+        (0.011, {State.IDLE_EMPTY: 3600.0}, True),
+        (0.009, {State.IDLE_EMPTY: 300.0}, False),
+        (0.2, {State.IDLE_HELD: 299.0, State.PRODUCTIVE: 1.0}, False),
+        (0.2, {State.IDLE_HELD: 299.0, State.UNKNOWN: 1.0}, False),
+    ],
+)
+def test_a_short_profile_contradicts_telemetry_that_saw_nothing_at_all(
+    kernels_seconds: float,
+    states: dict[State, float],
+    contradicts: bool,  # noqa: FBT001 - a case's.
+) -> None:
+    """Most profiles are of a second or less; a reading in between tells a percent of one."""
+    found = joined(long_profile(1.0, kernel_ratio=kernels_seconds, host_ratio=0.1), known(states))
+    assert found.was_idle is contradicts
+    assert (found.key is None) is contradicts
+
+
+@pytest.mark.parametrize(
     "telemetry",
     [
         known({State.IDLE_EMPTY: 200.0, State.UNKNOWN: 100.0}),

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from profile_stories import launch_bound_trace
+from profile_stories import launch_bound_trace, loader_bound_trace
 from profile_traces import KinetoTrace
-from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
+from readings import EPOCH, HELD, MINUTE, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.storage import Storage
@@ -68,6 +68,26 @@ def test_telemetry_stands_beside_the_profile(
     told = {each["figure"] for each in device["comparisons"] if each["is_contradiction"]}
     assert told == {"busy_ratio", "host_wait_ratio"}
     assert len(found["contradictions"]) == len(told)
+
+
+def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys: Captured) -> None:
+    """In text and in JSON; a short one as well, and its verdicts are less sure."""
+    accountant, storage = AccountingService(AccountingSettings()), Storage(str(tmp_path / "h.db"))
+    for minute in range(61):
+        seen = snapshot(minute * 60.0, [A100], {A100: HELD}, interval_seconds=60.0)
+        accountant.post(seen, (), lambda: AGENT)
+    storage.save_windows(*accountant.take_windows())
+    storage.close()
+    file = loader_bound_trace(tmp_path, baseTimeNanoseconds=EPOCH + 30 * MINUTE)
+
+    alone, doubted = answer(capsys, file), answer(capsys, file, "--history.path", tmp_path / "h.db")
+    (text,) = doubted["telemetry"]["contradictions"]
+    assert "was active for 0 ms of 5 min: the profile is of another GPU" in text
+    assert doubted["telemetry"]["workload"] is None
+    for one, other in zip(alone["findings"], doubted["findings"], strict=True):
+        assert other["confidence"] == pytest.approx(one["confidence"] * 0.75, abs=0.01)
+    assert main(["profile", str(file), "--history.path", str(tmp_path / "h.db")]) == 0
+    assert "less sure: telemetry contradicts it" in capsys.readouterr().out
 
 
 def test_without_a_history_nothing_is_looked_up(tmp_path: Path, capsys: Captured) -> None:

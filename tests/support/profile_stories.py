@@ -16,9 +16,9 @@ def launch_bound_trace(folder: Path, name: str = "eager.pt.trace.json", **top: o
     return _write(folder, name, 3_000.0, 100.0, 5.0, 0.0, top)
 
 
-def loader_bound_trace(folder: Path, name: str = "loader.pt.trace.json.gz") -> Path:
+def loader_bound_trace(folder: Path, name: str = "loader.pt.trace.json.gz", **top: object) -> Path:
     """Four steps of 6 ms, of which 3 ms are spent in the loader; kernels fill the rest."""
-    return _write(folder, name, 6_000.0, 100.0, 95.0, 3_000.0, {})
+    return _write(folder, name, 6_000.0, 100.0, 95.0, 3_000.0, top)
 
 
 def _write(  # noqa: PLR0913, PLR0917 - what differs between the two.

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from rightsizer.profiler.judgement import history_telemetry
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.settings import ProfileSettings
+from rightsizer.profiler.taken_profile import weighed
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.registry import read_files
@@ -78,6 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     found = judged_workloads(later.profiles, judges)
     against = judged_workloads(earlier.profiles, judges)
     joins = _joined(arguments.history_path, found, settings)
+    if joins:
+        comparison = settings.profiles.comparison
+        found = tuple(map(weighed, found, joins, repeat(comparison)))
     answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
     if out is not None:
         with whole_file(out, "report") as file:

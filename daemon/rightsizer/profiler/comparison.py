@@ -160,9 +160,11 @@ class _Both:
 
 def _idle(both: _Both) -> ProfileComparison | None:
     """Kernels where telemetry saw no activity that could be theirs."""
-    telemetry, kernels = both.telemetry, both.member.time.kernel_seconds
+    telemetry, kernels, settings = both.telemetry, both.member.time.kernel_seconds, both.settings
     seen = telemetry.active_seconds + telemetry.unknown_seconds
-    if kernels <= seen + both.settings.tick_seconds:
+    was_active = telemetry.active_seconds > 0
+    unseen = settings.tick_seconds if was_active else settings.idle_tolerance_seconds
+    if kernels <= seen + unseen:
         return None
     whole = telemetry.span_seconds
     return ProfileComparison(

@@ -147,6 +147,11 @@ def host_step_rows(steps: Sequence[ProfileForm]) -> list[Sequence[str]]:
     ]
 
 
+def is_contradicted(finding: ProfileForm) -> bool:
+    """Whether a verdict is less sure because of telemetry."""
+    return "telemetry" in finding["confidence_factors"]
+
+
 def rule_text(finding: ProfileForm) -> str:
     """The name of the rule."""
     return readable_name(str(finding["rule"]).removeprefix("profile_"))

@@ -129,6 +129,11 @@ class ProfileJoin:
         return any(found.figure == figure for each in self.devices for found in each.contradictions)
 
     @property
+    def was_idle(self) -> bool:
+        """Whether telemetry saw nothing of the kernels of any device."""
+        return any(each.was_idle for each in self.devices)
+
+    @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds] | None:
         """From the first kernel of any device to the last, wall time; `None` where not known."""
         starts = [each.start for each in self.devices if each.start is not None]

@@ -193,13 +193,20 @@ class ProfileComparisonSettings:
     )
     tick_seconds: float = setting(
         2.0,
-        help="Work that may fall between two readings of an idle GPU.",
+        help="Work that may fall between two readings of a GPU that was active now and then.",
         source="two readings at the default interval",
+    )
+    idle_tolerance_seconds: float = setting(
+        0.01,
+        help="Work that may stay unseen on a GPU that telemetry saw idle all the time.",
+        within=(0.0, 60.0),
+        source="docs/definitions.md: idle is below 1 %, and a driver's sample is of a second at "
+        "most",
     )
     contradicted_ratio: float = setting(
         0.75,
         help="Part that is left of a finding's confidence where telemetry measured the same thing "
-        "and contradicts it.",
+        "and contradicts it, or saw no activity on the GPU then.",
         source="a profile is the closer look, but may be of another time or GPU",
     )
 

@@ -112,15 +112,26 @@ def taken(
         devices=tuple(device_forms(join)),
         contradictions=join.contradictions,
         findings=tuple(
-            _kept(_weighed(each, join, settings), join, profile) for each in workload.findings
+            _kept(each, join, profile) for each in weighed(workload, join, settings).findings
         ),
     )
 
 
+def weighed(
+    workload: ProfiledWorkload, join: ProfileJoin, settings: ProfileComparisonSettings
+) -> ProfiledWorkload:
+    """The workload with verdicts that are less sure where telemetry says otherwise.
+
+    That is where it measured the same, or saw no activity on a GPU that the profile has at work.
+    """
+    findings = tuple(_weighed(each, join, settings) for each in workload.findings)
+    return replace(workload, findings=findings)
+
+
 def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSettings) -> Finding:
-    """Less sure, where telemetry measured the same and says otherwise."""
     figure = _MEASURED.get(finding.reasons[0]) if finding.is_complaint else None
-    if figure is None or not join.contradicts(figure):
+    is_measured = figure is not None and join.contradicts(figure)
+    if finding.abstained is not None or not (is_measured or join.was_idle):
         return finding
     factors = {**finding.confidence_factors, "telemetry": settings.contradicted_ratio}
     return replace(finding, confidence=confidence_of(factors), confidence_factors=factors)

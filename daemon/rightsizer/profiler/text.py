@@ -12,6 +12,7 @@ from rightsizer.profiler.figures import (
     gain_text,
     host_step_rows,
     idle_parts,
+    is_contradicted,
     kernel_rows,
     rule_text,
     short_text,
@@ -26,6 +27,7 @@ _MOST_KERNELS: Final = 10
 _MOST_STEPS: Final = 8
 _MOST_SPANS: Final = 8
 _NAME_WIDTH: Final = 60
+_DOUBT: Final = "less sure: telemetry contradicts it"
 
 
 def profile_text(answer: ProfileForm) -> str:
@@ -167,7 +169,8 @@ def _findings(findings: Sequence[dict[str, Any]]) -> list[str]:
     for each in complaints:
         lines += _complaint(each)
     for each in fine:
-        lines += wrapped(f"not {rule_text(each)}: {each['summary']}", 2)
+        doubt = f" ({_DOUBT})" if is_contradicted(each) else ""
+        lines += wrapped(f"not {rule_text(each)}: {each['summary']}{doubt}", 2)
     # What cannot be said: rules with the same reason together.
     silent: dict[str, list[str]] = {}
     for each in findings:
@@ -182,7 +185,9 @@ def _complaint(form: dict[str, Any]) -> list[str]:
     lines = wrapped(f"{form['reasons'][0]}: {form['summary']}", 2)
     lines += [line for option in form["options"] for line in wrapped(option["description"], 4)]
     if gain := gain_text(form):
-        lines += wrapped(f"would give: {gain} (confidence {percent(form['confidence'])})", 4)
+        doubt = f"; {_DOUBT}" if is_contradicted(form) else ""
+        sure = f"confidence {percent(form['confidence'])}{doubt}"
+        lines += wrapped(f"would give: {gain} ({sure})", 4)
     for each in form["instructions"]:
         lines += [f"    {each['title']}:", *(f"      {line}" for line in each["text"].splitlines())]
     return [*lines, ""]
