@@ -1,7 +1,10 @@
 """What the agent keeps in memory for months: nothing that only other commands need."""
 
+import contextlib
+import socket
 import subprocess
 import sys
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -15,16 +18,28 @@ import sys
 from contextlib import suppress
 from rightsizer.cli.main import main
 with suppress(SystemExit):
-    main([sys.argv[1], "--help"])
-print(*sys.modules, file=sys.stderr)
+    main(sys.argv[1:])
+print("modules:", *sys.modules, file=sys.stderr)
 """
+MARK: Final = "modules:"
+HEAVY: Final = {
+    *("structlog", "sqlite3", "asyncio", "http.server", "prometheus_client"),
+    *("pynvml", "yaml", "msgspec", "apscheduler", "jinja2"),
+}
+"""What takes longer to load than all that a client of the agent needs."""
 
 
 @cache
 def modules(command: str) -> set[str]:
     """What is loaded once a command knows its flags."""
-    program = [sys.executable, "-c", PROGRAM, command]
-    return set(subprocess.run(program, capture_output=True, text=True, check=True).stderr.split())
+    return modules_of(command, "--help")
+
+
+def modules_of(*arguments: str | Path) -> set[str]:
+    """What is loaded by the time that a command line has ended."""
+    program = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    return set(done.stderr.rpartition(MARK)[2].split())
 
 
 @pytest.mark.parametrize(
@@ -87,13 +102,9 @@ def test_a_plan_loads_what_it_computes_with(tmp_path: Path) -> None:
     """No rules, server, telemetry or profiler: at most 220 modules of our own."""
     file = tmp_path / "plan.yaml"
     file.write_text("model: {parameters: 70e9}\n", encoding="utf-8")
-    program = PROGRAM.replace('"--help"', repr(str(file)))
-    done = subprocess.run(
-        [sys.executable, "-c", program, "plan"], capture_output=True, text=True, check=True
-    )
-    own = {name for name in done.stderr.split() if name.partition(".")[0] == "rightsizer"}
+    own = {name for name in modules_of("plan", file) if name.partition(".")[0] == "rightsizer"}
 
-    assert "H100" in done.stdout
+    assert "rightsizer.planner.planner" in own
     assert len(own) <= 220
     assert own.isdisjoint(
         {
@@ -103,3 +114,47 @@ def test_a_plan_loads_what_it_computes_with(tmp_path: Path) -> None:
             "rightsizer.web",
         }
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--", "true"),
+        ("queue",),
+        ("reserve", "--for", "1h"),
+        ("cancel", "5e6c0197d268"),
+        ("release",),
+        ("resume",),
+        ("place", "--gpus", "2"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_client_of_the_agent_loads_a_client(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """What starts a training or is asked in a loop: fewer than 50 modules of our own.
+
+    It asks an agent that answers, and loads neither its server nor its settings, nor any library.
+    """
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(tmp_path / "api.sock"))
+        agent.listen()
+        answering = threading.Thread(target=_refuse, args=(agent,), daemon=True)
+        answering.start()
+        flags = ("--path.api-socket", tmp_path / "api.sock")
+        loaded = modules_of(words[0], *flags, *words[1:])
+        agent.shutdown(socket.SHUT_RDWR)
+        answering.join()
+    own = {name for name in loaded if name.partition(".")[0] == "rightsizer"}
+
+    assert "rightsizer.io.local" in own
+    assert len(own) < 50
+    assert loaded.isdisjoint(HEAVY)
+
+
+def _refuse(agent: socket.socket) -> None:
+    """Answer requests by a refusal, which ends the command, until the socket is shut down."""
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = agent.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\nno")

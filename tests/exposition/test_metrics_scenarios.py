@@ -17,7 +17,8 @@ from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
+from rightsizer.simulator.packaged import packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 GOLDEN: Final = ("single-h100", "t4-pair", "h100-mig")

@@ -13,9 +13,10 @@ from rightsizer.model.state import Condition, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
 from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.physics import BoardState
 from rightsizer.simulator.scenario import SimulatedScenario
-from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
 from simulated_driver import MIDNIGHT, hour, node_of
 
 NODES = {name: node_of(name) for name in packaged_scenarios()}

@@ -8,8 +8,9 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import ScenarioError
 from rightsizer.model.state import Condition, State
 from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
+from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario import BurstyLoad, ConstantLoad, DiurnalLoad, SimulatedScenario
-from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
 
 WHOLE = """\
 name: mine

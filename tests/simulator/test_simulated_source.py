@@ -16,7 +16,8 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
 from rightsizer.simulator.node import ScenarioHost, ScenarioOwners
-from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
+from rightsizer.simulator.packaged import packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource

@@ -10,10 +10,10 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from rightsizer.broker.feature import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
 from rightsizer.broker.lease_encoder import answer_form, booking_form, broker_form
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
+from rightsizer.broker.paths import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.broker.process_tracker import orphans
 from rightsizer.broker.request_parser import WORDS, request_of
 from rightsizer.broker.settings import BrokerSettings

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from rightsizer.broker.paths import BROKER_PATH, LEASES_PATH, PLACE_PATH, RESERVATIONS_PATH
 from rightsizer.broker.settings import BrokerFeatureSettings, PlacementSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.report import Report
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from rightsizer.broker.service import BrokerService
 
 
-LEASES_PATH: Final = "/api/v1/leases"
-BROKER_PATH: Final = "/api/v1/broker"
-RESERVATIONS_PATH: Final = "/api/v1/reservations"
-PLACE_PATH: Final = "/api/v1/place"
 _SERVED: Final = (
     ("POST", LEASES_PATH),
     ("GET", f"{LEASES_PATH}/{{id}}"),

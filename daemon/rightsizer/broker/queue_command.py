@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from rightsizer.broker.feature import BROKER_PATH
+from rightsizer.broker.paths import BROKER_PATH
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, say
 from rightsizer.console.text import aligned

@@ -5,7 +5,7 @@ import time
 from typing import Any, Final
 
 from rightsizer.broker.command_flags import add_request_flags, words_of
-from rightsizer.broker.feature import LEASES_PATH, RESERVATIONS_PATH
+from rightsizer.broker.paths import LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, add_flags, answer, say
 from rightsizer.console.flags import duration, moment

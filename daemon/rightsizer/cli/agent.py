@@ -11,7 +11,7 @@ from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS
-from rightsizer.simulator.scenario_reader import packaged_scenarios
+from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.telemetry.settings import SimulatedSettings
 
 

@@ -1,5 +1,7 @@
 """`rightsizer place`: the best GPUs of this node right now, from the agent or from own readings."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
@@ -7,18 +9,15 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from rightsizer.agent.scheduler_documents import look_at_node, seats_over
-from rightsizer.agent.settings import Settings
 from rightsizer.broker.command_flags import add_request_flags, words_of
-from rightsizer.broker.feature import PLACE_PATH
 from rightsizer.broker.lease import GpuRequest
-from rightsizer.broker.placement import Form, LeasedSlots, chosen_of, place_form
+from rightsizer.broker.paths import PLACE_PATH
 from rightsizer.broker.request_parser import request_of
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
-from rightsizer.console.agent_client import add_agent_flags
+from rightsizer.console.agent_client import add_agent_flags, socket_of
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import settings_of
 from rightsizer.console.text import aligned, wrapped
@@ -26,6 +25,10 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError, RightsizerError
 from rightsizer.model.units import GIB, format_duration, seconds
+
+if TYPE_CHECKING:
+    from rightsizer.agent.settings import Settings
+    from rightsizer.broker.placement import Form
 
 _NOTHING: Final = "-"
 _LOOK: Final = (
@@ -118,6 +121,10 @@ def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form
     Raises:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
+    # An agent's answer needs none of it.
+    from rightsizer.agent.scheduler_documents import look_at_node, seats_over  # noqa: PLC0415
+    from rightsizer.broker.placement import LeasedSlots, chosen_of, place_form  # noqa: PLC0415
+
     reports = look_at_node(settings, clock)
     last = reports[-1]
     answer = chosen_of(seats_over(reports, settings), last, request, settings, LeasedSlots())
@@ -167,9 +174,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RightsizerError: there is no GPU, or the request cannot be.
     """
-    settings = settings_of(arguments, Settings)
-    words = words_of(arguments)
-    form = _ask(settings, words, arguments)
+    form = _ask(words_of(arguments), arguments)
     if arguments.json:
         say(json.dumps(form, indent=1))
     elif arguments.export and form["is_met"]:
@@ -182,10 +187,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if form["is_met"] else 1
 
 
-def _ask(settings: Settings, words: dict[str, str], arguments: argparse.Namespace) -> Any:
+def _ask(words: dict[str, str], arguments: argparse.Namespace) -> Any:
     """The agent's answer, else that of a look: where no agent runs, or this user may not ask it."""
     request = request_of(words)
-    socket = arguments.path_api_socket or settings.path.api_socket
+    socket = socket_of(arguments)
     if socket and not arguments.scenario:
         try:
             return LocalClient(Path(socket)).get(f"{PLACE_PATH}?{urlencode(words)}")
@@ -195,7 +200,9 @@ def _ask(settings: Settings, words: dict[str, str], arguments: argparse.Namespac
                 raise
             if not isinstance(error, AgentAbsentError):
                 print(f"rightsizer: warning: {error}", file=sys.stderr)
-    with looked_at(settings, arguments.scenario) as chosen:
+    from rightsizer.agent.settings import Settings  # noqa: PLC0415 - as said above.
+
+    with looked_at(settings_of(arguments, Settings), arguments.scenario) as chosen:
         try:
             return place_by_look(chosen, request, SystemClock())
         except RightsizerError as error:

@@ -4,7 +4,7 @@ import argparse
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, add_flags, answer
@@ -12,9 +12,10 @@ from rightsizer.console.flags import duration, duration_text
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
-from rightsizer.report.json_encoder import Form
 from rightsizer.telemetry.source import ReleasableResource
 
+Form: TypeAlias = dict[str, Any]
+"""What the agent answers."""
 _DESCRIPTION: Final = """\
 Ask the running agent to let the GPUs go, and wait until it has: 'gpus' closes every handle, for a
 driver update, a reset or VFIO; 'counters' lets only the profiling counters go, for Nsight Compute

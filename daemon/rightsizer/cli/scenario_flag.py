@@ -1,18 +1,18 @@
 """Flag that names a simulated node, and settings with that node in them."""
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rightsizer.agent.settings import Settings
-from rightsizer.io.log import configure as configure_log
-from rightsizer.io.log_settings import LogLevel
-from rightsizer.simulator.scenario_reader import packaged_scenarios
-from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.settings import SimulatedSettings
+from rightsizer.simulator.packaged import packaged_scenarios
+
+if TYPE_CHECKING:
+    from rightsizer.agent.settings import Settings
 
 _NOWHERE: Final = os.devnull
 """A simulated node has no files of this machine's kernel."""
@@ -36,6 +36,12 @@ def looked_at(settings: Settings, scenario: str | None) -> Iterator[Settings]:
 
     Nothing but errors is logged meanwhile: the answer is what the command prints.
     """
+    # A command that gets its answer of the agent loads nothing to look with.
+    from rightsizer.io.log import configure as configure_log  # noqa: PLC0415
+    from rightsizer.io.log_settings import LogLevel  # noqa: PLC0415
+    from rightsizer.telemetry.nvml.library import use_library  # noqa: PLC0415
+    from rightsizer.telemetry.settings import SimulatedSettings  # noqa: PLC0415
+
     configure_log(settings.log.format, LogLevel.ERROR)
     if scenario:
         simulated = SimulatedSettings(scenario=scenario)

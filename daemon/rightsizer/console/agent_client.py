@@ -12,7 +12,7 @@ from rightsizer.model.frozen import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class _AgentClientSettings:
+class AgentClientSettings:
     """Sections that commands of an agent read."""
 
     path: PathSettings = field(default_factory=PathSettings)
@@ -33,13 +33,19 @@ def add_agent_flags(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
+def socket_of(arguments: argparse.Namespace) -> str:
+    """The agent's socket by the flags or the configuration; empty where that names none."""
+    named = arguments.path_api_socket
+    return str(named or settings_of(arguments, AgentClientSettings).path.api_socket)
+
+
 def client_of(arguments: argparse.Namespace) -> LocalClient:
     """The running agent at its socket.
 
     Raises:
         RightsizerError: the configuration names no socket.
     """
-    path = arguments.path_api_socket or settings_of(arguments, _AgentClientSettings).path.api_socket
+    path = socket_of(arguments)
     if not path:
         raise RightsizerError(
             "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"

@@ -8,7 +8,6 @@ from typing import Final
 
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, parse_duration
-from rightsizer.web.settings import parse_address
 
 
 def checked_address(text: str) -> str:
@@ -17,6 +16,9 @@ def checked_address(text: str) -> str:
     Raises:
         UsageError: it is none.
     """
+    # Only commands that serve load what that takes.
+    from rightsizer.web.settings import parse_address  # noqa: PLC0415
+
     try:
         parse_address(text)
     except UsageError as error:

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rightsizer.config.loader import load_sections
 from rightsizer.console.command import add_flags
 from rightsizer.model.errors import HistoryError, RightsizerError
 
@@ -38,6 +37,9 @@ def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settin
     Raises:
         ConfigurationError: file or environment have faults.
     """
+    # What has its socket named asks for no setting.
+    from rightsizer.config.loader import load_sections  # noqa: PLC0415
+
     return load_sections(root, arguments.config_file, os.environ)
 
 

@@ -15,6 +15,7 @@ from rightsizer.model.units import DAY_SECONDS, GIB
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.board_reader import read_faults, read_slots, slot_of
+from rightsizer.simulator.packaged import ACTIVITIES_FILE, SCENARIO_FOLDER, packaged_scenarios
 from rightsizer.simulator.physics import instance_memory_bytes, nvlink_is_up, reserved_memory_bytes
 from rightsizer.simulator.scenario import (
     BoardSlot,
@@ -30,17 +31,6 @@ from rightsizer.simulator.scenario import (
     TaskPhase,
 )
 from rightsizer.simulator.scenario_row import ScenarioRow
-
-SCENARIO_FOLDER: Final = Path(__file__).with_name("scenarios")
-ACTIVITIES_FILE: Final = "activities.yaml"
-"""What workloads do; beside the scenarios, and none itself."""
-
-
-def packaged_scenarios() -> tuple[str, ...]:
-    """The names of the scenarios that come with the program."""
-    files = SCENARIO_FOLDER.glob("*.yaml")
-    return tuple(sorted(file.stem for file in files if file.name != ACTIVITIES_FILE))
-
 
 _HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
 
