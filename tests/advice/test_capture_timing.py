@@ -143,7 +143,7 @@ def test_a_workload_must_be_in_its_stride(minutes: Any, why: str) -> None:
 
 def test_a_workload_that_is_not_there_is_not_profiled() -> None:
     """It ended, or was never seen."""
-    assert why_not(courses={}) == "nobody is known to be at work on its GPUs"
+    assert why_not(courses={}) == "no process is known to be at work on its GPUs"
 
 
 def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:

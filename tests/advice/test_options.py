@@ -129,7 +129,7 @@ def test_without_prices_there_is_no_money() -> None:
         assert option.dollars_per_hour_low is None
         assert option.savings is not None
         assert option.savings.dollars_per_hour_high is None
-        assert option.savings.reason == "nobody states a price"
+        assert option.savings.reason == "no price is stated"
     assert offered(found, Action.CHANGE_GPU_TYPE)
 
 

@@ -72,7 +72,7 @@ def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: 
         (
             slot(state=State.IDLE_HELD),
             SlotObstacle.HELD_IDLE,
-            "its memory is held by somebody unknown and idle",
+            "its memory is held by an unknown process and idle",
         ),
         (
             slot(state=State.UNKNOWN, memory_used_bytes=None),
@@ -82,7 +82,7 @@ def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: 
         (
             slot(state=State.UNKNOWN, memory_used_bytes=2.0 * GIBIBYTE),
             SlotObstacle.HELD,
-            "2.0 GiB of its memory are in use by somebody unknown",
+            "2.0 GiB of its memory are in use by an unknown process",
         ),
         (
             mig_node([["1g.10gb"]]).slots[0],

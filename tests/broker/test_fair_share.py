@@ -77,7 +77,7 @@ def test_priority_goes_before_fair_share() -> None:
 
 
 def test_waiting_for_long_enough_goes_before_priority() -> None:
-    """Eleven days are worth more than ten steps, so that nobody waits for ever."""
+    """Eleven days are worth more than ten steps, so that none waits for ever."""
     tickets = [waiting("low", priority=-10), waiting("new", "bo", asked=12 * DAY)]
     assert order(tickets, ShareUsage(0, {"ada": 1e9}), 12 * DAY) == ["low", "new"]
 

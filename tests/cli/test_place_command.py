@@ -55,7 +55,7 @@ def test_seats_of_unknown_place_are_bound_nowhere(tmp_path: Path) -> None:
     form["cpus"] = None
     assert "RIGHTSIZER_BIND=''" in export_text(form)
     assert "RIGHTSIZER_CPUS=''" in export_text(form)
-    assert "nobody tells which are near" in place_text(form, is_explained=False)
+    assert "which are near is unknown" in place_text(form, is_explained=False)
 
 
 def test_the_command_looks_at_a_simulated_driver(tmp_path: Path) -> None:

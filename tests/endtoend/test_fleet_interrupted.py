@@ -195,7 +195,7 @@ def test_broken_days_are_set_aside_and_read_again(
     config = configured(tmp_path, url, **DENSE)
     form = asked_in_process(config, *AT).form
     (aside,) = tmp_path.glob("fleet.db.corrupt-*")
-    note = f"The kept days were broken and are now '{aside}'; all were read anew."
+    note = f"The kept days were broken and are now '{aside}'; all were read again."
     assert note in form["notes"]
     assert same(form, undisturbed)
 

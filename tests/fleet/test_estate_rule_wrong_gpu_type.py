@@ -37,8 +37,7 @@ def test_light_work_moves_to_what_stands_empty() -> None:
     (found,) = judged([light()]).values()
     assert found.action is Action.CHANGE_GPU_TYPE
     assert found.summary == (
-        "light-0 fits 1 x L40S of cheap, which nobody needed, instead of 1 x H100-SXM5-80GB of "
-        "dear."
+        "light-0 fits 1 x L40S of cheap, which were free, instead of 1 x H100-SXM5-80GB of dear."
     )
     assert found.savings.dollars_per_hour_low == pytest.approx(3.6 - 1.35)
     assert found.savings.dollars_per_hour_high == pytest.approx(4.4 - 1.65)

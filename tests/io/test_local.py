@@ -127,7 +127,9 @@ def test_where_an_agent_was_killed_nobody_answers_any_more(tmp_path: Path) -> No
     with closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
 
-    assert refusal(path).startswith(f"no agent runs here: nobody answers at {path} any more; start")
+    assert refusal(path).startswith(
+        f"no agent runs here: nothing answers at {path} any more; start"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

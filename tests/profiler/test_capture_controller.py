@@ -258,7 +258,7 @@ def test_nobody_is_called_for_processes_that_nobody_knows(node: CaptureNode) -> 
     node.pids = (4201,)
     node.holders = (Holding(LLAMA, 0.5), Holding(workload("other"), 0.5))
     node.pass_minutes(20)
-    assert node.waits == "it shares its GPUs, and nobody can tell which processes are its own"
+    assert node.waits == "it shares its GPUs, and which processes are its own is unknown"
     assert node.captures == ()
 
 

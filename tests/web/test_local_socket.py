@@ -126,7 +126,7 @@ def test_what_is_local_is_refused_over_tcp(tmp_path: Path, stack: ExitStack) -> 
     status, body = ask(server, "/api/v1/echo", "POST", b"hello")
 
     assert status == 403
-    assert body.startswith(b"refused over TCP, where nobody can tell who asks; ask on the node")
+    assert body.startswith(b"refused over TCP, where the caller is unknown; ask on the node")
     assert b"path.api_socket" in body
 
 

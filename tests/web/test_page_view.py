@@ -205,7 +205,7 @@ def test_memory_held_in_advance_is_said_to_be() -> None:
     """A bullet that is not there has its reason."""
     current = node_report().devices[SERVING].provisioning["current"]
     held = fit_view({"current": replace(current, memory_is_preallocated=True)}, FitSettings())
-    assert held.note == "Memory is held in advance, so nobody knows how much is needed."
+    assert held.note == "Memory is reserved in advance, so how much is needed is unknown."
     assert not fit_view({"current": current}, FitSettings()).note
 
 

@@ -33,7 +33,7 @@ class ClassificationSettings:
         "above the idle noise of profiling counters",
     )
     empty_memory_ratio: float = _ratio(
-        0.01, "Memory in use below which nobody holds the device.", _STATES
+        0.01, "Memory in use below which the device is free.", _STATES
     )
     empty_memory_bytes: float = setting(
         512 * _MEBIBYTE, help="The same as a size; the larger of the two counts.", source=_STATES
@@ -138,7 +138,7 @@ class SignalSettings:
     stand_in_limit_ratio: float = setting(
         2.0,
         help="The highest draw seen, of the idle draw, from which on it may stand in for a power "
-        "limit that nobody states.",
+        "limit that is not stated.",
         within=(1, None),
         source="limits are 4 to 15 times the idle draw; less than twice of it is noise",
     )

@@ -28,7 +28,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.web.message import SocketPeer
 
-_NOBODY = "nobody can tell who claimed it"
+_NOBODY = "it is not known who claimed it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +369,7 @@ def _unfit(
 ) -> dict[tuple[str, str], str]:
     """Why the words of an action cannot be filled in for a piece of advice, where they cannot.
 
-    Told before anything is begun: a name that nobody should have must not use up a limit.
+    Told before anything is begun: a name that must not exist must not use up a limit.
     """
     found = {}
     for each in advice:

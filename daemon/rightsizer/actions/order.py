@@ -48,7 +48,7 @@ class ActionOrder:
     settings: ActionSettings
     advice: Advice
     workload: Workload | None
-    """Who holds the devices; `None` where nobody does."""
+    """Who holds the devices; `None` where the devices are free."""
     actor: str
 
     @property

@@ -84,7 +84,7 @@ class ActionConditions:
     workloads: AbstractSet[str]
     """Keys of those that hold a device."""
     claimed: Mapping[str, Nanoseconds] = field(default_factory=dict)
-    """Since when advice is claimed by somebody who may approve, by its id."""
+    """Since when advice is claimed by a user who may approve, by its id."""
     barred: Mapping[str, str] = field(default_factory=dict)
     """Why the claim of advice approves nothing, by its id."""
     proposed: Mapping[tuple[str, str, Nanoseconds], Nanoseconds] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class _Case:
         if advice.state is AdviceState.SNOOZED:
             yield ActionVerdict.SNOOZED, "its advice is snoozed"
         if advice.state is AdviceState.CLAIMED and terms.mode is ActionMode.AUTOMATIC:
-            yield ActionVerdict.CLAIMED, f"{advice.actor or 'somebody'} acts on it"
+            yield ActionVerdict.CLAIMED, f"{advice.actor or 'an unknown user'} acts on it"
         # What cannot be compared is not above it.
         if not finding.confidence >= (least := terms.minimum_confidence_ratio):
             why = f"its confidence of {finding.confidence:.2f} is below {least:g}"

@@ -38,7 +38,7 @@ class ActionOutcome(StrEnum):
 
     @property
     def has_worked(self) -> bool | None:
-        """Whether what was begun did what it was to do, `None` where nobody knows (yet)."""
+        """Whether what was begun did what it was to do, `None` where that is unknown (yet)."""
         if self in (ActionOutcome.STARTED, ActionOutcome.UNKNOWN, ActionOutcome.INTERRUPTED):
             return None
         return self is ActionOutcome.DONE

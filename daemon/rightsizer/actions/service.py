@@ -46,7 +46,7 @@ def post(
     answer = post_once(settings.url, body, http, token_file=settings.token_file, sleep=sleep)
     if not isinstance(answer, Failure):
         return ActionResult(ActionOutcome.DONE, status=answer.status)
-    # It may have had the message, and nobody knows what it made of that.
+    # It may have had the message, and what it made of that is unknown.
     was_lost = answer.kind in (FailureKind.INTERRUPTED, FailureKind.MALFORMED)
     outcome = ActionOutcome.UNKNOWN if was_lost else ActionOutcome.FAILED
     return ActionResult(outcome, answer.message, answer.status)

@@ -24,7 +24,7 @@ class ActionMode(StrEnum):
     """Who decides that an action is done."""
 
     DRY_RUN = "dry_run"
-    """Nobody: what would be done is told."""
+    """Without an approver: what would be done is told."""
     APPROVE = "approve"
     """A person, who claims the advice."""
     AUTOMATIC = "automatic"
@@ -48,7 +48,7 @@ class ActionTerms:
     mode: ActionMode = setting(
         ActionMode.DRY_RUN,
         help="`dry_run` tells what would be done, `approve` waits for `rightsizer claim`, "
-        "`automatic` waits for nobody.",
+        "`automatic` waits for no approval.",
     )
     minimum_confidence_ratio: float = setting(
         0.9,

@@ -105,7 +105,7 @@ def works_on_media(case: Case) -> bool:
 
 
 MEDIA_NEED_UNKNOWN: Final = (
-    "it works on the media engines, and nobody knows how much of them it needs"
+    "it works on the media engines, and how much of them it needs is unknown"
 )
 """Why nothing is said of what does."""
 

@@ -49,7 +49,7 @@ class HardwareFaultSettings:
     momentary_ratio: float = setting(
         0.9,
         help="Confidence in what a single reading shows and may pass by itself.",
-        source="assumed; links are trained anew within seconds",
+        source="assumed; links are retrained within seconds",
     )
     unclear_time_ratio: float = setting(
         0.6,

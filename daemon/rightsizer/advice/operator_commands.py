@@ -53,7 +53,7 @@ def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruc
         for pid in home.pids:
             running += [f"taskset -apc {home.cpus} {pid}"] if home.cpus else []
             running += [f"migratepages {pid} all {home.numa_node}"]
-    move = shell("Move what is running, until it starts anew", "\n".join(running))
+    move = shell("Move what is running, until it restarts", "\n".join(running))
     return (
         *(move if running else ()),
         *owner_of(kind_of(case)).bind(homes),

@@ -160,7 +160,7 @@ def _savings(
         gpus_high=round(gpus.high, 4),
         dollars_per_hour_low=None if dollars is None else dollars.low,
         dollars_per_hour_high=None if dollars is None else dollars.high,
-        reason="" if money else "nobody states a price",
+        reason="" if money else "no price is stated",
         gpu_hours_per_month_low=round(gpus.low * _HOURS_PER_MONTH, 1),
         gpu_hours_per_month_high=round(gpus.high * _HOURS_PER_MONTH, 1),
         kilowatt_hours_per_month_low=None if energy is None else energy.low,

@@ -135,7 +135,7 @@ def _allowed_limit(settings: Settings) -> None:
     if default > longest:
         raise ValueError(
             f"{format_duration(default)} is longer than broker.longest_limit, "
-            f"{format_duration(longest)}, so that whoever says no limit is refused; lower it"
+            f"{format_duration(longest)}, so that a request without a limit is refused; lower it"
         )
 
 

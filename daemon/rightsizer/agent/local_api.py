@@ -103,7 +103,7 @@ def _duration(value: object) -> float | None:
     if not 0 < duration_seconds <= _LONGEST_SECONDS:
         raise UsageError(
             f"for: '{value}' is not between 0 s and {format_duration(_LONGEST_SECONDS)}; leave it "
-            "out to release until somebody takes it back"
+            "out to release until it is taken back"
         )
     return duration_seconds
 

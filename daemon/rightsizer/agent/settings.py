@@ -70,7 +70,7 @@ class Settings:
     grafana: GrafanaSettings = field(default_factory=GrafanaSettings, metadata=LIVE)
     webhooks: tuple[WebhookSettings, ...] = setting(
         (),
-        help="Who else is told of advice: an Alertmanager, or anybody who takes JSON.",
+        help="Who else is told of advice: an Alertmanager, or any receiver of JSON.",
         is_live=True,
     )
     actions: tuple[ActionSettings, ...] = setting(

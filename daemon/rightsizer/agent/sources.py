@@ -77,7 +77,7 @@ def _node(
 def _neighbors(
     settings: SourceSettings, clock: Clock, catalogue: Catalogue
 ) -> tuple[SecondarySource, ...]:
-    """Those that an operator has named; what nobody asks for is not even loaded."""
+    """Those that an operator has named; what is not asked for is not even loaded."""
     neighbors: list[SecondarySource] = []
     if settings.dcgm.url:
         from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint  # noqa: PLC0415

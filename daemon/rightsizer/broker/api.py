@@ -65,7 +65,7 @@ def client_of(
         UsageError: it cannot be identified.
     """
     if peer is None:
-        raise UsageError("nobody can tell who asks; ask over the agent's local socket")
+        raise UsageError("the caller is unknown; ask over the agent's local socket")
     before, uid, after = table.row(peer.pid), table.user(peer.pid), table.row(peer.pid)
     if peer.pid == 0 or before is None or after is None:
         raise UsageError(

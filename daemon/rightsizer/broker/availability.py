@@ -82,10 +82,10 @@ def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _O
         # Heat, power brake or a fault, by the board itself; for idle GPUs too.
         yield SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
     if is_reserved:
-        yield SlotObstacle.RESERVED, "reserved for somebody else"
+        yield SlotObstacle.RESERVED, "reserved for another user"
     wanted, total = request.memory_bytes, slot.memory_total_bytes
     if wanted is not None and total is None:
-        yield SlotObstacle.MEMORY, "nobody knows how much memory it has"
+        yield SlotObstacle.MEMORY, "how much memory it has is unknown"
     if wanted is not None and total is not None and total < wanted:
         why = f"has {_size(total)} of memory in all, {_size(wanted)} are asked"
         yield SlotObstacle.MEMORY, why
@@ -98,7 +98,7 @@ def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
     if slot.state in ACTIVE_STATES:
         return SlotObstacle.BUSY, f"at work ({slot.state}), and no process of it is known"
     if slot.state is State.IDLE_HELD:
-        return SlotObstacle.HELD_IDLE, f"its memory is held by somebody unknown{_idle(slot)}"
+        return SlotObstacle.HELD_IDLE, f"its memory is held by an unknown process{_idle(slot)}"
     if slot.state is State.IDLE_EMPTY:
         return None
     used = slot.memory_used_bytes
@@ -108,7 +108,7 @@ def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
         settings.empty_memory_bytes, settings.empty_memory_ratio * (slot.memory_total_bytes or 0.0)
     )
     if used >= most:
-        return SlotObstacle.HELD, f"{_size(used)} of its memory are in use by somebody unknown"
+        return SlotObstacle.HELD, f"{_size(used)} of its memory are in use by an unknown process"
     return None
 
 
@@ -175,7 +175,7 @@ def _too_needy(slot: LeaseSlot, settings: FreeSettings) -> _Found:
 
 def _too_little(left: float | None, wanted: float) -> str:
     if left is None:
-        return f"nobody knows how much memory is left, and {_size(wanted)} are asked for"
+        return f"how much memory is left is unknown, and {_size(wanted)} are asked for"
     return f"has {_size(left)} of memory left, and {_size(wanted)} are asked for"
 
 

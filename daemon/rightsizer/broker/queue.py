@@ -113,7 +113,7 @@ class _QueuePass:
         end = None if limit is None else self._scheduling.now + nanoseconds(limit)
         kept: frozenset[str] | None = frozenset() if head.allows(end) else head.kept
         if kept is None:
-            return f"it might delay {head.ticket.id}, and nobody knows by how much"
+            return f"it might delay {head.ticket.id}, by an unknown time"
         key = (ticket.request, kept | self._scheduling.booked(ticket))
         if key not in self._no_room and self._scheduling.has_room(ticket, kept):
             found = self._scheduling.choice(ticket, kept)

@@ -22,7 +22,7 @@ _SUMMARIES: Final = {
     SlotObstacle.HELD: "held",
     SlotObstacle.HELD_IDLE: "held and idle",
     SlotObstacle.ALLOCATED: "given for nothing by a scheduler",
-    SlotObstacle.BUSY: "busy for somebody unknown",
+    SlotObstacle.BUSY: "busy for an unknown user",
     SlotObstacle.UNKNOWN: "of unknown state",
     SlotObstacle.NEEDS: "too busy to be shared, or not measured long enough",
 }
@@ -123,7 +123,7 @@ def _freedom(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
             else f"All {rest} are empty, as was measured."
         )
     if unsure:
-        yield f"Looks empty, and nobody measured its state: {', '.join(unsure)}."
+        yield f"Looks empty, and its state was not measured: {', '.join(unsure)}."
     if shared:
         yield f"Shared with others, whose measured needs leave room: {', '.join(shared)}."
 
@@ -146,11 +146,11 @@ def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
     nodes = {slot.numa_node for slot in slots}
     known = sorted(node for node in nodes if node is not None)
     if not known:
-        yield "Nobody tells their NUMA nodes." if len(slots) > 1 else "Nobody tells its NUMA node."
+        yield "Their NUMA nodes are unknown." if len(slots) > 1 else "Its NUMA node is unknown."
     elif len(nodes) == 1:
         yield f"On NUMA node {known[0]}."
     else:
-        unknown = " and one that nobody tells" if None in nodes else ""
+        unknown = " and one that is unknown" if None in nodes else ""
         yield f"On NUMA nodes {' and '.join(map(str, known))}{unknown}."
 
 

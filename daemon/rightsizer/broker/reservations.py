@@ -120,7 +120,7 @@ def _at_risk(booking: Booking, now: Nanoseconds) -> BrokerEvent:
         booking.id,
         booking.reservation.user,
         f"the GPUs of reservation {booking.id} will not be free in time: work without a limit, or "
-        "past it, or without a lease is on them; nobody ends it but its owner",
+        "past it, or without a lease is on them; only its owner ends it",
     )
 
 

@@ -33,7 +33,7 @@ class FreeSettings:
     )
     shared_memory_reserve_bytes: float = setting(
         1024.0**3,
-        help="Memory of a shared GPU that is given to nobody.",
+        help="Memory of a shared GPU that is kept free.",
         source="assumed: a further context of CUDA and its libraries takes some 500 MiB, and "
         "allocators fragment",
     )
@@ -136,7 +136,7 @@ class BrokerSettings:
     )
     maximum_tickets: int = setting(
         1000,
-        help="Tickets that may wait at the same time; beyond it whoever asks is refused.",
+        help="Tickets that may wait at the same time; beyond it requests are refused.",
         within=(1, 100_000),
         source="Slurm's MaxJobCount is 10,000, for a cluster",
     )
@@ -148,14 +148,14 @@ class BrokerSettings:
     )
     maximum_leases_per_user: int = setting(
         64,
-        help="Leases that one user may hold at the same time; further tickets wait, and nobody "
+        help="Leases that one user may hold at the same time; further tickets wait, and no "
         "waits for them.",
         within=(1, 4096),
         source="a starting point: eight shared GPUs, eight leases on each",
     )
     default_limit_seconds: float = setting(
         DAY_SECONDS,
-        help="How long a lease lasts at most where nobody said so; then its holder is told.",
+        help="How long a lease lasts at most where no limit was given; then its holder is told.",
         within=(60.0, 366 * DAY_SECONDS),
         source="Slurm's DefaultTime, which sites set; a day and a night",
     )
@@ -167,7 +167,7 @@ class BrokerSettings:
     )
     fair_share_half_life_seconds: float = setting(
         7 * DAY_SECONDS,
-        help="Time after which GPU time that somebody used counts half as much against him.",
+        help="Time after which used GPU time counts half as much against its user.",
         within=(60.0, 366 * DAY_SECONDS),
         source="Slurm's PriorityDecayHalfLife, 7-0 by default",
     )
@@ -180,7 +180,7 @@ class BrokerSettings:
     )
     aging_seconds: float = setting(
         DAY_SECONDS / 4,
-        help="Waiting for so long is worth one step of priority, so that nobody waits for ever.",
+        help="Waiting for so long is worth one step of priority, so that none waits for ever.",
         within=(60.0, 366 * DAY_SECONDS),
         source="docs/benchmarks.md, the node broker: against a day it halves the wait for eight "
         "GPUs, at no cost to others; less gains no more",
@@ -227,7 +227,7 @@ class BrokerSettings:
     )
     unknown_patience_seconds: float = setting(
         3600.0,
-        help="By how much the first that waits may be delayed where nobody knows the end of what "
+        help="By how much the first that waits may be delayed where the end is unknown of what "
         "is in its way, so that its GPUs do not lie idle meanwhile; 0: by nothing.",
         within=(0.0, 30 * DAY_SECONDS),
         source="a starting point: what a person who waits for a process without a limit would "

@@ -32,7 +32,7 @@ _ENDS: Final = {
     EndReason.GIVEN_BACK: "it was given back",
     EndReason.DIED: "none of its processes is left",
     EndReason.TIME_UP: "its time was up",
-    EndReason.REBOOTED: "the machine was started anew",
+    EndReason.REBOOTED: "the machine was started again",
     EndReason.WITHDRAWN: "it was withdrawn",
 }
 
@@ -139,7 +139,7 @@ def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
             return None
         return refused(state, wanted.id, wanted.client, ending.message)
     if known.client.uid != wanted.client.uid:
-        why = f"{wanted.id} is somebody else's; take a new id"
+        why = f"{wanted.id} belongs to another user; take a new id"
         return refused(state, wanted.id, wanted.client, why)
     if record is not None:
         return BrokerTransition(state, (granted(state, record),))
@@ -253,7 +253,7 @@ def rebooted(
     if shift is not None:
         bookings = (_shifted(each, shift) for each in state.bookings)
         return replace(step, state=step.state.with_bookings(bookings))
-    lost = "cannot be kept over a reboot whose clock is not known; reserve anew"
+    lost = "cannot be kept over a reboot whose clock is not known; reserve again"
     for each in state.bookings:
         step = step.then(without_booking, each, EventKind.CANCELED, lost)
     return step

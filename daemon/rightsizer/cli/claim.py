@@ -137,7 +137,7 @@ def _command(verb: str, words: str) -> Command:
 
 CLAIM: Final = _command(
     "claim",
-    "Say that somebody acts on a piece of advice. It stays open, and once what it is about has "
+    "Say that you act on a piece of advice. It stays open, and once what it is about has "
     "changed, before and after are compared.",
 )
 DISMISS: Final = _command(

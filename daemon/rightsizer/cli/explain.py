@@ -29,7 +29,7 @@ done and what speaks for each way, what it saves at which price, how to do it, w
 it, and the PromQL that leads to the same numbers. The history is only read, beside a running agent
 too; where none is kept, the agent is asked. Abstentions have ids as well: 'rightsizer advise'
 lists them. With --fleet, the advice is what `rightsizer fleet` has kept; what it did not keep,
-'rightsizer fleet --explain ID' judges anew.
+'rightsizer fleet --explain ID' judges again.
 """
 
 

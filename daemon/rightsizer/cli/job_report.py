@@ -150,7 +150,7 @@ _LESSONS: Final[Mapping[Cause, str]] = {
     "while kernels run.",
     Cause.LAUNCH: "Kernels were too small to fill the GPUs: use larger batches, or CUDA graphs.",
     Cause.THROTTLED: "The GPUs were held down by power or heat, which is not the job's doing: tell "
-    "whoever runs the cluster.",
+    "the operators of the cluster.",
 }
 
 

@@ -86,8 +86,8 @@ def refused_export_text() -> str:
 
 def _chosen(form: Any) -> Iterator[str]:
     yield f"CUDA_VISIBLE_DEVICES={form['cuda_visible_devices']}"
-    yield f"CPUs: {form['cpus'] or 'nobody tells which are near'}"
-    yield f"Memory node: {_nodes(form) or 'nobody tells which is near'}"
+    yield f"CPUs: {form['cpus'] or 'which are near is unknown'}"
+    yield f"Memory node: {_nodes(form) or 'which is near is unknown'}"
     yield ""
     rows = [
         [

@@ -115,7 +115,7 @@ def wait_until_done(
         if form is None:
             raise RightsizerError(
                 f"the {held} were taken back before all of them were let go: the time of --for "
-                "was over, or somebody ran 'rightsizer resume'; ask again"
+                "was over, or 'rightsizer resume' was run; ask again"
             )
         if form["is_done"]:
             return form

@@ -45,7 +45,7 @@ _LEGEND: Final = (
     ("PHB", "a PCIe host bridge, where the bus leaves the CPU"),
     ("NODE", "two host bridges of one NUMA node"),
     ("SYS", "the link between NUMA nodes"),
-    ("?", "nobody tells"),
+    ("?", "unknown"),
 )
 _NOTHING: Final = "-"
 _NAMES_SHOWN: Final = 3

@@ -143,7 +143,7 @@ def load(
     try:
         document = load_yaml(text, name)
     except YamlError as error:
-        # Of a file that nobody can read, only what variables say can be right or wrong.
+        # Of a file that cannot be read, only what variables say can be right or wrong.
         answer = validate(shape, overridden({}, said))
         found = answer if isinstance(answer, list) else []
         theirs = [fault for fault in found if _variable(fault, said) is not None]

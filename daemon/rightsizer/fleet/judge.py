@@ -247,7 +247,7 @@ class FleetJudge:
         yield from context.store.warnings
         aside = self._cache.database.set_aside
         if aside is not None:
-            yield f"The kept days were broken and are now '{aside}'; all were read anew."
+            yield f"The kept days were broken and are now '{aside}'; all were read again."
         for report in context.reports:
             yield from gaps_of(report, context.now)
         if faults:

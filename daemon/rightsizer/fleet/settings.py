@@ -221,7 +221,7 @@ class FleetSettings:
         source="2,000 series for both; a team is whatever a label of a workload says",
     )
     interval_seconds: float = setting(
-        3600.0, help="How often `rightsizer fleet --serve` looks anew.", within=(60.0, DAY_SECONDS)
+        3600.0, help="How often `rightsizer fleet --serve` looks again.", within=(60.0, DAY_SECONDS)
     )
 
 

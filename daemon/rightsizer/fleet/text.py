@@ -127,7 +127,7 @@ _WIDEST_NAME: Final = 26
 
 _NEXT: Final = (
     "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
-    "'rightsizer claim --fleet ID' says that somebody acts."
+    "'rightsizer claim --fleet ID' says that you act on it."
 )
 _NOTHING_FOUND: Final = (
     "No rule found anything that holds over both of its spans; --json --all has every verdict."
@@ -187,7 +187,7 @@ def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = ("team", "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
     rows = [
         (
-            *(_short(team["team"] or "(nobody)"), str(team["workloads"])),
+            *(_short(team["team"] or "(unknown)"), str(team["workloads"])),
             *(_figure(team[f"{key}_gpu_hours"]) for key in ("held", "used", "wasted")),
             _figure(team["kilowatt_hours"]),
             *(_figure((team[key] or {}).get("value"), 0) for key in ("dollars", "wasted_dollars")),
@@ -217,7 +217,7 @@ def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             rules.setdefault(str(most), []).append(rule)
     if rules:
         yield ""
-        yield "Rules that would not say anything of anybody:"
+        yield "Rules that abstained everywhere:"
         for reason, silent in sorted(rules.items()):
             yield from wrapped(f"{reason}: {', '.join(silent)}", 2)
 

@@ -23,7 +23,7 @@ class HostSettings:
     )
     forget_after_seconds: float = setting(
         60.0,
-        help="How long a process or control group is remembered that nobody asks for.",
+        help="How long a process or control group is remembered that is not asked for.",
         within=(1.0, 3600.0),
     )
     memory_placement_interval_seconds: float = setting(

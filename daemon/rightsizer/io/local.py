@@ -114,7 +114,7 @@ class LocalClient:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             return f"no agent runs here: there is no socket {path}; {_START}"
         if isinstance(error, ConnectionRefusedError):
-            return f"no agent runs here: nobody answers at {path} any more; {_START}"
+            return f"no agent runs here: nothing answers at {path} any more; {_START}"
         if isinstance(error, PermissionError):
             return (
                 f"user {os.geteuid()} may not use {path}; run as root, as the user that the agent "

@@ -202,7 +202,7 @@ class Case:
 
     @property
     def remembered(self) -> Blocks:
-        """What the workload did over all its devices, as far back as anybody remembers."""
+        """What the workload did over all its devices, as far back as the history goes."""
         return Blocks() if self.past is None else self.past.blocks()
 
     def shape(self, measure: Measure = Measure.BUSY) -> Shape | None:

@@ -16,7 +16,7 @@ class OwnerSettings:
     sources: tuple[str, ...] = setting(
         ("kubernetes", "slurm", "container", "session"),
         help="Who is asked, of kubernetes, slurm, container, user and session (systemd units and"
-        " login sessions); their order is fixed. user names whoever started a process outside of"
+        " login sessions); their order is fixed. user names who started a process outside of"
         " a unit, and is off unless you add it.",
     )
     kubelet_socket: str = setting(
@@ -60,7 +60,7 @@ class OwnerSettings:
     )
     timeout_seconds: float = setting(
         3.0,
-        help="How long an answer may take, on a thread where nobody waits for it.",
+        help="How long an answer may take, on a thread of its own.",
         within=(0.1, 60.0),
     )
     first_wait_seconds: float = setting(
@@ -77,7 +77,7 @@ class OwnerSettings:
     )
     time_to_live_seconds: float = setting(
         30.0,
-        help="For how long it is remembered whose a process is, or that nobody knows.",
+        help="For how long it is remembered whose a process is, or that it is unknown.",
         within=(1.0, 3600.0),
     )
     workloads_maximum: int = setting(

@@ -41,8 +41,8 @@ _DESCRIPTION = """\
 List the boards of the catalogue, or tell everything of those that are named, each figure with its
 origin: measured, verified against a public table, recalled from a datasheet, assumed from boards
 alike, or stated by you. A board is named by its key or by what its driver calls it. Prices are
-dollars per GPU-hour as of the dates beside them, never quotes. Of a GPU of this node that nobody
-knows, what its driver says is told.
+dollars per GPU-hour as of the dates beside them, never quotes. Of a GPU of this node that is not
+in it, what its driver says is told.
 
 A file of your own changes or adds boards, figure by figure; a new board needs these:
 

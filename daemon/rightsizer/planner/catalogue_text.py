@@ -32,7 +32,7 @@ _HEADER: Final = (
 )
 _TEXTS: Final = frozenset({"board", "architecture", "as of"})
 _LEGEND: Final = """\
-~ recalled or assumed: nobody compared it with a public table. Peaks in dense tera-operations per
+~ recalled or assumed: it was not compared with a public table. Peaks in dense tera-operations per
 second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds in
 the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes from."""
 _SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})

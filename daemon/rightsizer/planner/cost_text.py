@@ -49,7 +49,7 @@ def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
             text = f"{columns[0][0]}: of {unit} asked for; full load: of all it could make."
             yield from wrapped(text, indent=2)
     else:
-        yield "  nobody names a price; state yours under 'prices' of the plan, or with --prices"
+        yield "  no price is known; state yours under 'prices' of the plan, or with --prices"
     if bill.ownership is not None:
         is_rented = any(each.terms.billing is Billing.ON_DEMAND for each in bill.offers)
         text = _ownership_text(bill.ownership, is_rented=is_rented)
@@ -103,7 +103,7 @@ def _ownership_text(ownership: OwnershipCost, *, is_rented: bool) -> str:
     )
     hours, months = ownership.break_even_hours, ownership.break_even_months
     if not is_rented:
-        return f"{text} Nobody names a price to rent them at."
+        return f"{text} No price to rent them at is known."
     if hours is None:
         return f"{text} It never costs less than renting."
     used = f"{number(hours.value)} used hours ({interval_text(hours)})"

@@ -30,7 +30,7 @@ from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
 
 _REMEDY: Final = (
-    "what nobody knows is not guessed: describe it in a file of boards (--catalogue FILE,"
+    "what is not known is not guessed: describe it in a file of boards (--catalogue FILE,"
     " 'rightsizer catalogue --help' shows one)"
 )
 _NEEDED: Final = {

@@ -183,7 +183,7 @@ def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
             )
     if not run.is_launch_known:
         yield (
-            "idle time is nobody's fault in particular: launches are not in the profile, so waits "
+            "idle time has no one cause: launches are not in the profile, so waits "
             "for the host and other waits are one; all of them stay as long as they are"
         )
     if run.time.collective >= _LEAST:

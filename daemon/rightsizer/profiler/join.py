@@ -209,7 +209,7 @@ def _holder(devices: Sequence[JoinedDevice]) -> tuple[str | None, str]:
         return None, f"its GPUs were held by {len(held)} workloads: {names}"
     uuids = {each.device.uuid for each in seen if each.device}
     # Without a holder, advice is of a device.
-    return (uuids.pop(), "") if len(uuids) == 1 else (None, "nobody is known to have held its GPUs")
+    return (uuids.pop(), "") if len(uuids) == 1 else (None, "the holder of its GPUs is unknown")
 
 
 def _only_holder(

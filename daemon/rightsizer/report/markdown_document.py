@@ -235,7 +235,7 @@ def _returned(model: ReportModel, timezone: dt.tzinfo) -> Iterator[str]:
             "llllrl",
         )
     if model.rules:
-        yield "Every rule since the ledger began; expired: nobody acted and it went away."
+        yield "Every rule since the ledger began; expired: it went away without an action."
         yield table(
             ("rule", "for", *ENDED, "saved"),
             [
@@ -295,7 +295,7 @@ def _words(model: ReportModel) -> Iterator[str]:
             (
                 *(row.model, str(row.devices)),
                 dollars(row.dollars_per_hour_low, row.dollars_per_hour_high),
-                *(readable_name(row.billing), row.date, row.source or "nobody states a price"),
+                *(readable_name(row.billing), row.date, row.source or "no price is stated"),
             )
             for row in model.prices
         ],

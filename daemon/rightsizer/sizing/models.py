@@ -137,7 +137,7 @@ class Transformer:
     repeated_parameters: float = 0.0
     """That a token passes again, for several layers have the same."""
     assumed: frozenset[str] = frozenset()
-    """Keys that nobody gave and that were taken as is usual for a model of this size."""
+    """Keys that were not given and were taken as is usual for a model of this size."""
 
     @property
     def kinds(self) -> tuple[LayerKind, ...]:

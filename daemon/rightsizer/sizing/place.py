@@ -27,7 +27,7 @@ class GpuPlace:
     board: Board
     slice: MigProfile | None = None
     memory_settings: MemorySettings = _DEFAULTS
-    """What of a whole board's memory nobody can have."""
+    """What of a whole board's memory cannot be used."""
 
     @property
     def name(self) -> str:

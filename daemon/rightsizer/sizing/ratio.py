@@ -30,7 +30,7 @@ _STEP_LIMIT_SECONDS: Final = 0.1
 _LLM_FORMATS: Final = (_NARROWEST, (Precision.FP4, Precision.FP8, Precision.INT8, Precision.BF16))
 """Where there is no fp8, some models hold their accuracy in 8-bit integers and others do not."""
 _SMALL_L2_BYTES: Final = 6e6
-"""Of a board whose L2 nobody knows; as most that came before 2020."""
+"""Of a board whose L2 is unknown; as most that came before 2020."""
 
 Formats = tuple[tuple[Precision, ...], ...]
 """The best formats of several ways to run a family, best first; their mean counts."""

@@ -21,7 +21,7 @@ METRICS_PATH: Final = "/metrics"
 
 _log: Final = structlog.get_logger("rightsizer.web")
 _REFUSED_OVER_TCP: Final = (
-    "refused over TCP, where nobody can tell who asks; ask on the node itself, by the command "
+    "refused over TCP, where the caller is unknown; ask on the node itself, by the command "
     "`rightsizer` or over the agent's local socket, the setting path.api_socket; or start the "
     "agent with --web.enable-lifecycle and with users or client certificates in --web.config.file"
 )

@@ -81,7 +81,7 @@ def _client_authentication(section: Row, client_ca: Pem | None) -> str:
     if value in _UNVERIFIED:
         section.fault(
             "client_auth_type",
-            f"{value} would let in certificates that nobody vouches for, which is not offered; "
+            f"{value} would let in certificates that no authority signed, which is not offered; "
             f"use {_REQUIRED}",
         )
         return "NoClientCert"
@@ -260,7 +260,7 @@ def _rate_limit(section: Row) -> RateLimit | None:
     if interval_seconds <= 0:
         return None
     if burst == 0:
-        section.fault("burst", "must be 1 or more, or nobody is ever answered")
+        section.fault("burst", "must be 1 or more, or no request is ever answered")
     return RateLimit(interval_seconds, burst)
 
 

@@ -64,7 +64,7 @@ def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
         lambda window: _share(window, window.pressed) if is_service else 0.0,
         "SMs at their limit while users wait",
         tiers=WITH_POWER,
-        why_unsupported="without power or profiling nobody knows how much the SMs do",
+        why_unsupported="without power or profiling, how much the SMs do is unknown",
         evidence_name="pressed_ratio",
     )
     most = max(saturated.values(), default=0.0)

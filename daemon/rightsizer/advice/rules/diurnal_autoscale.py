@@ -148,7 +148,9 @@ def _early(subject: CaseSubject) -> Finding | None:
     """What is said before anything is measured; `None` where that is nothing."""
     workload_class = subject.case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
-        return subject.abstain("nobody stated that this is a service; state its class in a policy")
+        return subject.abstain(
+            "it is not stated that this is a service; state its class in a policy"
+        )
     if workload_class is not WorkloadClass.SERVING:
         return subject.find_nothing(f"A {workload_class} workload has no hours.")
     if is_shared(subject.case):

@@ -83,7 +83,7 @@ def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding
     """Whether the memory or the load of a workload grows to its end within the horizon."""
     case = subject.case
     if case.workload is None:
-        return subject.find_nothing("Nobody holds it, so nothing grows.")
+        return subject.find_nothing("It is free, so nothing grows.")
     is_preallocated = any(each.memory_is_preallocated for each in case.provisioning)
     memory = None if is_preallocated else _of_memory(case, settings)
     found = [each for each in (memory, _of_load(case, settings)) if each is not None]

@@ -62,7 +62,7 @@ class HardwareUnhealthySettings:
 
 
 def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
-    """Whether the hardware under the workload needs somebody, and what would repair it."""
+    """Whether the hardware under the workload needs an operator, and what would repair it."""
     case = subject.case
     too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:

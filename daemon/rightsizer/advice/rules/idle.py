@@ -100,7 +100,7 @@ _LEAST_GAPS: Final = 20
 def _patience(default: float, who: str, source: str) -> Any:
     return setting(
         default,
-        help=f"How long {who} may be idle before anybody says so.",
+        help=f"How long {who} may be idle before it is advised on.",
         unit="seconds",
         within=(600, None),
         source=source,
@@ -130,7 +130,7 @@ class IdleSettings:
     serving_seconds: float = _patience(7200.0, "a serving replica", "docs/definitions.md, conduct")
     unknown_seconds: float = _patience(
         7200.0,
-        "a GPU whose use nobody stated",
+        "a GPU whose use is not stated",
         "docs/definitions.md, sources: windows of 90-120 min are right in 0.80-0.85 of cases",
     )
     usual_ratio: float = setting(
@@ -160,7 +160,7 @@ class IdleSettings:
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
-    """Whether all GPUs of the workload did nothing, and whether somebody held them."""
+    """Whether all GPUs of the workload did nothing, and whether they were held."""
     case = subject.case
     too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
@@ -190,7 +190,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
         evidence["resume_gaps"] = resumed.gaps
     is_serving = case.workload_class is WorkloadClass.SERVING
     action = Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
-    give_back = "scale to zero while nobody asks" if is_serving else "give back"
+    give_back = "scale to zero while no requests come" if is_serving else "give back"
     # Idle time is saved for certain, the rest unless work resumes.
     savings = released(case, subject.market, share, 1.0)
     reason, what = _reason(case)

@@ -59,7 +59,7 @@ def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Findi
         lambda window: window.share(State.MEMORY_BANDWIDTH_BOUND),
         "bound by memory traffic",
         tiers=frozenset({Tier.PROFILING}),
-        why_unsupported="without profiling nobody measures memory traffic",
+        why_unsupported="without profiling, memory traffic is not measured",
     )
     if isinstance(seen, Finding):
         return seen

@@ -51,7 +51,7 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
         settings,
         in_condition(Condition.NUMA_MISPLACED),
         "fed from another NUMA node",
-        why_unsupported="without telemetry of the traffic nobody can tell whether it matters",
+        why_unsupported="without telemetry of the traffic, whether it matters is unknown",
         evidence_name="numa_misplaced_ratio",
     )
     if isinstance(seen, Finding):
@@ -59,7 +59,7 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
     homes = [home for device in seen.devices if (home := home_of(case, device)) is not None]
     if not homes:
         return subject.abstain(
-            "the GPU's NUMA node is not known, so nobody can say where its processes belong"
+            "the GPU's NUMA node is not known, so where its processes belong is unknown"
         )
     belongs = [
         f"GPU {home.device.index} belongs to NUMA node {home.numa_node}"
@@ -91,7 +91,7 @@ def _why_not(case: Case) -> str:
     is_measured = any(each.get(signal) is not None for each in readings for signal in _NEEDED)
     if is_measured or (node.topology is not None and len(node.topology.numa_nodes) == 1):
         return ""
-    return "nobody measures on which NUMA node the processes and their memory are"
+    return "on which NUMA node the processes and their memory are is not measured"
 
 
 def _evidence(case: Case, home: NumaHome) -> dict[str, object]:

@@ -137,7 +137,7 @@ class NvlinkAbsentSettings:
     )
     class_only_ratio: float = setting(
         0.65,
-        help="Confidence that GPUs of one batch job exchange data where nobody measures it.",
+        help="Confidence that GPUs of one batch job exchange data where it is not measured.",
         source="assumed; most jobs of several GPUs train one model",
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
@@ -166,7 +166,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     traffic = _traffic(case)
     if traffic is None and case.workload_class is not WorkloadClass.BATCH:
         return subject.abstain(
-            "nobody measures what the GPUs exchange, and only of batch jobs can it be assumed"
+            "what the GPUs exchange is not measured, and only of batch jobs can it be assumed"
         )
     evidence |= {"traffic_ratio": traffic, "threshold_ratio": settings.on_ratio}
     if traffic is not None and traffic < settings.on_ratio:

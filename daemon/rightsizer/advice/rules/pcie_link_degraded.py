@@ -150,7 +150,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     if not links:
         return subject.abstain("the PCIe link, or what board and slot allow, is not known")
     if _is_unused(case):
-        return subject.find_nothing(f"{subject.name}: nobody works on it.")
+        return subject.find_nothing(f"{subject.name}: no process works on it.")
     least = settings.minimum_active_seconds
     active = max((seconds(window.active) for window in case.windows), default=0.0)
     is_less = any(link.lost_ratio > 0.0 for link in links.values())
@@ -162,7 +162,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
         settings,
         lambda window: _share(window, links.get(window.uuid), least),
         "PCIe link below what board and slot allow",
-        why_unsupported="without telemetry nobody can tell when the GPU is at work",
+        why_unsupported="without telemetry, when the GPU is at work is unknown",
         evidence_name="degraded_at_work_ratio",
     )
     if isinstance(seen, Finding):

@@ -87,7 +87,7 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
         lambda window: clock_free_ratio(window, settings.low_pipe_ratio) or 0.0,
         "as fast at lower clocks",
         tiers=frozenset({Tier.PROFILING}),
-        why_unsupported="without profiling telemetry nobody can tell what sets the pace",
+        why_unsupported="without profiling telemetry, what sets the pace is unknown",
         evidence_name="clock_free_ratio",
     )
     if isinstance(seen, Finding):

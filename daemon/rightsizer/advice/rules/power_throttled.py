@@ -54,7 +54,7 @@ class PowerThrottledSettings:
     )
     capped_ratio: float = setting(
         0.98,
-        help="Enforced limit, of the board's default, below which somebody has lowered it.",
+        help="Enforced limit, of the board's default, below which it counts as lowered.",
         within=(0.1, 1),
         source="limits are set in whole watts; 2 % is 14 of 700 W",
     )
@@ -86,14 +86,14 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     # Only work would show what a lowered limit costs.
     is_at_rest = active < settings.minimum_active_seconds
     if is_at_rest and _capped(_limits(case, case.devices), settings):
-        why = "the power limit was lowered, and it hardly worked, so nobody knows what that costs"
+        why = "the power limit was lowered, and it hardly worked, so what that costs is unknown"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     seen = observe(
         subject,
         settings,
         in_condition(Condition.POWER_THROTTLED),
         "held down by the power limit",
-        why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
+        why_unsupported="without telemetry of the clocks, what holds them down is unknown",
         evidence_name="power_throttled_ratio",
     )
     if isinstance(seen, Finding):

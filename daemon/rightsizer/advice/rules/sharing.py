@@ -70,7 +70,7 @@ class SharingSettings:
 
 
 def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
-    """Whether the only GPU of a workload has room for somebody else, and for whom."""
+    """Whether the only GPU of a workload has room for another workload, and for which."""
     early = _early(subject, settings)
     if early is not None:
         return early
@@ -86,7 +86,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
     named = pairs[: settings.most_partners]
     evidence["partners"] = [_about(each) for each in named]
     if not options:
-        summary = f"{subject.name}: no slice fits, and nobody on this node goes with it."
+        summary = f"{subject.name}: no slice fits, and no workload on this node goes with it."
         return subject.find_nothing(summary, factors, evidence)
     best = options[0]
     actions = dict.fromkeys(each.action for each in options if each.action is not None)
@@ -96,8 +96,8 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
         reasons=tuple(_REASONS[action] for action in actions),
         action=best.action or Action.NONE,
         summary=(
-            f"{subject.name} of {name}: {round(free, 4):.0%} of the GPU is free for somebody "
-            f"else; best: {best.description}."
+            f"{subject.name} of {name}: {round(free, 4):.0%} of the GPU is free for "
+            f"another workload; best: {best.description}."
         ),
         factors=factors,
         risk=best.risk,
@@ -105,7 +105,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
         | {"isolation": _TOGETHER if all(each.is_same_owner for each in named) else _APART},
         options=options,
         target=best.target,
-        savings=best.savings or Savings(reason="nobody has taken the rest of it yet"),
+        savings=best.savings or Savings(reason="the rest of it is not taken yet"),
         instructions=sharing_commands(case, best),
         affected_gpus=0.5,
     )

@@ -52,7 +52,7 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
         lambda window: active_share(window, window.conditions.get(condition, 0), least),
         "computing in FP32 with the tensor cores at rest",
         tiers=frozenset({Tier.PROFILING}),
-        why_unsupported="without profiling nobody knows which pipes compute",
+        why_unsupported="without profiling, which pipes compute is unknown",
         evidence_name="active_share_ratio",
         is_of_active_time=True,
     )

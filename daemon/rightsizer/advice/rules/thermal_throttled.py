@@ -67,7 +67,7 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
         settings,
         lambda window: max(heat[window.uuid], hardware[window.uuid]),
         f"slowed down by {_by(heat, hardware, settings.on_ratio)}",
-        why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
+        why_unsupported="without telemetry of the clocks, what holds them down is unknown",
         evidence_name="slowdown_ratio",
     )
     if isinstance(seen, Finding):

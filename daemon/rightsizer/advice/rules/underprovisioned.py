@@ -76,7 +76,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     }
     if not any(shares.values()):
         return subject.abstain(
-            "no application told of its queue or its latency, so nobody knows who waited"
+            "no application told of its queue or its latency, so what waited is unknown"
         )
     most = {uuid: max(found.values(), default=0.0) for uuid, found in shares.items()}
     share = max(most.values())

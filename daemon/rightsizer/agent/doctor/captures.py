@@ -46,7 +46,7 @@ def _room(name: str, folder: Path, settings: CaptureSettings) -> Check:
 
 
 def check_capture(place: CheckContext) -> Check:
-    """Whether somebody can be called for a profile."""
+    """Whether a profiler can be called."""
     name, settings = "capture", place.settings.profiles.capture
     try:
         found = _called(settings, place)
@@ -55,13 +55,13 @@ def check_capture(place: CheckContext) -> Check:
     if found is None:
         return Check(name, Verdict.UNUSED, "profiles.capture.kind is none")
     if settings.kind is CaptureKind.DYNOLOG and not _is_listened_at(settings.dynolog.port):
-        found = f"nobody listens on port {settings.dynolog.port}"
+        found = f"no process listens on port {settings.dynolog.port}"
         return unwell(name, Verdict.MISSING, "away", found)
     return Check(name, Verdict.OK, found)
 
 
 def _called(settings: CaptureSettings, place: CheckContext) -> str | None:
-    """Who is called, `None` where nobody is.
+    """Who is called, `None` for no profiler.
 
     Raises:
         OSError: a credential cannot be read.

@@ -20,7 +20,7 @@ class Verdict(StrEnum):
     """It is there in part, or only for some."""
     MISSING = "missing"
     UNUSED = "unused"
-    """It is not there, and nobody has asked for it."""
+    """It is not there, and was not asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def check_local_socket(place: CheckContext) -> Check:
         return Check(name, Verdict.UNUSED, "path.api_socket is empty")
     lost = "claim, dismiss, snooze, release and resume beside a running agent"
     if place.settings.broker.enabled:
-        lost = f"run, queue, reserve and cancel, so that nobody is lent a GPU; {lost}"
+        lost = f"run, queue, reserve and cancel, so that no GPU is lent; {lost}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -98,7 +98,7 @@ def check_web_port(place: CheckContext) -> Check:
 
 
 def _why_not(host: str, port: int) -> OSError | None:
-    """Why nobody can listen there now."""
+    """Why no socket can listen there now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -133,11 +133,11 @@ def check_broker(place: CheckContext) -> Check:
     if (trouble := _unwritable(name, path, _LENDING)) is not None:
         return trouble
     if not place.settings.path.api_socket:
-        found = "path.api_socket is empty: nobody can ask"
+        found = "path.api_socket is empty: no command can ask"
         return unwell(name, Verdict.MISSING, "unasked", found, lost=_LENDING)
     room = _room(name, path, _LEAST_ROOM_BYTES)
     if room.verdict is Verdict.OK and (unknown := ", ".join(_unknown(settings))):
-        return unwell(name, Verdict.LIMITED, "unknown", f"nobody knows {unknown}")
+        return unwell(name, Verdict.LIMITED, "unknown", f"unknown: {unknown}")
     return room
 
 

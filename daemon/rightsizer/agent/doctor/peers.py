@@ -86,7 +86,7 @@ def check_grafana(place: CheckContext) -> Check:
 
 
 def _why_closed(path: str) -> str | None:
-    """Why nobody can be asked there, `None` where somebody can."""
+    """Why no answer can be had there, `None` where one can."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

@@ -52,7 +52,7 @@ class FragmentationSettings:
     )
     spare_ratio: float = setting(
         0.1,
-        help="Part of a pool's GPUs that nobody ever needed, from which on nobody misses what is "
+        help="Part of a pool's GPUs that were never needed, from which on none misses what is "
         "scattered, unless work waits.",
         within=(0.01, 1),
         source="as for a pool that is too large",
@@ -97,7 +97,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         return subject.find_nothing(summary, factors, evidence)
     spare = spare_of(pool, settings.spare).gpus
     if not is_waited_for and spare >= settings.spare_ratio * subject.size:
-        summary = f"{pool.name}: its free GPUs are scattered, but nobody has ever needed them."
+        summary = f"{pool.name}: its free GPUs are scattered, but they were never needed."
         return subject.find_nothing(summary, {}, evidence)
     found = room_for(wanted, pool.free_by_node, residents_of(here))
     who = "that wait" if is_waited_for else "that were seen"

@@ -44,7 +44,7 @@ class ScatteredPlacementSettings:
     minimum_known_seconds: float = minimum_known()
     exchange_ratio: float = setting(
         0.65,
-        help="Confidence that GPUs of one batch job exchange data where nobody measures it.",
+        help="Confidence that GPUs of one batch job exchange data where it is not measured.",
         source="as for GPUs of one node that talk over the host",
     )
     conduct: OpeningPolicy = field(

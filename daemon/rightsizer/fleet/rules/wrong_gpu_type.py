@@ -176,7 +176,7 @@ def _complaint(
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
         summary=(
-            f"{name} fits {needed} x {option.target} of {room.pool}, which nobody needed, instead "
+            f"{name} fits {needed} x {option.target} of {room.pool}, which were free, instead "
             f"of {needed} x {board} of {view.pool}."
         ),
         factors=sized.confidence_factors,

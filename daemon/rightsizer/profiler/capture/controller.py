@@ -185,7 +185,7 @@ class CaptureController:
         if not self._settings.needs_pids or workload.pids:
             return None
         if not workload.is_alone:
-            return "it shares its GPUs, and nobody can tell which processes are its own"
+            return "it shares its GPUs, and which processes are its own is unknown"
         return "its processes are not known"
 
     def _begin(self, chosen: CaptureCandidate, workload: ActiveWorkload) -> None:

@@ -159,7 +159,7 @@ def _refusal(path: str, status: os.stat_result, folder: os.stat_result) -> str |
     is_open_to_all = bool(folder.st_mode & stat.S_IWOTH)
     if is_open_to_all and (status.st_uid not in (os.geteuid(), 0) or status.st_nlink > 1):
         return (
-            "belongs to somebody else, in a folder that everybody may write into; let a group "
+            "belongs to another user, in a folder that all may write into; let a group "
             "write into it, and not everybody"
         )
     if status.st_nlink > 1 and not _can_its_giver_read(status, folder):
@@ -289,7 +289,7 @@ class DropFolderWatcher:
             raise  # Of the disk, most likely: they are read again.
         except Exception as error:  # noqa: BLE001 - a profile that breaks its judge must not do so each minute.
             self._log.exception("profile_not_judged", files=names)
-            fault = f"broke whoever judges it: {error!r:.200}"
+            fault = f"broke the rule that judges it: {error!r:.200}"
             self._repository.put_files(replace(each, fault=fault) for each in read)
             return
         self._repository.put_files(read)

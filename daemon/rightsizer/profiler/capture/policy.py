@@ -226,7 +226,7 @@ def _of_the_past(
 
 def _of_the_workload(course: WorkloadCourse | None, settings: CaptureTimingSettings) -> str | None:
     if course is None:
-        return "nobody is known to be at work on its GPUs"
+        return "no process is known to be at work on its GPUs"
     worked_seconds = min(course.age_seconds, course.active_seconds)
     if worked_seconds < settings.minimum_age_seconds:
         return (

@@ -90,7 +90,7 @@ class CaptureKind(StrEnum):
     """Who is called for a profile."""
 
     NONE = "none"
-    """Nobody: nothing is ever captured."""
+    """Never: nothing is captured."""
     DYNOLOG = "dynolog"
     """Dynolog's daemon, by its command `dyno gputrace`."""
     COMMAND = "command"

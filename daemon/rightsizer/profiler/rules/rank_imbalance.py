@@ -30,7 +30,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, rule.no_time_line(profiles))
     members = [each for each in every if each.device.steps]
     if len(members) < _A_PAIR:
-        why = "one device with steps has nobody to wait for; give the files of several ranks"
+        why = "one device with steps has no other to wait for; give the files of several ranks"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     lags = _lags(members)
     if not lags:

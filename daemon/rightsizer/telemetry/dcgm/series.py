@@ -140,7 +140,7 @@ def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | Unuse
     signal = field.signal if field is not None else _OUR_SIGNALS.get(name)
     if signal is None and name not in _DESCRIBING:
         known = "" if field is None else field.unused_because
-        return UnusedSeries(name, known or "nobody here knows the field")
+        return UnusedSeries(name, known or "the field is not known here")
     elsewhere = why_no_gpu(labels)
     if elsewhere is not None:
         return UnusedSeries(name, elsewhere)

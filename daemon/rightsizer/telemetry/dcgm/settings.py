@@ -56,7 +56,7 @@ class DcgmSettings:
     )
     token_file: str = setting(
         "",
-        help="A file that holds a bearer token, read anew each time; empty for none.",
+        help="A file that holds a bearer token, read again each time; empty for none.",
     )
     ca_file: str = setting(
         "",

@@ -23,7 +23,7 @@ _WINDOWS: Final = ("current", "24h")
 """Best first."""
 
 _TOO_LITTLE: Final = ("not enough active time to tell", "none")
-_PREALLOCATED: Final = "Memory is held in advance, so nobody knows how much is needed."
+_PREALLOCATED: Final = "Memory is reserved in advance, so how much is needed is unknown."
 
 
 @dataclass(frozen=True, slots=True)
