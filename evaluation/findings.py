@@ -4,7 +4,7 @@ Every scenario is lived through on each tier of telemetry, and disturbed. What i
 worked out from the truth of each tick, or labeled where no tick tells.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -83,15 +83,21 @@ def evaluate(options: Options) -> Iterator[str]:
 
 
 def live(
-    path: str, seed: int, tick_seconds: float, *, is_varied: bool = True
+    path: str,
+    seed: int,
+    tick_seconds: float,
+    *,
+    is_varied: bool = True,
+    kinds: Sequence[Stream] = _STREAMS,
 ) -> dict[Stream, Outcome]:
-    """A day of a scenario, on every kind of telemetry.
+    """A day of a scenario, on each kind of telemetry.
 
     Args:
         path: The scenario's file, or a packaged one's name.
         seed: For its noise, its variation and its disturbance.
         tick_seconds: Simulated time between two readings.
         is_varied: Whether the seed changes what the kernels do.
+        kinds: Of telemetry; the undisturbed one with all counters is always among them.
 
     Raises:
         ScenarioError: the file is no scenario.
@@ -106,7 +112,7 @@ def live(
             past if stream == _MAIN else DEFAULT_START,
             has_history=stream == _MAIN,
         )
-        for stream in _STREAMS
+        for stream in kinds
     }
     for snapshot, node in _snapshots(scenario, past, _PAST_TICK, _PAST_DAYS * _DAY):
         _tell(timeline, snapshot, node)

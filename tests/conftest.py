@@ -1,5 +1,6 @@
 """What all tests share: golden files, and logging that no test leaves changed."""
 
+import gc
 import logging
 import signal
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ import hypothesis
 import pytest
 import structlog
 
-# How long an example takes says how busy the machine is.
-hypothesis.settings.register_profile("unhurried", deadline=None)
-hypothesis.settings.load_profile("unhurried")
+# How long an example takes says how busy the machine is. Every run draws other examples; a long
+# look is `pytest --hypothesis-profile thorough`.
+hypothesis.settings.register_profile("usual", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile("usual")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +39,12 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put first what may take longest: a long file that comes last keeps one worker alone busy."""
     items.sort(key=_patience_seconds, reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of tests that stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 _PROCESSES: Final = frozenset({"endtoend", "deploy", "evaluation"})

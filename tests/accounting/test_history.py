@@ -204,7 +204,7 @@ def test_rolling_up_in_the_middle_of_an_hour_loses_nothing(database: Database) -
     assert len(list(history.load())) == 3
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     steps=st.lists(st.sampled_from([1, 1, 1, 1, 2, 30, -3, -13]), min_size=1, max_size=80),
     befores=st.lists(st.integers(0, 100), max_size=4),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from action_node import ActionNode, DurableRepository, action
@@ -95,7 +95,6 @@ def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
     return runner.done
 
 
-@settings(max_examples=40, deadline=None)
 @given(STEPS)
 def test_no_day_sees_more_than_was_allowed(steps: list[tuple[str, int, int]]) -> None:
     """By action, over all, by workload, by share of the GPUs, and with pauses between them."""

@@ -28,7 +28,7 @@ SIZING: Final = tuple(
 )
 
 pytestmark = pytest.mark.timeout(240)
-FEW: Final = settings(max_examples=40, deadline=None)
+FEW: Final = settings(max_examples=15)
 
 
 def text_of(found: Finding) -> str:

@@ -147,7 +147,7 @@ def test_never_while_under_pressure() -> None:
 
 
 @given(st.permutations(range(4)))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_permuted_devices_get_the_same_schedule(order: list[int]) -> None:
     """The order in which a driver counts is nobody's merit."""
     devices = [gpu(index) for index in order]
@@ -160,7 +160,7 @@ def test_permuted_devices_get_the_same_schedule(order: list[int]) -> None:
 
 
 @given(st.integers(0, 3 * BLOCKS_A_DAY - 1), st.integers(1, 200))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
     """A gap is no quiet hour: a steady load stays one."""
 

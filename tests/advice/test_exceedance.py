@@ -61,7 +61,7 @@ def test_what_is_no_smaller_cannot_be_too_small(capacity: float) -> None:
 
 
 @given(st.floats(0.05, 0.95), st.floats(0.05, 0.95))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_more_room_is_never_more_risk(one: float, other: float) -> None:
     """Monotone in the capacity."""
     found = case_of([lambda number: busy(0.2, compute=number % 97 / 97)], 2, workload())

@@ -101,7 +101,7 @@ def test_load_of_a_service_is_forecast_too() -> None:
 
 
 @given(st.floats(1.2, 3.0), st.floats(1.0, 2.0))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_faster_growth_never_ends_later(gib_a_day: float, times: float) -> None:
     """From the same start."""
 

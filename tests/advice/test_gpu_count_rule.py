@@ -139,7 +139,7 @@ def test_a_single_gpu_has_no_number() -> None:
 
 
 @given(st.floats(0.01, 0.9), st.floats(1.0, 3.0))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_more_load_never_yields_fewer_replicas(mean: float, times: float) -> None:
     """Whatever the load is."""
 
@@ -153,7 +153,7 @@ def test_more_load_never_yields_fewer_replicas(mean: float, times: float) -> Non
 
 
 @given(st.permutations(range(4)))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_permuted_devices_permute_the_advice(order: list[int]) -> None:
     """The unused GPUs are the same ones."""
     courses = {0: WORKING, 1: UNUSED, 2: WORKING, 3: WORKING}
@@ -164,7 +164,7 @@ def test_permuted_devices_permute_the_advice(order: list[int]) -> None:
 
 
 @given(st.integers(0, 2 * BLOCKS_A_DAY), st.integers(1, BLOCKS_A_DAY))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
     """What nobody saw was not unused."""
 

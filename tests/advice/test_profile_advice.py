@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, after, finding, judgement
@@ -322,7 +322,6 @@ def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
     assert [each.state for each in ledger.advice()] == [AdviceState.SUCCEEDED]
 
 
-@settings(max_examples=40)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["complains", "quiet", "idle"]), st.booleans(), st.booleans()),

@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
@@ -60,7 +60,6 @@ def test_a_loader_gives_no_more_than_its_own_time() -> None:
     assert ratio == pytest.approx(5 * 4.0 / (6 * 8.0 - 4.44), abs=0.001)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.sampled_from(CAUSES), LENGTHS, LENGTHS, st.floats(100.0, 8000.0))
 def test_no_cause_gives_more_than_its_own_time_and_the_idle_time_it_explains(
     cause: str, spent: float, more: float, busy: float

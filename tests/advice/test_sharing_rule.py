@@ -233,7 +233,7 @@ def _smallest(compute: float, memory: float) -> float:
 
 
 @given(st.floats(0.01, 0.9), st.floats(0.01, 0.9), st.floats(1.0, 3.0))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_more_load_never_yields_a_smaller_slice(
     compute: float, memory: float, times: float
 ) -> None:
@@ -243,7 +243,7 @@ def test_more_load_never_yields_a_smaller_slice(
 
 
 @given(st.floats(0.01, 0.9), st.floats(1.0, 500.0))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_unknown_time_never_creates_advice(compute: float, unknown: float) -> None:
     """It makes no complaint surer."""
     clear = small_window(compute)

@@ -207,7 +207,7 @@ def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
         tmp_path / "log.csv",
         (State.IDLE_HELD, 6 * HOUR),
         (State.COMPUTE_BOUND, 40 * 24 * HOUR),
-        interval_seconds=600,
+        interval_seconds=1800,
     )
     every_three_hours = replace(Settings().recommender, interval=3.0 * HOUR)
     settings = replace(Settings(), recommender=every_three_hours)

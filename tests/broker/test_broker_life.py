@@ -285,6 +285,4 @@ def _stored(kind: str, item: Any) -> Any:
 
 
 TestLifeOfABroker = LifeOfABroker.TestCase
-TestLifeOfABroker.settings = hypothesis_settings(
-    max_examples=60, stateful_step_count=40, deadline=None
-)
+TestLifeOfABroker.settings = hypothesis_settings(stateful_step_count=40)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_node import TOTAL_BYTES, Running, World, hgx, ticket
@@ -25,7 +25,6 @@ CHANGES = st.one_of(
 """What happens, to which of those that are there, and gibibytes."""
 
 
-@settings(max_examples=200, deadline=None)
 @given(changes=st.lists(CHANGES, min_size=4, max_size=25), are_named=st.booleans())
 def test_what_is_set_aside_and_what_outsiders_hold_fits_together_at_every_grant(
     *, changes: list[tuple[str, int, int]], are_named: bool

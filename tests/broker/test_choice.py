@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_nodes import (
@@ -310,14 +310,12 @@ requests = st.builds(
 
 
 @given(nodes(), requests)
-@settings(deadline=None)
 def test_any_node_is_searched_to_the_end(node: PlacementNode, request_: GpuRequest) -> None:
     """The packed search and a plain one over the same scores agree on everything."""
     _agree(node, request_)
 
 
 @given(nodes(), requests)
-@settings(deadline=None, max_examples=50)
 def test_nothing_unhealthy_held_or_missing_is_ever_given(
     node: PlacementNode, request_: GpuRequest
 ) -> None:
@@ -344,7 +342,6 @@ def test_nothing_unhealthy_held_or_missing_is_ever_given(
 
 
 @given(nodes(), requests, st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=50)
 def test_the_order_of_seats_and_links_does_not_matter(
     node: PlacementNode, request_: GpuRequest, chance: random.Random
 ) -> None:
@@ -357,7 +354,6 @@ def test_the_order_of_seats_and_links_does_not_matter(
 
 
 @given(nodes(), requests)
-@settings(deadline=None, max_examples=50)
 def test_a_further_free_seat_never_makes_it_worse(
     node: PlacementNode, request_: GpuRequest
 ) -> None:
@@ -370,7 +366,6 @@ def test_a_further_free_seat_never_makes_it_worse(
 
 
 @given(nodes(), requests)
-@settings(deadline=None, max_examples=50)
 def test_sets_that_were_nearly_as_good_come_in_their_order(
     node: PlacementNode, request_: GpuRequest
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from process_files import ProcessFolder
@@ -153,7 +153,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS, away=STEPS)
 def test_who_comes_after_sees_what_was_seen_and_no_stranger(
     steps: list[tuple[str, int, bool]], away: list[tuple[str, int, bool]]

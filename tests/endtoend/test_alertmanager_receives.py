@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from agent_process import RIGHTSIZER, agent_process, eventually
+from agent_process import agent_process, eventually
 from alertmanager_server import Alertmanager, alertmanager_server
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.io.yaml import load_yaml
@@ -42,6 +43,20 @@ workloads:
     phases: [{activity: nothing, state: idle_held}]
 """
 """Few GPUs: six hours must pass quickly on a slow machine, too."""
+DEMO: Final = """\
+import sys
+from rightsizer.agent.demo import DemoSettings, run_demo
+run_demo(
+    DemoSettings(
+        scenario=sys.argv[1],
+        listen_address="127.0.0.1:0",
+        speed=3600.0,
+        tick_seconds=60.0,
+        days_before=0.0,
+    ),
+    lambda text: print(text, flush=True),
+)
+"""
 NODE: Final = ("--simulated.scenario", "single-h100", "--history.path", "")
 
 
@@ -146,9 +161,7 @@ def test_idle_gpu_of_a_simulated_day_fires(
     """The forgotten notebook's GPU is idle, no other is, and nobody is woken for it."""
     scenario = tmp_path / "forgotten.yaml"
     scenario.write_text(FORGOTTEN)
-    command = (*RIGHTSIZER, "demo", "--scenario", str(scenario), "--speed", "3600")
-    flags = ("--days-before", "0", "--web.listen-address", "127.0.0.1:0")
-    with agent_process(tmp_path, *flags, command=command) as demo:
+    with agent_process(tmp_path, command=(sys.executable, "-c", DEMO, scenario)) as demo:
         rules = our_rules()
         config = scrape_config(
             demo.address, rule_files=tuple(rules), alertmanager=alertmanager.address

@@ -47,7 +47,7 @@ def agent(scenario: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     with agent_process(folder, command=(sys.executable, "-c", DEMO, scenario, *flags)) as process:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
         until = began + (6.0 if is_long else 0.25) * HOUR_SECONDS
-        eventually(lambda: process.json("/api/v1/report")["time"] > until, 60)
+        eventually(lambda: process.json("/api/v1/report")["time"] > until, 60, 0.5)
         yield process
 
 

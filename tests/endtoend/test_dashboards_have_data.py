@@ -83,7 +83,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         node, faults, details, fleet = (tmp_path_factory.mktemp(name) for name in "abcd")
         store = stack.enter_context(loopback_store(16))
         agents = [
-            _demo(stack, node, scenario="eight-gpu-node", speed=1800.0, tick=60.0, days=1),
+            _demo(stack, node, scenario="eight-gpu-node", speed=1800.0, tick=120.0, days=1),
             _demo(stack, faults, scenario="faulty-node", speed=60.0, tick=5.0, days=0),
             _details(stack, details),
             _fleet(stack, fleet, store),

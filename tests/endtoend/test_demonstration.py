@@ -18,8 +18,8 @@ run_demo(
     DemoSettings(
         listen_address="127.0.0.1:0",
         speed=5400.0,
-        tick_seconds=120.0,
-        memory_tick_seconds=600.0,
+        tick_seconds=240.0,
+        memory_tick_seconds=1200.0,
     ),
     lambda text: print(text, flush=True),
 )
@@ -42,13 +42,13 @@ ALSO: Final = {
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """The demonstration after its day; two minutes a tick in place of ten seconds."""
+    """The demonstration after its day; four minutes a tick in place of ten seconds."""
     folder = tmp_path_factory.mktemp("demo")
     with agent_process(folder, command=(sys.executable, "-c", DEMO)) as process:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
         # The first tick may be past when the first report is seen; the last is not.
         is_over = began + DAY_SECONDS - 1800.0
-        eventually(lambda: process.json("/api/v1/report")["time"] >= is_over, 240)
+        eventually(lambda: process.json("/api/v1/report")["time"] >= is_over, 240, 1.0)
         yield process
 
 

@@ -1,7 +1,12 @@
-"""A fortnight of a generated estate in real stores: what is planted is found, and nothing else."""
+"""A fortnight of a generated estate in a real store: what is planted is found, and nothing else.
+
+`make eval` asks both stores; that they give the same advice over two days is held in
+`tests/fleet/test_estate_stores.py`.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 import pytest
@@ -11,20 +16,16 @@ from estate.command import Answer, ask_fleet
 from estate.layout import SMALL
 from estate.life import Life, live
 from estate.served import planted_waits, wait_score
+from estate.stores import filled_victoria
 from estate.truth import Metrics, score
-from evaluation.fleet import DAYS, START, STORES, same_verdicts, sources_of
+from evaluation.fleet import DAYS, START, sources_of
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
 
-FILLED: Final = (
-    (Metrics.OWN, "Prometheus"),
-    (Metrics.OWN, "VictoriaMetrics"),
-    (Metrics.DCGM, "VictoriaMetrics"),
-)
-NODES: Final = ("batch-1", "dev-1", "train-3")
+NODES: Final = ("dev-1", "train-3")
 """Whose agents are asked too."""
 
-Ask = Callable[[Metrics, str], Answer]
+Ask = Callable[[Metrics], Answer]
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +37,11 @@ def life() -> Life:
 @pytest.fixture(scope="module")
 def ask(life: Life) -> Ask:
     """The command's answer from a store, which is filled and asked once."""
-    known: dict[tuple[Metrics, str], Answer] = {}
 
-    def answered(metrics: Metrics, store: str) -> Answer:
-        if (metrics, store) not in known:
-            with STORES[store](life, *sources_of(life, metrics)) as server:
-                known[metrics, store] = ask_fleet(server.url, life.end)
-        return known[metrics, store]
+    @cache
+    def answered(metrics: Metrics) -> Answer:
+        with filled_victoria(life, *sources_of(life, metrics)) as server:
+            return ask_fleet(server.url, life.end)
 
     return answered
 
@@ -61,41 +60,26 @@ def agents(life: Life) -> Mapping[str, str]:
     }
 
 
-@pytest.mark.parametrize(("metrics", "store"), FILLED)
-def test_what_is_planted_is_found_and_nothing_else(ask: Ask, metrics: Metrics, store: str) -> None:
+@pytest.mark.parametrize("metrics", [Metrics.OWN, Metrics.DCGM])
+def test_what_is_planted_is_found_and_nothing_else(ask: Ask, metrics: Metrics) -> None:
     """From our agents' metrics and from an exporter's, as far as these can show it."""
-    result = score(SMALL, metrics, ask(metrics, store).findings)
+    result = score(SMALL, metrics, ask(metrics).findings)
     assert result.missed == ()
     assert result.wrong == ()
 
 
-def test_both_stores_give_the_same_advice(ask: Ask) -> None:
-    """Ids hold the finding and the rounded target; reasons and actions are beside."""
-    found = [ask(Metrics.OWN, store).findings for store in STORES]
-    both, one = same_verdicts(*found)
-    assert one == frozenset()
-    assert len(both) == len(found[0])
-
-
-@pytest.mark.parametrize(("metrics", "store"), FILLED)
-def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics, store: str) -> None:
+@pytest.mark.parametrize("metrics", [Metrics.OWN, Metrics.DCGM])
+def test_waiting_work_is_told_what_there_is_for_it(ask: Ask, metrics: Metrics) -> None:
     """At once, after which step, or why not: of each piece just that, and of nothing else."""
-    result = wait_score(SMALL, metrics, ask(metrics, store).form)
+    result = wait_score(SMALL, metrics, ask(metrics).form)
     assert result.wrong == ()
     assert result.missed == ()
     assert result.found == planted_waits(SMALL, metrics)
 
 
-def test_both_stores_say_the_same_of_waiting_work(ask: Ask) -> None:
-    """To the last word, and in the same order."""
-    first, second = (ask(Metrics.OWN, store).form for store in STORES)
-    assert first["waiting"] == second["waiting"]
-    assert first["waiting_work"] == second["waiting_work"]
-
-
 def test_what_is_found_becomes_advice(ask: Ask) -> None:
     """The present is judged by ten minutes, the rest by days; one look is enough to open it."""
-    answer = ask(Metrics.OWN, "Prometheus")
+    answer = ask(Metrics.OWN)
     opened = {each["id"] for each in answer.form["advice"]}
     rules = {each["rule"] for each in answer.findings if each["id"] in opened}
     assert {"idle", "hidden_stall", "host_bound", "launch_bound", "sharing"} <= rules
@@ -112,7 +96,7 @@ def test_the_fleet_says_what_the_agents_of_nodes_say(ask: Ask, agents: Mapping[s
     }
     found = {
         each["id"]: each["action"]
-        for each in ask(Metrics.OWN, "Prometheus").findings
+        for each in ask(Metrics.OWN).findings
         if each["workload"] in places
     }
     assert len(agents) > 5

@@ -70,7 +70,7 @@ def shuffled(of: FleetView, random: Random) -> FleetView:
     return replace(of, pools=pools, workloads=mixed(of.workloads))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(shapes, st.integers(0, 6), st.floats(0.05, 0.6), st.randoms(use_true_random=False))
 def test_the_order_of_things_is_none_of_a_verdict(
     shape: tuple[int, int, int, int], small: int, compute: float, random: Random
@@ -85,7 +85,7 @@ def longer(of: HourlySeries, unknown: int) -> HourlySeries:
     return HourlySeries(of.start, [*of.values, *[None] * unknown])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(shapes, st.integers(1, 14 * 24))
 def test_unknown_hours_create_no_advice(shape: tuple[int, int, int, int], unknown: int) -> None:
     """They are no idle ones."""
@@ -130,7 +130,7 @@ def test_more_load_never_frees_more_gpus(values: list[int | None], at: int, more
     assert spare_of(risen, SpareSettings()).gpus <= spare_of(one, SpareSettings()).gpus
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.floats(0.05, 0.5), st.integers(2, 8))
 def test_packing_places_nobody_twice(compute: float, small: int) -> None:
     """In whatever ways they share."""

@@ -1,38 +1,44 @@
 """The estate in real stores: they answer with the sums that it was made of."""
 
 from collections.abc import Iterator
-from functools import partial
+from contextlib import ExitStack
+from typing import Final
 
 import pytest
 
-from estate.kube import kube_runs
+from estate.command import ask_fleet
 from estate.layout import SMALL
 from estate.life import Life, live
-from estate.own import own_runs
-from estate.series import Counters
-from estate.stores import filled_prometheus, filled_victoria
+from estate.truth import Metrics
+from evaluation.fleet import START, STORES, same_verdicts, sources_of
 from prometheus_server import Prometheus
-from rightsizer.simulator.source import DEFAULT_START
 
-pytestmark = pytest.mark.prometheus
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
-DAYS = 2
-STATES = "rightsizer_state_seconds_total"
+DAYS: Final = 2
+STATES: Final = "rightsizer_state_seconds_total"
 
 
 @pytest.fixture(scope="module")
 def life() -> Life:
     """Two days of the small estate."""
-    return live(SMALL, DAYS, DEFAULT_START // 10**9, tick_seconds=300, variants=1)
+    return live(SMALL, DAYS, START, tick_seconds=300, variants=1)
 
 
-@pytest.fixture(scope="module", params=["Prometheus", "VictoriaMetrics"])
-def store(life: Life, request: pytest.FixtureRequest) -> Iterator[Prometheus]:
+@pytest.fixture(scope="module")
+def stores(life: Life) -> Iterator[dict[str, Prometheus]]:
     """Each of them, filled with the same."""
-    filled = filled_prometheus if request.param == "Prometheus" else filled_victoria
-    own, kube = partial(own_runs, life, Counters()), partial(kube_runs, life)
-    with filled(life, own, kube) as server:
-        yield server
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(filled(life, *sources_of(life, Metrics.OWN)))
+            for name, filled in STORES.items()
+        }
+
+
+@pytest.fixture(params=STORES)
+def store(stores: dict[str, Prometheus], request: pytest.FixtureRequest) -> Prometheus:
+    """One after the other."""
+    return stores[request.param]
 
 
 def at_end(store: Prometheus, life: Life, promql: str) -> dict[str, float]:
@@ -74,3 +80,14 @@ def test_owners_can_be_followed(store: Prometheus, life: Life) -> None:
     assert at_end(store, life, sets)["chat-api"] == 1
     pods = 'count by (owner_kind) (kube_pod_owner{pod=~"chat-api-.*"})'
     assert at_end(store, life, pods) == {"ReplicaSet": 9}
+
+
+def test_both_stores_give_the_same_advice(stores: dict[str, Prometheus], life: Life) -> None:
+    """Ids hold the finding and the rounded target; reasons, actions and the queue are beside."""
+    settings = {"lookback": f"{DAYS}d"}
+    first, second = (ask_fleet(each.url, life.end, settings=settings) for each in stores.values())
+    both, one = same_verdicts(first.findings, second.findings)
+    assert one == frozenset()
+    assert len(both) == len(first.findings) > 0
+    assert first.form["waiting"] == second.form["waiting"]
+    assert first.form["waiting_work"] == second.form["waiting_work"]

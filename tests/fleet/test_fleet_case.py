@@ -77,7 +77,6 @@ def four_days(*numbers: int, **facts: object) -> dict[str, list[DayFrame]]:
     st.integers(0, 4 * 24),
     st.integers(0, 4 * 24),
 )
-@settings(max_examples=40, deadline=None)
 def test_the_states_of_a_window_sum_to_its_span(
     found: list[DayFrame], start: int, length: int
 ) -> None:
@@ -203,7 +202,7 @@ def test_a_device_that_is_silent_is_no_case() -> None:
 
 
 @given(st.permutations(range(3)))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_the_order_of_devices_does_not_matter(order: list[int]) -> None:
     """Every verdict stays, however the store gives its series."""
     holders = {f"GPU-{each}": [(JOB, 0, 96, 1.0)] for each in range(2)}
@@ -224,7 +223,7 @@ def test_the_order_of_devices_does_not_matter(order: list[int]) -> None:
     st.floats(0.0, 1.0),
     st.lists(st.booleans(), min_size=24, max_size=24),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_time_that_becomes_unknown_advises_nothing_new(
     state: State, busy: float, memory: float, known: list[bool]
 ) -> None:

@@ -44,7 +44,7 @@ def values(frame: DayFrame, column: str) -> list[float]:
 
 
 @given(day_frames(), day_frames(), day_frames())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_the_order_of_devices_does_not_matter(
     one: DayFrame, other: DayFrame, third: DayFrame
 ) -> None:
@@ -58,7 +58,7 @@ def test_the_order_of_devices_does_not_matter(
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]) -> None:
     """And is never less than any device's own excess above the means."""
     parts = [part(day_frame(FIRST_DAY, busy=each)) for number, each in enumerate(busy)]
@@ -126,7 +126,7 @@ def test_a_whole_device_alone_is_taken_as_it_is() -> None:
 
 
 @given(day_frames(), day_frames(), st.floats(0.1, 1.0), st.integers(0, 23), st.randoms())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_column_is_the_same_whether_it_is_asked_alone_or_with_all(
     one: DayFrame, other: DayFrame, share: float, first: int, order: random.Random
 ) -> None:

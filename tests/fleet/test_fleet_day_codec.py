@@ -30,7 +30,7 @@ def read_back(found: DayFrame) -> DayFrame:
 
 
 @given(day_frames())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_everything_comes_back_as_exactly_as_it_counts(found: DayFrame) -> None:
     """Seconds to a sixteenth of an hour's, measures to a thousandth, what is unknown unknown."""
     back = read_back(found)
@@ -46,7 +46,7 @@ def test_everything_comes_back_as_exactly_as_it_counts(found: DayFrame) -> None:
 
 
 @given(day_frames())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_a_peak_is_never_below_what_it_was(found: DayFrame) -> None:
     """What is rounded off a peak would be missing where it is needed."""
     back = read_back(found)
@@ -57,7 +57,7 @@ def test_a_peak_is_never_below_what_it_was(found: DayFrame) -> None:
 
 
 @given(day_frames())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_what_was_read_is_written_alike(found: DayFrame) -> None:
     """Rounding happens once; keeping a day again changes nothing."""
     data = pack(found)
@@ -65,7 +65,7 @@ def test_what_was_read_is_written_alike(found: DayFrame) -> None:
 
 
 @given(day_frames())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_distributions_come_back(found: DayFrame) -> None:
     """With their bins, and their weights to what a float holds."""
     back = read_back(found)

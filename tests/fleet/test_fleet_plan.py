@@ -64,7 +64,7 @@ def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
 
 
 @given(st.integers(300_000, 6_000_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_more_is_never_asked_for_than_is_allowed_beyond_the_last_day(most: int) -> None:
     """A day more by five minutes is taken only where all of it fits."""
     found = plan(samples_maximum=most)

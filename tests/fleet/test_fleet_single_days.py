@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, day_frame, day_frames
@@ -65,7 +65,6 @@ def plain(window: Window) -> tuple[object, ...]:
 
 
 @given(st.integers(-3, 75), st.integers(1, 80))
-@settings(max_examples=50, deadline=None)
 def test_any_span_is_answered_alike(first: int, hours: int) -> None:
     """States, distributions and blocks; sums of floats but for the order they are added in."""
     start = FIRST_DAY * DAY + first * HOUR
@@ -148,7 +147,6 @@ def kept(draw: st.DrawFn) -> SubjectDays:
 
 
 @given(kept(), st.sampled_from(Measure), st.integers(-12, 900), st.integers(1, 900))
-@settings(max_examples=40, deadline=None)
 def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
     days: SubjectDays, measure: Measure, first: int, count: int
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.host.pcie import expected_gpus
@@ -73,7 +73,6 @@ def wrong_places(now: Placement, before: Placement) -> list[str]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(BUILD, PLACES)
 def test_what_is_missing_is_never_made_up(
     build: Callable[[Path], SysfsTree], places: list[float]
@@ -93,7 +92,6 @@ def test_what_is_missing_is_never_made_up(
                 assert kind in {LinkKind.UNKNOWN, true_links[uuid]}
 
 
-@settings(max_examples=60, deadline=None)
 @given(BUILD, PLACES, st.data())
 def test_garbage_is_survived(
     build: Callable[[Path], SysfsTree], places: list[float], data: st.DataObject
@@ -120,7 +118,6 @@ def test_garbage_is_survived(
         assert list(placement.cpus) == sorted(set(placement.cpus))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=3))
 def test_any_address_of_a_driver_is_survived(addresses: list[str]) -> None:
     """Whatever stands in for an address, no file outside the tree is touched."""

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.io.database import Database
@@ -46,7 +46,6 @@ def overwritten(kind: str, random: Random) -> bytes:
     return bytes(content)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["bytes", "sectors", "rest", "cut"]), st.integers(0, 2**32))
 def test_a_file_of_any_bytes_costs_what_was_in_it_and_no_more(kind: str, seed: int) -> None:
     """It is used or set aside, and at the second try at the latest a change is made and read."""

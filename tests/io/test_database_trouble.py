@@ -166,7 +166,7 @@ def test_what_is_closed_stays_closed(tmp_path: Path, is_read_only: bool) -> None
         notes(late)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(part=st.floats(0.0, 1.0), garbage=st.binary(max_size=64))
 def test_a_log_that_is_torn_loses_its_tail_only(
     tmp_path_factory: pytest.TempPathFactory, part: float, garbage: bytes

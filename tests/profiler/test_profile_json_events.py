@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import ProfileError
@@ -45,7 +45,6 @@ def read(path: Path, *keep: str, limits: ReadLimits = LIMITS) -> tuple[list[Any]
     return list(trace), trace
 
 
-@settings(max_examples=40)
 @given(EVENTS, JSON, st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_events_come_out_as_they_went_in(
     tmp_path_factory: pytest.TempPathFactory,
@@ -68,7 +67,6 @@ def test_events_come_out_as_they_went_in(
     assert (trace.count, trace.fault, dict(trace.unread)) == (len(events), "", {})
 
 
-@settings(max_examples=40)
 @given(EVENTS, st.integers(0, 400))
 def test_a_torn_file_yields_what_was_whole(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int
@@ -83,7 +81,6 @@ def test_a_torn_file_yields_what_was_whole(
     assert "the file ends at character" in trace.fault
 
 
-@settings(max_examples=40)
 @given(st.binary(max_size=300))
 def test_bytes_of_any_kind_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: bytes

@@ -290,7 +290,7 @@ def test_more_launches_than_allowed_are_refused(tmp_path: Path) -> None:
         read(path, ReadLimits(events_maximum=20))
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_damaged_page_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     """Anything written over any of it, or torn anywhere."""

@@ -116,7 +116,7 @@ def test_json_may_stand_in_one_long_line(tmp_path: Path) -> None:
     assert profile.devices[0].kernels[0].count == 20_000
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     """Anything written over any of it."""

@@ -68,7 +68,7 @@ def test_a_packed_database_is_refused_with_the_remedy(tmp_path: Path) -> None:
         read(path, LIMITS)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_damaged_export_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     """Torn anywhere, or with anything written over any of its pages."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_xplane import WORKED, Event, Line, Plane, kernel, space, viewer_trace
@@ -54,7 +54,6 @@ def test_it_says_what_its_xspace_says(tmp_path: Path) -> None:
     assert profile.start is None
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**5)), min_size=1, max_size=20),
     st.integers(0, 2 * 10**18),

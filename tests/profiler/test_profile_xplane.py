@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_xplane import (
@@ -252,7 +252,6 @@ def test_it_is_told_by_its_first_plane() -> None:
         assert not XPLANE.recognizes(Head("host.xplane.pb", other))
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 10_000), st.integers(0, 500)), min_size=1)
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_xplane import (
@@ -164,7 +164,6 @@ def test_events_and_names_beyond_the_limits_are_counted(tmp_path: Path) -> None:
     assert sum(each.count for each in profile.devices[0].kernels) == 1200
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, len(space(WORKED)) - 1))
 def test_a_torn_file_is_refused_or_ends_with_a_plane(
     tmp_path_factory: pytest.TempPathFactory, place: int

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
@@ -102,7 +102,6 @@ def _readings(uuid: str) -> st.SearchStrategy[Reading]:
 
 
 @given(st.lists(snapshots(), min_size=1, max_size=5), st.sampled_from(["r.jsonl", "r.jsonl.gz"]))
-@settings(deadline=None, max_examples=60)
 def test_snapshots_come_back_as_they_were(written: list[Snapshot], name: str) -> None:
     """Every field of every snapshot, to the nanosecond and the last bit."""
     with TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
@@ -98,7 +98,6 @@ def test_no_file_at_all() -> None:
     st.binary(max_size=200)
     | st.text("0123456789:/-,. GPU{}\"'\n[]%N", max_size=200).map(str.encode),
 )
-@settings(deadline=None)
 def test_no_content_leads_to_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, start: bytes, rest: bytes
 ) -> None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node, virtual_machine
@@ -81,7 +81,6 @@ def test_whatever_a_board_is_called_the_label_is_valid(name: str) -> None:
         assert VALUE.fullmatch(value), value
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 7), st.data())
 def test_the_largest_set_is_that_of_looking_at_all_of_them(count: int, data: st.DataObject) -> None:
     """Exact, whatever is joined with what."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 
 from mutations import mutated_bytes, mutated_tree
 from readings import EPOCH, HOUR, MINUTE
@@ -62,7 +62,6 @@ def test_a_recording_of_each_format(tmp_path: Path, name: str) -> None:
     """Real ones, with odd bytes in a few places."""
     path = tmp_path / name
 
-    @settings(max_examples=40, deadline=None)
     @given(mutated_bytes(RECORDINGS[name]))
     def check(content: bytes) -> None:
         told = ""
@@ -84,14 +83,12 @@ def test_the_configuration_is_right_to_begin_with() -> None:
     assert load(Settings, dump_yaml(CONFIGURATION), "a.yaml").log.level == "info"
 
 
-@settings(max_examples=100, deadline=None)
 @given(mutated_tree(CONFIGURATION))
 def test_a_configuration_with_odd_values(tree: Any) -> None:
     """It loads, or every line of the error has its place."""
     assert all(line.startswith("a.yaml:") for line in _faults(dump_yaml(tree)))
 
 
-@settings(max_examples=60, deadline=None)
 @given(mutated_bytes(yaml.safe_dump(CONFIGURATION).encode()))
 def test_a_configuration_with_odd_bytes(content: bytes) -> None:
     """As it comes from a disk that has gone bad."""
@@ -107,7 +104,6 @@ def _faults(text: str) -> list[str]:
     return []
 
 
-@settings(max_examples=200, deadline=None)
 @given(mutated_bytes(encode_window(WINDOW)))
 def test_a_packed_window_with_odd_bytes(data: bytes) -> None:
     """It is a window, or it is refused as none."""
@@ -130,7 +126,6 @@ FORM: Final[dict[str, Any]] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
 @given(mutated_tree(FORM))
 def test_a_row_with_odd_values_stops_nobody(
     tmp_path_factory: pytest.TempPathFactory, form: dict[str, Any]

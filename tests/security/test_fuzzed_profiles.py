@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mutations import mutated_bytes, mutated_tree
@@ -98,7 +98,6 @@ def test_a_profile_with_odd_bytes(tmp_path_factory: pytest.TempPathFactory, name
     """Plain, packed, and with odd bytes in what is packed."""
     folder = tmp_path_factory.mktemp("fuzz")
 
-    @settings(max_examples=60, deadline=None)
     @given(mutated_bytes(FILES[name]), mutated_bytes(gzip.compress(FILES[name], mtime=0)))
     def check(plain: bytes, packed: bytes) -> None:
         for content in (plain, gzip.compress(plain), packed):
@@ -116,7 +115,6 @@ def test_a_trace_with_odd_values(
     """Of wrong types, beyond all sizes, or not there."""
     folder = tmp_path_factory.mktemp("trees")
 
-    @settings(max_examples=150, deadline=None)
     @given(mutated_tree(tree))
     def check(odd: Any) -> None:
         profile = opened(folder, json.dumps(odd).encode())
@@ -126,7 +124,6 @@ def test_a_trace_with_odd_values(
     check()
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=400), st.sampled_from([b"", b"{", b'{"traceEvents":[', b"\x1f\x8b\x08"]))
 def test_any_bytes(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, beginning: bytes
@@ -137,7 +134,6 @@ def test_any_bytes(
         holds_together(profile)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=200))
 def test_a_plane_of_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     """Recognized by its name, and broken behind it."""

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final
@@ -36,9 +35,7 @@ COMPARE: Final[dict[str, Any]] = {
     "precision": "int8",
 }
 QUESTIONS: Final = {"plan": PLAN, "project": PROJECT, "compare": COMPARE}
-bounded = partial(
-    settings, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+bounded = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 Asks = Callable[[str, bytes], None]
 
@@ -72,28 +69,28 @@ def test_the_questions_themselves_are_answered(ask: Asks, tmp_path: Path, comman
     assert json.loads(out.getvalue())
 
 
-@bounded(max_examples=60)
+@bounded
 @given(mutated_tree(PLAN))
 def test_a_plan_with_odd_values(ask: Asks, question: Any) -> None:
     """Sizes, formats, loads and names of any kind."""
     ask("plan", json.dumps(question).encode())
 
 
-@bounded(max_examples=60)
+@bounded
 @given(mutated_tree(PROJECT))
 def test_a_projection_with_odd_values(ask: Asks, question: Any) -> None:
     """Shares, boards and formats of any kind."""
     ask("project", json.dumps(question).encode())
 
 
-@bounded(max_examples=40)
+@bounded
 @given(mutated_tree(COMPARE))
 def test_a_comparison_with_odd_values(ask: Asks, question: Any) -> None:
     """Workloads, boards and formats of any kind."""
     ask("compare", json.dumps(question).encode())
 
 
-@bounded(max_examples=40)
+@bounded
 @given(mutated_bytes(json.dumps(PLAN, indent=1).encode()))
 def test_a_question_with_odd_bytes(ask: Asks, content: bytes) -> None:
     """What is no longer JSON, nor YAML, nor even text."""

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from faulty_store import Asked, Reply, faulty_store
 from fleet_command import asked_in_process, configured
@@ -32,7 +32,6 @@ RIGHT = {
 COMPACT = json.dumps(RIGHT, separators=(",", ":")).encode()
 AT = ("--at", str(END))
 MEBIBYTE = 2**20
-bounded = partial(settings, deadline=None)
 
 
 def read(raw: bytes) -> None:
@@ -48,14 +47,12 @@ def read(raw: bytes) -> None:
         "".join((*series.labels, *series.labels.values())).encode()
 
 
-@bounded(max_examples=300)
 @given(mutated_bytes(COMPACT))
 def test_an_answer_with_odd_bytes(raw: bytes) -> None:
     """What is no longer JSON, or JSON of another kind."""
     read(raw)
 
 
-@bounded(max_examples=300)
 @given(mutated_tree(RIGHT))
 def test_an_answer_with_odd_values(tree: object) -> None:
     """Times, values, labels and kinds of any type, spaced and not."""

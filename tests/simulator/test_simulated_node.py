@@ -42,7 +42,6 @@ def power_ratio(node: SimulatedNode, uuid: str, time: int) -> float:
 
 
 @given(SCENARIOS, TIMES)
-@settings(deadline=None)
 def test_readings_are_always_possible(scenario: str, time: int) -> None:
     """At any time of any scenario, ratios are ratios and memory fits."""
     node = NODES[scenario]
@@ -56,7 +55,6 @@ def test_readings_are_always_possible(scenario: str, time: int) -> None:
 
 
 @given(SCENARIOS, TIMES)
-@settings(deadline=None)
 def test_power_stays_within_the_limit_but_for_noise(scenario: str, time: int) -> None:
     """A sensor errs by at most one percent."""
     node = NODES[scenario]
@@ -66,7 +64,6 @@ def test_power_stays_within_the_limit_but_for_noise(scenario: str, time: int) ->
 
 
 @given(SCENARIOS, TIMES)
-@settings(deadline=None)
 def test_the_processes_hold_the_memory(scenario: str, time: int) -> None:
     """What processes hold is what the device shows as used, less a crumb of the driver's."""
     node = NODES[scenario]
@@ -77,7 +74,6 @@ def test_the_processes_hold_the_memory(scenario: str, time: int) -> None:
 
 
 @given(st.sampled_from(STEADY), st.lists(MORNING, min_size=2, max_size=4))
-@settings(max_examples=50, deadline=None)
 def test_counters_never_fall(scenario: str, times: list[int]) -> None:
     """Energy and traffic only grow, whatever the order in which they are asked for."""
     node = NODES[scenario]
@@ -91,7 +87,7 @@ def test_counters_never_fall(scenario: str, times: list[int]) -> None:
 
 
 @given(MORNING, st.lists(MORNING, max_size=2))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_counter_does_not_remember_what_it_was_asked(time: int, before: list[int]) -> None:
     """The same time gives the same energy, whatever was asked before."""
     fresh, asked = node_of("l4-pair"), node_of("l4-pair")
@@ -237,7 +233,6 @@ SIGNATURES = {
 
 
 @given(SCENARIOS, TIMES)
-@settings(max_examples=300, deadline=None)
 def test_what_is_true_can_be_seen(scenario: str, time: int) -> None:
     """Every true state has its signature of the design in the readings that profiling gives."""
     node = NODES[scenario]
@@ -258,7 +253,6 @@ def test_what_is_true_can_be_seen(scenario: str, time: int) -> None:
 
 
 @given(SCENARIOS, TIMES)
-@settings(deadline=None)
 def test_pressure_explains_the_gaps(scenario: str, time: int) -> None:
     """Where storage or host is the true limit, the owner's own pressure says so."""
     node = NODES[scenario]
@@ -275,7 +269,6 @@ def test_pressure_explains_the_gaps(scenario: str, time: int) -> None:
 
 
 @given(SCENARIOS, TIMES)
-@settings(deadline=None)
 def test_true_conditions_have_causes(scenario: str, time: int) -> None:
     """A throttled GPU is at its limit, one near out of memory is nearly full."""
     node = NODES[scenario]

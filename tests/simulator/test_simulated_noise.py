@@ -1,6 +1,6 @@
 """The simulator's noise: pure, smooth, bounded, and different for every seed and channel."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -12,21 +12,18 @@ PERIOD = 45 * NANOSECONDS_PER_SECOND
 
 
 @given(KEYS, st.integers(0, 10**12))
-@settings(deadline=None)
 def test_uniform_noise_stays_within_its_range(key: int, step: int) -> None:
     """A uniform number is at least 0 and at most 1, whatever the key and step."""
     assert 0.0 <= uniform(key, step) <= 1.0
 
 
 @given(KEYS, TIMES)
-@settings(deadline=None)
 def test_smooth_noise_stays_within_its_range(key: int, time: int) -> None:
     """A smooth number never leaves -1 to 1."""
     assert -1.0 <= smooth(key, time, PERIOD) <= 1.0
 
 
 @given(KEYS, TIMES)
-@settings(deadline=None)
 def test_smooth_noise_has_no_jumps(key: int, time: int) -> None:
     """Within a thousandth of a period, smooth noise moves by less than a hundredth."""
     later = time + PERIOD // 1000
@@ -34,14 +31,12 @@ def test_smooth_noise_has_no_jumps(key: int, time: int) -> None:
 
 
 @given(KEYS, st.integers(0, 10**12))
-@settings(deadline=None)
 def test_sensor_errors_stay_within_their_range(key: int, step: int) -> None:
     """The errors of four sensors are each between -1 and 1."""
     assert all(-1.0 <= error <= 1.0 for error in jitter(key, step))
 
 
 @given(KEYS, st.lists(TIMES, min_size=2, max_size=20))
-@settings(deadline=None)
 def test_noise_does_not_remember_what_it_was_asked(key: int, times: list[int]) -> None:
     """Asking in reverse gives the same numbers."""
     forward = [smooth(key, time, PERIOD) for time in times]

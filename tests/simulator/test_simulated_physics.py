@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import Board
@@ -23,7 +23,6 @@ SPINNING = KernelActivity(1.0, 0.12, 0.04, fp32=0.006, dram=0.012)
 
 
 @given(ACTIVITIES, RATIO, st.floats(0.9, 1.1))
-@settings(deadline=None)
 def test_every_ratio_of_a_load_is_a_ratio(
     activity: KernelActivity, intensity: float, vigor: float
 ) -> None:
@@ -33,7 +32,6 @@ def test_every_ratio_of_a_load_is_a_ratio(
 
 
 @given(ACTIVITIES, RATIO)
-@settings(deadline=None)
 def test_no_pipe_works_longer_than_a_kernel_is_there(
     activity: KernelActivity, intensity: float
 ) -> None:
@@ -45,7 +43,6 @@ def test_no_pipe_works_longer_than_a_kernel_is_there(
 
 
 @given(st.lists(st.tuples(ACTIVITIES, RATIO), min_size=1, max_size=4))
-@settings(deadline=None)
 def test_loads_side_by_side_never_exceed_the_whole(
     parts: list[tuple[KernelActivity, float]],
 ) -> None:
@@ -55,7 +52,6 @@ def test_loads_side_by_side_never_exceed_the_whole(
 
 
 @given(BOARDS, ACTIVITIES, st.floats(0.3, 1.0), st.floats(5.0, 70.0))
-@settings(deadline=None)
 def test_power_never_passes_the_limit(
     board: Board, activity: KernelActivity, limit: float, ambient: float
 ) -> None:
@@ -68,7 +64,6 @@ def test_power_never_passes_the_limit(
 
 
 @given(BOARDS, ACTIVITIES, RATIO, RATIO)
-@settings(deadline=None)
 def test_more_residency_never_lowers_power(
     board: Board, activity: KernelActivity, one: float, other: float
 ) -> None:
@@ -85,7 +80,6 @@ def test_more_residency_never_lowers_power(
 
 
 @given(BOARDS, ACTIVITIES)
-@settings(deadline=None)
 def test_the_clock_falls_exactly_when_the_driver_says_why(
     board: Board, activity: KernelActivity
 ) -> None:
@@ -98,7 +92,6 @@ def test_the_clock_falls_exactly_when_the_driver_says_why(
 
 
 @given(BOARDS, ACTIVITIES)
-@settings(deadline=None)
 def test_a_hotter_board_draws_more(board: Board, activity: KernelActivity) -> None:
     """Temperature follows power: no board is cooler at work than at rest."""
     around = board_environment(board)

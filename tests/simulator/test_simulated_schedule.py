@@ -1,7 +1,7 @@
 """A task's timetable and its load shapes: cycles, episodes, nights, growth."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.state import State
@@ -44,14 +44,12 @@ def second(seconds: int) -> int:
 
 
 @given(KEYS, SECONDS_OF_DAY)
-@settings(deadline=None)
 def test_a_task_that_runs_all_day_always_has_a_phase(key: int, seconds: int) -> None:
     """There is no gap between two phases, nor between two cycles."""
     assert TaskSchedule(task(TRAIN, SAVE), key).phase(second(seconds)) in (TRAIN, SAVE)
 
 
 @given(KEYS)
-@settings(deadline=None)
 def test_phases_take_their_share_of_the_time(key: int) -> None:
     """Over many cycles, jitter leaves the shares as they are written."""
     schedule = TaskSchedule(task(TRAIN, SAVE), key)
@@ -119,7 +117,6 @@ def test_memory_grows_evenly_over_the_run() -> None:
 
 
 @given(KEYS, SECONDS_OF_DAY)
-@settings(deadline=None)
 def test_shapes_give_ratios(key: int, seconds: int) -> None:
     """No shape asks for more than the full load or less than none."""
     for shape in (
@@ -132,7 +129,6 @@ def test_shapes_give_ratios(key: int, seconds: int) -> None:
 
 
 @given(KEYS)
-@settings(deadline=None)
 def test_bursts_come_as_often_as_written(key: int) -> None:
     """With a share of 0.6, about six intervals of ten have a burst."""
     shape = BurstyLoad(share=0.6, interval_seconds=10.0)

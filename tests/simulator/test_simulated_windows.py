@@ -1,7 +1,7 @@
 """When faults hold: once, again and again, or every day; at any time, in any order."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -23,7 +23,6 @@ TIMES = st.integers(MIDNIGHT, MIDNIGHT + 3 * DAY)
 
 
 @given(WINDOWS, TIMES, TIMES)
-@settings(deadline=None)
 def test_what_holds_has_begun_that_long_ago(window: ActivePeriod, start: int, time: int) -> None:
     """Where a window holds, it held at its beginning too, and not just before."""
     elapsed = window.since(time, start)
@@ -33,7 +32,6 @@ def test_what_holds_has_begun_that_long_ago(window: ActivePeriod, start: int, ti
 
 
 @given(WINDOWS, TIMES, TIMES, TIMES)
-@settings(deadline=None)
 def test_beginnings_only_add_up(window: ActivePeriod, start: int, one: int, other: int) -> None:
     """The count never falls, and is 0 before the start."""
     earlier, later = sorted((one, other))
@@ -42,7 +40,6 @@ def test_beginnings_only_add_up(window: ActivePeriod, start: int, one: int, othe
 
 
 @given(WINDOWS, TIMES, TIMES)
-@settings(deadline=None)
 def test_each_beginning_is_counted_once(window: ActivePeriod, start: int, time: int) -> None:
     """Going back from the last beginning to the one before, one less has begun each time."""
     begun, count = window.last_begun(time, start), window.begun(time, start)

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
@@ -41,7 +41,6 @@ def changed(draw: some.DrawFn, configs: tuple[dict[str, Any], ...]) -> dict[str,
     return config
 
 
-@settings(max_examples=300)
 @given(changed(MODELS), some.one_of(some.none(), some.integers(-1, 10**6)))
 def test_a_denoiser_makes_sense_or_is_refused(config: dict[str, Any], image: int | None) -> None:
     """Figures are finite and above 0."""
@@ -55,7 +54,6 @@ def test_a_denoiser_makes_sense_or_is_refused(config: dict[str, Any], image: int
         assert figure > 0
 
 
-@settings(max_examples=300)
 @given(changed(AUTOENCODERS))
 def test_a_decoder_makes_sense_or_is_refused(config: dict[str, Any]) -> None:
     """So does it."""
@@ -68,7 +66,6 @@ def test_a_decoder_makes_sense_or_is_refused(config: dict[str, Any]) -> None:
     assert decoder.scale >= 1
 
 
-@settings(max_examples=300)
 @given(some.sampled_from(TEXTS), some.data())
 def test_a_text_encoder_makes_sense_or_is_refused(
     known: tuple[dict[str, Any], str], data: some.DataObject

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from published_families import MORE_PUBLISHED
@@ -44,7 +44,6 @@ VALUES = some.one_of(
 )
 
 
-@settings(max_examples=300)
 @given(some.sampled_from(CONFIGS), some.dictionaries(some.sampled_from(KEYS), VALUES, max_size=3))
 def test_a_configuration_makes_sense_or_is_refused(
     config: dict[str, Any], changes: dict[str, Any]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import Board
@@ -57,7 +57,6 @@ def seconds(served: Serving, requirement: Requirement) -> float:
     return served.ttft_ms.value + (tokens - 1) * served.tpot_ms.value
 
 
-@settings(deadline=None)
 @given(REQUIREMENTS, st.sampled_from(BOARDS), LAYOUTS, COUNTS, st.floats(1.0, 3.0))
 def test_a_better_board_is_never_slower(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, factor: float
@@ -73,7 +72,6 @@ def test_a_better_board_is_never_slower(
     assert seconds(after, requirement) <= seconds(before, requirement) * ALMOST
 
 
-@settings(deadline=None)
 @given(REQUIREMENTS, st.sampled_from(BOARDS), LAYOUTS, COUNTS, COUNTS)
 def test_more_requests_never_lower_throughput_or_latencies(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, more: int
@@ -87,7 +85,6 @@ def test_more_requests_never_lower_throughput_or_latencies(
     assert after.ttft_ms.value * ALMOST >= before.ttft_ms.value
 
 
-@settings(deadline=None)
 @given(REQUIREMENTS, st.sampled_from(BOARDS), LAYOUTS, COUNTS, st.integers(1, 4000))
 def test_longer_prompts_never_make_it_faster(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, more: int
@@ -100,7 +97,6 @@ def test_longer_prompts_never_make_it_faster(
     assert after.tokens_per_second.value <= before.tokens_per_second.value * ALMOST
 
 
-@settings(deadline=None)
 @given(REQUIREMENTS, st.sampled_from(BOARDS), LAYOUTS, COUNTS, SHARES)
 def test_more_of_the_prompts_in_the_cache_never_makes_it_slower(
     requirement: Requirement, board: Board, layout: Parallelism, count: int, shares: list[float]
@@ -122,7 +118,6 @@ def test_more_of_the_prompts_in_the_cache_never_makes_it_slower(
     assert more.running == less.running
 
 
-@settings(deadline=None)
 @given(REQUIREMENTS, st.sampled_from(BOARDS), LAYOUTS, COUNTS)
 def test_intervals_hold_what_they_are_around(
     requirement: Requirement, board: Board, layout: Parallelism, count: int

@@ -49,7 +49,7 @@ def larger_board(board: Board, factor: float) -> Board:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     layers=LAYERS,
     context=st.integers(16, 8192),
@@ -76,7 +76,7 @@ def test_more_of_anything_never_needs_less_memory(
     assert after.candidates[0].memory_headroom_ratio <= before.candidates[0].memory_headroom_ratio
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     gpu=st.sampled_from(GPUS),
     factor=st.floats(1.0, 3.0),
@@ -113,7 +113,7 @@ def test_a_gpu_better_in_every_respect_is_not_slower_and_not_behind_at_the_same_
         assert (by_gpu[better.key].work_dollars or 0) <= (by_gpu[gpu].work_dollars or 0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     layers=st.integers(8, 80),
     asked=st.none() | st.floats(10, 50_000),

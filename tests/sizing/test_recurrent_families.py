@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from published_recurrent import PUBLISHED_RECURRENT
@@ -256,7 +256,6 @@ def test_biases_are_counted_where_the_file_has_them(name: str, key: str, added: 
     assert biased - plain == added
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     some.sampled_from(sorted(PUBLISHED_RECURRENT)),
     some.integers(0, 300_000),
@@ -275,7 +274,6 @@ def test_a_longer_request_never_takes_less(name: str, one: int, other: int, tens
     assert 0 < seconds[0] <= seconds[1]
 
 
-@settings(max_examples=100)
 @given(
     some.text("M*-", min_size=1, max_size=60).filter(lambda text: set(text) & set("M*")),
     some.sampled_from([64, 128, 256]),
@@ -315,7 +313,6 @@ VALUES = some.one_of(
 )
 
 
-@settings(max_examples=300)
 @given(
     some.sampled_from(sorted(PUBLISHED_RECURRENT)),
     some.dictionaries(

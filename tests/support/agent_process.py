@@ -126,8 +126,10 @@ def run_rightsizer(
     )
 
 
-def eventually(ask: Callable[[], _Answer], timeout_seconds: float = 30.0) -> _Answer:
-    """The first answer that is true.
+def eventually(
+    ask: Callable[[], _Answer], timeout_seconds: float = 30.0, every_seconds: float = 0.05
+) -> _Answer:
+    """The first answer that is true; what costs the asked one much is asked less often.
 
     Raises:
         AssertionError: there was none in time.
@@ -135,7 +137,7 @@ def eventually(ask: Callable[[], _Answer], timeout_seconds: float = 30.0) -> _An
     deadline = time.monotonic() + timeout_seconds
     while not (answer := ask()):
         assert time.monotonic() < deadline, f"still {answer!r} after {timeout_seconds:g} s"
-        time.sleep(0.05)
+        time.sleep(every_seconds)
     return answer
 
 

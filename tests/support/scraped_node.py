@@ -19,7 +19,7 @@ __all__ = ["HOUR", "SCRAPE", "Scraped", "scraped_node"]
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 SPAN: Final = 4200
-SAMPLING: Final = 5
+SAMPLING: Final = 15
 SCRAPE: Final = 15
 HOUR: Final = 3600
 

@@ -1,7 +1,7 @@
 """One page of a dcgm-exporter, in every way in which exporters have written it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dcgm_exporter import BUSY, OTHER, USUAL, lines, page
@@ -191,7 +191,6 @@ def test_an_empty_page_has_no_devices() -> None:
     assert read("# HELP x y\n\n").devices == ()
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200), st.sampled_from(sorted(USUAL)))
 def test_no_text_breaks_the_reader(text: str, name: str) -> None:
     """Whatever stands in the lines, a page is read or refused, and says nothing impossible."""

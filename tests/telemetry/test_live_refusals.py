@@ -134,7 +134,7 @@ def test_each_function_alone_costs_no_more_than_it_tells(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_any_refusals_of_any_gpus_cost_no_more_than_they_tell(
     scenario: str, data: st.DataObject
@@ -149,7 +149,7 @@ def test_any_refusals_of_any_gpus_cost_no_more_than_they_tell(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_what_no_gpu_supports_is_asked_once(scenario: str, data: st.DataObject) -> None:
     """Whatever a driver lacks or refuses for good costs nothing once each GPU is awake."""

@@ -43,6 +43,7 @@ class SlowNode:
     driver: SlowDriver
     source: LiveSource
     clock: SystemClock
+    tick_seconds: float = TICK_SECONDS
     books: EntryBuilder = field(default_factory=EntryBuilder)
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     read_at: dict[str, list[int]] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class SlowNode:
 
     def tick(self) -> Snapshot:
         """One look; then the time until the next."""
-        due = self.clock.time() + nanoseconds(TICK_SECONDS)
+        due = self.clock.time() + nanoseconds(self.tick_seconds)
         snapshot = self.source.read()
         for entry in self.books.post(snapshot):
             self.entries.setdefault(entry.uuid, []).append(entry)
@@ -75,13 +76,13 @@ class SlowNode:
 
 
 @contextmanager
-def slow_node(**options: float) -> Iterator[SlowNode]:
+def slow_node(tick_seconds: float = TICK_SECONDS, **options: float) -> Iterator[SlowNode]:
     """The node, after all its GPUs were read."""
     clock = SystemClock()
     node = node_of("eight-gpu-node", clock.wall_time())
     driver = SlowDriver(InstrumentedLibrary(node, clock.wall_time, counts_calls=True))
     with reading(driver, clock, **{**PATIENCE, **options}) as source:
-        slow = SlowNode(node, driver, source, clock)
+        slow = SlowNode(node, driver, source, clock, tick_seconds)
         try:
             slow.until(lambda snapshot: len(snapshot.readings) == 8)
             yield slow
@@ -105,12 +106,13 @@ def test_a_round_that_is_late_counts_when_it_comes() -> None:
 
 def test_what_is_essential_is_read_before_what_is_not() -> None:
     """Utilization, memory and power come with every round; the rest is asked in turns."""
-    with slow_node() as node:
-        node.driver.latency = lambda _, index: 0.005 if index == 3 else 0.0
+    # Long ticks, for what a call costs is judged by, and a busy machine adds its own delays.
+    with slow_node(tick_seconds=0.25, deadline_seconds=0.2) as node:
+        node.driver.latency = lambda _, index: 0.025 if index == 3 else 0.0
         node.until(lambda snapshot: node.uuid(3) in snapshot.slow)
         inside = node.driver.inside
         before = Counter(inside.calls)
-        for _ in range(40):
+        for _ in range(24):
             found = node.tick().readings[node.uuid(3)]
             for signal in (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES, Signal.POWER_WATTS):
                 assert found.get(signal) is not None
@@ -215,7 +217,6 @@ def test_a_slow_round_is_not_given_up() -> None:
 @settings(
     phases=[Phase.explicit, Phase.generate],
     max_examples=5,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     database=None,
 )

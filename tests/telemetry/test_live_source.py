@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, FakeInstance, reading, tick
@@ -307,7 +307,6 @@ def test_machine_without_library() -> None:
     assert snapshot.trouble
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     lacking=st.sets(st.sampled_from(FUNCTIONS)),
     refused=st.sets(st.sampled_from(FUNCTIONS)),

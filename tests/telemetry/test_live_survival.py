@@ -70,7 +70,7 @@ class Watch:
 
     def _listen(self, snapshot: Snapshot) -> None:
         """Let the thread that listens for Xids begin anew, before fast time leaves it behind."""
-        for _ in range(500):
+        for _ in range(5000):
             if "xid" in snapshot.collectors:
                 return
             time.sleep(0.002)
@@ -91,7 +91,7 @@ def watching(scenario: str, start: Nanoseconds, **options: float) -> Iterator[Wa
     """A source over a packaged scenario's node that starts at a time."""
     node, clock = node_of(scenario, start), FastClock(start)
     library = InstrumentedLibrary(node, clock.wall_time)
-    options = {"deadline_seconds": 1.0, "hung_after_seconds": 0.3, **options}
+    options = {"deadline_seconds": 6.0, "hung_after_seconds": 1.0, **options}
     try:
         with reading(library, clock, **options) as source:
             yield Watch(node, library, clock, source, start)

@@ -1,6 +1,6 @@
 """Two sources of one signal: the better wins, and nothing is lost, invented or counted twice."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.reading import Missing, Reading
@@ -72,7 +72,6 @@ def test_a_reason_is_kept_unless_dcgm_knows_a_better_one() -> None:
     }
 
 
-@settings(deadline=None)
 @given(readings(), VALUES, st.sets(SIGNALS), REASONS)
 def test_nothing_is_lost_and_nothing_invented(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]
@@ -93,7 +92,6 @@ def test_nothing_is_lost_and_nothing_invented(
     )
 
 
-@settings(deadline=None)
 @given(readings(), VALUES, st.sets(SIGNALS), REASONS)
 def test_merging_twice_is_merging_once(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pynvml
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nvml_answers import telling
@@ -161,7 +161,6 @@ def test_violation_times_come_by_field_or_by_function() -> None:
     assert found.get(Signal.THERMAL_VIOLATION_SECONDS) == pytest.approx(3)
 
 
-@settings(max_examples=40, deadline=None)
 @given(known=st.sets(st.sampled_from(sorted(FIELDS, key=str))), refused=st.integers(0, 300))
 def test_any_set_of_fields_leaves_one_call(known: set[int | tuple[int, int]], refused: int) -> None:
     """Whatever fields a board knows, the third round takes one call at most, for those alone."""

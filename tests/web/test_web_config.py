@@ -231,7 +231,7 @@ _TREES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=60) | _TREES.map(repr) | _SECTIONS)
 def test_whatever_is_written_is_read_or_refused_with_a_place(
     tmp_path_factory: pytest.TempPathFactory, text: str

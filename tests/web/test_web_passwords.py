@@ -5,7 +5,7 @@ from typing import Final
 
 import bcrypt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_process import eventually
@@ -153,7 +153,6 @@ def test_turns_are_handed_out_to_so_many() -> None:
         assert again
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0.0, 3.0)), max_size=40))
 def test_a_limit_holds_over_any_time(asked: list[tuple[str, float]]) -> None:
     """Of one address no more are let through than the burst and one for each interval."""

@@ -282,7 +282,7 @@ def test_no_bytes_break_the_server(start: Start) -> None:
     """Whatever is sent, the answer is none or HTTP, and the next client is served."""
     server = start(node_report(), request_timeout_seconds=5.0)
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(suppress_health_check=[HealthCheck.too_slow])
     @given(st.binary(max_size=300) | st.binary(max_size=80).map(b"GET / HTTP/1.1\r\n".__add__))
     def check(sent: bytes) -> None:
         answer = exchange(server, sent + b"\r\n\r\n")
