@@ -15,13 +15,13 @@ from prometheus_server import Prometheus
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
-DAYS: Final = 2
+DAYS: Final = 3
 STATES: Final = "rightsizer_state_seconds_total"
 
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    """Two days of the small estate."""
+    """Three days of the small estate."""
     return live(SMALL, DAYS, START, tick_seconds=300, variants=1)
 
 
@@ -84,7 +84,7 @@ def test_owners_can_be_followed(store: Prometheus, life: Life) -> None:
 
 def test_both_stores_give_the_same_advice(stores: dict[str, Prometheus], life: Life) -> None:
     """Ids hold the finding and the rounded target; reasons, actions and the queue are beside."""
-    settings = {"lookback": f"{DAYS}d"}
+    settings = {"lookback": f"{DAYS - 1}d"}
     first, second = (ask_fleet(each.url, life.end, settings=settings) for each in stores.values())
     both, one = same_verdicts(first.findings, second.findings)
     assert one == frozenset()
