@@ -127,7 +127,7 @@ def test_links_that_were_trained_anew_count() -> None:
         judged.node.readings["GPU-0"], nvlinks=(Nvlink(0, is_up=True, recovery_errors=3),)
     )
     node = replace(judged.node, readings={"GPU-0": reading})
-    assert "trained anew 3 times" in RULE.judge(replace(judged, node=node)).summary
+    assert "retrained 3 times" in RULE.judge(replace(judged, node=node)).summary
 
 
 def test_the_worst_of_several_decides() -> None:

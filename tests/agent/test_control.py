@@ -190,7 +190,7 @@ def test_whoever_changes_something_is_in_the_log(desk: Desk) -> None:
         (POST_RELEASE, b'{"held": "gpus", "for": 30}', "for: 30 is not a duration; write it like"),
         (POST_RELEASE, b'{"held": "gpus", "for": "soon"}', "for: 'soon' is not a duration"),
         (POST_RELEASE, b'{"held": "gpus", "for": "0s"}', "for: '0s' is not between 0 s and 366 d"),
-        (POST_RELEASE, b'{"held": "gpus", "for": "9y"}', "leave it out to release until somebody"),
+        (POST_RELEASE, b'{"held": "gpus", "for": "9y"}', "leave it out to release until it"),
         (POST_RESUME, b'{"held": "gpus", "for": "1s"}', "'for' is not a field; choose from held"),
     ],
 )

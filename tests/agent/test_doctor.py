@@ -316,7 +316,7 @@ def test_broker(place: CheckContext, tmp_path: Path) -> None:
     unknown = broker(users=("root", "no-such-user"), operator_groups=("no-such-group",))
     assert verdict(unknown) == "limited"
     assert unknown.found == (
-        "nobody knows 'no-such-user' of broker.users, 'no-such-group' of broker.operator_groups"
+        "unknown: 'no-such-user' of broker.users, 'no-such-group' of broker.operator_groups"
     )
     if os.geteuid():
         tmp_path.chmod(0o500)

@@ -156,7 +156,7 @@ def test_the_socket_of_a_killed_agent_is_the_next_ones(place: Path) -> None:
         status = agent.end()
 
     assert between.returncode == 1
-    assert between.stderr.startswith("rightsizer: no agent runs here: nobody answers at ")
+    assert between.stderr.startswith("rightsizer: no agent runs here: nothing answers at ")
     assert found == {"releases": []}
     assert (status, place.exists()) == (0, False)
 

@@ -278,7 +278,7 @@ def test_why_there_is_no_capture_is_logged_when_it_changes(node: CaptureNode) ->
         node.pass_minutes(5)
     told = [each["why"] for each in log if each["event"] == "capture_waits"]
     assert [" ".join(each.split()[:3]) for each in told] == [
-        "nobody is known",
+        "no process is",
         "it was seen",
         "its confidence of",
     ]

@@ -98,5 +98,5 @@ def _help(action: argparse.Action) -> str:
         return text
     # Whoever runs a command is named by default; no page can know who that is.
     is_person = action.dest == "actor" and action.default == getpass.getuser()
-    default = "whoever runs the command" if is_person else f"`{action.default}`"
+    default = "the user of the command" if is_person else f"`{action.default}`"
     return f"{text} (default: {default})" if "(default:" not in text else text

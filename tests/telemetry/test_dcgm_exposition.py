@@ -129,7 +129,7 @@ def test_what_tells_of_the_card_is_no_reading_of_an_instance() -> None:
         ('DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="G",GPU_I_ID="1"}', "the whole card"),
         ('DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL{gpu="0"}', "behaves as a rate"),
         ('DCGM_EXP_XID_ERRORS_COUNT{gpu="0",xid="31"}', "window of its own"),
-        ('DCGM_FI_DEV_OF_TOMORROW{gpu="0"}', "nobody here knows"),
+        ('DCGM_FI_DEV_OF_TOMORROW{gpu="0"}', "the field is not known here"),
     ],
 )
 def test_what_says_nothing_here_says_why(text: str, because: str) -> None:
