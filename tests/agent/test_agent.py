@@ -15,7 +15,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from profile_beside import waiting_profile
-from readings import DAY, EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
+from readings import (
+    DAY,
+    EMPTY,
+    EPOCH,
+    HELD,
+    HOUR,
+    MINUTE,
+    SECOND,
+    TRAINING,
+    Signals,
+    gpu,
+    snapshot,
+    workload,
+)
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
@@ -60,14 +73,15 @@ class Minutes:
 
 
 class Session:
-    """A source of a GPU that a notebook holds idle for 90 minutes and then gives back.
+    """A source of a GPU that a notebook holds, idle unless told, for 90 minutes and gives back.
 
     It has no more to read at the end of each part, and goes on when it is asked again.
     """
 
     name = "session"
 
-    def __init__(self, *parts: int) -> None:
+    def __init__(self, *parts: int, held: Signals = HELD) -> None:
+        self._held = held
         minutes = iter(range(sum(parts)))
         self._parts = [[next(minutes) for _ in range(part)] for part in parts]
 
@@ -81,7 +95,7 @@ class Session:
         return snapshot(
             minute * 60.0,
             [device],
-            {device: HELD if is_held else EMPTY},
+            {device: self._held if is_held else EMPTY},
             interval_seconds=60.0,
             holders={device: workload("ana", WorkloadClass.NOTEBOOK)} if is_held else {},
         )
@@ -172,7 +186,7 @@ def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: 
         return replace(agents[0].settings, profiles=load(Settings, file, "test.yaml").profiles)
 
     path = str(tmp_path / "history.db")
-    with running(Session(3, 1), path, reread=reread) as agent:
+    with running(Session(3, 1, held=TRAINING), path, reread=reread) as agent:
         agents.append(agent)
         agent.start()
         agent.coordinator.run(threading.Event())
