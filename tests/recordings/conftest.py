@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,8 +58,8 @@ def replay() -> Iterator[Callable[..., Replay]]:
     """Opens a recording and reads it to its end."""
     opened: list[RecordedSource] = []
 
-    def replay(*paths: Path, board: str | None = None, columns: Path | None = None) -> Replay:
-        source = open_recording(paths, catalogue=built_in(), board=board, columns=columns)
+    def replay(*paths: Path, **how: Any) -> Replay:
+        source = open_recording(paths, catalogue=built_in(), **how)
         opened.append(source)
         return Replay(source, list(_all(source)))
 

@@ -72,7 +72,6 @@ def test_a_home_made_log(replay: Replays, write: Writes) -> None:
 FAULTS = """\
 map.yaml:2:1: devise: is not known here; did you mean 'device'?
 map.yaml:1:19: time.unit: 'hours' is not known; known are s, ms, us, ns, iso
-map.yaml:1:1: device: is missing; name it
 map.yaml:5:13: files.*.csv.value.signal: 'gpu_bussy' is not known; did you mean 'gpu_busy'?
 map.yaml:6:31: files.*.csv.other.unit: 'gpu_busy' is not measured in bytes; its unit is ratio; \
 name the unit that the column is in

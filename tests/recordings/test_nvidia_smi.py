@@ -168,7 +168,7 @@ def test_short_and_long_spellings_are_one(heading: str, expected: str) -> None:
     ("text", "told"),
     [
         ("index, utilization.gpu [%]\n0, 5 %\n", "no timestamp among the columns index, util"),
-        ("2024/01/31 12:34:56.789, 0, 5 %\n", "no heading; record without 'noheader'"),
+        ("2024/01/31 12:34:56.789, 0, 5 %\n", "no heading; name its columns in their"),
         ("timestamp, name, pstate\n2024/01/31 12:34:56.789, Tesla T4, P0\n", "tells how busy"),
         ("timestamp, utilization.gpu [%]\n", "there is no reading of any device"),
         ("timestamp, utilization.gpu [%]\nlater, 5 %\n", ":2: unreadable timestamp: 'later'"),

@@ -20,6 +20,7 @@ from rightsizer.model.finding import Finding
 from rightsizer.model.units import format_duration, seconds
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _STATES_SHOWN = 4
 
@@ -62,8 +63,9 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
 
 
 _DESCRIPTION = """\
-Account for a recording: nvidia-smi CSV and dmon, dcgmi dmon, gpustat JSON, Prometheus text with
-timestamps or JSON of range queries, our own recordings, CSV of signals, or any CSV by a column map.
+Account for a recording: nvidia-smi CSV and dmon, dcgmi dmon, gpustat JSON, Weights & Biases system
+metrics as JSON lines, Prometheus text with timestamps or JSON of range queries, our own recordings,
+CSV of signals, or any CSV by a column map.
 Several files of one recording merge by device and time; each may be gzipped. Times without a zone
 are taken as UTC.
 """
@@ -73,6 +75,10 @@ _FLAGS: Final = """
 --board KEY: board of the catalogue, such as H100-SXM5-80GB, for what the log does not say: memory
   in bytes, power limit in watts, clocks in hertz
 --columns MAP.yaml: which columns of a CSV mean what
+--fields NAMES: the columns of a log without a heading, in their order and separated by commas:
+  timestamp,index,utilization.gpu,memory.used,power.draw
+--device GPU: index or name of the only GPU of a log without a column that names GPUs
+--devices N: how many GPUs are in such a log, one row each in every poll
 --timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
 --into HISTORY: fill a history with the recording
 --json: answer in JSON; times in seconds
@@ -82,8 +88,20 @@ _FLAGS: Final = """
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to read, by which map, and where to leave what comes of it."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of a recording")
-    add_flags(parser.add_argument, _FLAGS, columns=Path, timeline=Path, into=Path)
+    add_flags(
+        parser.add_argument, _FLAGS, columns=Path, timeline=Path, into=Path, devices=_device_count
+    )
     add_config_flag(parser)
+
+
+def _device_count(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of GPUs; give 1 or more")
+    return count
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,8 +109,17 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
+    if arguments.device is not None and arguments.devices not in (None, 1):
+        raise UsageError(
+            "--device: names the only GPU, and --devices says there are more; drop one"
+        )
     source = open_recording(
-        arguments.files, catalogue=built_in(), board=arguments.board, columns=arguments.columns
+        arguments.files,
+        catalogue=built_in(),
+        board=arguments.board,
+        columns=arguments.columns,
+        stated=StatedDevices(arguments.devices, arguments.device),
+        fields=arguments.fields,
     )
     with contextlib.ExitStack() as stack:
         stack.callback(source.close)

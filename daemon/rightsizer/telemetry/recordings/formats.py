@@ -11,6 +11,7 @@ from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
 from rightsizer.telemetry.recordings.signal_csv import SIGNAL_CSV
+from rightsizer.telemetry.recordings.system_metrics_json import SYSTEM_METRICS_JSON
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
@@ -19,6 +20,7 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
     NVIDIA_SMI_DMON,
     PROMETHEUS_JSON,
     GPUSTAT_JSON,
+    SYSTEM_METRICS_JSON,
     PROMETHEUS_TEXT,
     NVIDIA_SMI_LOG,
     SIGNAL_CSV,
@@ -47,7 +49,10 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
     if column_map is not None:
         remedy = f"no pattern of {column_map.name} fits its name; add one under 'files'"
     elif "," in first:
-        remedy = "tell what its columns hold with --columns MAP.yaml"
+        remedy = (
+            "tell what its columns hold with --columns MAP.yaml, or name those of a log without a "
+            "heading with --fields"
+        )
     else:
         remedy = "record with 'rightsizer record' or nvidia-smi"
     raise RecordingError(

@@ -37,7 +37,8 @@ class ColumnMap:
     name: str
     time_column: str
     time_unit: str
-    device_column: str
+    device_column: str | None
+    """`None` for a log of one GPU, or of several in an order that does not change."""
     workload_column: str | None
     files: tuple[tuple[str, tuple[MappedColumn, ...]], ...]
     """Columns by a pattern of file names; the first pattern that fits counts."""
@@ -86,7 +87,7 @@ class _ColumnMapParser:
             name=self._document.name,
             time_column=self._text(time, "column", ("time",)),
             time_unit=self._one_of(time, "unit", ("time",), _TIME_UNITS),
-            device_column=self._text(data, "device", ()),
+            device_column=self._text(data, "device", ()) if "device" in data else None,
             workload_column=self._text(data, "workload", ()) if "workload" in data else None,
             files=self._files(data.get("files")),
         )
@@ -188,6 +189,7 @@ def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> Record
             )
 
         unit, workload = column_map.time_unit, column_map.workload_column
+        device = column_map.device_column
         return csv_rows(
             text,
             notes,
@@ -195,7 +197,7 @@ def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> Record
             parse_time=parse_calendar
             if unit == "iso"
             else partial(parse_epoch, unit=EPOCH_UNITS[unit]),
-            device=place(column_map.device_column),
+            device=None if device is None else place(device),
             workload=None if workload is None else place(workload),
             columns=[
                 CellColumn(place(each.column), each.column, each.signal, each.unit)

@@ -2,9 +2,7 @@
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from rightsizer.model.errors import RecordingError
@@ -31,82 +29,18 @@ from rightsizer.telemetry.recordings.table import (
     missing_cell,
     split_csv_line,
 )
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
-_MILLISECOND: Final = 1_000_000
-_LONGEST_GAP: Final = 500 * _MILLISECOND
-"""A driver that takes longer for one device is no longer polling, it hangs."""
-_SHORTEST_POLL: Final = 50 * _MILLISECOND
-"""Rows that all lie closer than this are one poll: none is so frequent."""
-_MOST_DEVICES: Final = 64
-_SEPARATION: Final = 2.0
-"""Gaps between polls are at least so many times those within."""
-_AGREEMENT: Final = 0.8
-"""Share of polls that must have the usual number of rows."""
-
-
-def poll_gap(times: Sequence[Nanoseconds]) -> Nanoseconds:
-    """The longest time between two rows of one poll; -1 where each row is a poll of its own.
-
-    The gaps fall into two heaps when several devices are polled: a few milliseconds from one
-    device to the next, and the interval. A cut between the heaps is right when it leaves polls
-    of equal size; of several such cuts the widest is taken.
-    """
-    gaps = [max(0, after - before) for before, after in pairwise(times)]
-    if not gaps:
-        return -1
-    best, best_width = -1, 0.0
-    for low, high in _cuts(sorted(set(gaps))):
-        width = high / max(low, _MILLISECOND)
-        if width > best_width and _is_regular(gaps, low):
-            best, best_width = low, width
-    return best
-
-
-def _cuts(gaps: Sequence[Nanoseconds]) -> list[tuple[Nanoseconds, Nanoseconds]]:
-    cuts = [
-        (low, high)
-        for low, high in pairwise(gaps)
-        if low <= _LONGEST_GAP and high >= _SEPARATION * max(low, _MILLISECOND)
-    ]
-    if gaps[-1] <= _SHORTEST_POLL:
-        cuts.append((gaps[-1], 2 * _LONGEST_GAP))
-    return cuts
-
-
-def _is_regular(gaps: Sequence[Nanoseconds], longest_within: Nanoseconds) -> bool:
-    sizes = [1]
-    for gap in gaps:
-        if gap > longest_within:
-            sizes.append(1)
-        else:
-            sizes[-1] += 1
-    size, count = Counter(sizes).most_common(1)[0]
-    return 1 < size <= _MOST_DEVICES and count >= _AGREEMENT * len(sizes)
-
-
-_SAMPLED_ROWS: Final = 10_000
-_DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds], str]
-
-
-def _identifier(text: TextFile, places: Mapping[str, int], width: int, delimiter: str) -> _DeviceOf:
-    """What tells the device of a row from its cells and time.
-
-    The first rows tell the polls apart where no column names devices.
-    """
-    for name in IDENTITY:
-        if name in places:
-            return _by_cell(places[name], name, places.get("index"))
-    times = islice(_times(text, places["timestamp"], width, delimiter), _SAMPLED_ROWS)
-    return _by_order(poll_gap(tuple(times)), places.get("count"))
+_DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds, int], str]
 
 
 def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
     """Devices by a column that names them; anything but a uuid is numbered."""
     keys: dict[str, str] = {}
 
-    def device(cells: Sequence[str], _: Nanoseconds) -> str:
+    def device(cells: Sequence[str], _: Nanoseconds, __: int) -> str:
         cell = cells[at]
         if (key := keys.get(cell)) is not None:
             return key
@@ -126,40 +60,13 @@ def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
     return device
 
 
-def _by_order(longest_gap: Nanoseconds, count_at: int | None) -> _DeviceOf:
-    """Devices by their order in the poll."""
-    last: Nanoseconds | None = None
-    position = -1
-
-    def device(cells: Sequence[str], time: Nanoseconds) -> str:
-        nonlocal last, position
-        count = None if count_at is None else _number(cells[count_at])
-        has_ended = last is None or (count is not None and position + 1 >= count)
-        if last is not None and (count is None or longest_gap >= 0):
-            has_ended = has_ended or not 0 <= time - last <= longest_gap
-        last, position = time, 0 if has_ended else position + 1
-        return f"index:{position}"
-
-    return device
-
-
-def _times(text: TextFile, at: int, width: int, delimiter: str) -> Iterator[Nanoseconds]:
-    for _, line in text.lines(RecordingNotes(text.name)):
-        cells = split_csv_line(line, delimiter)
-        if len(cells) == width:
-            try:
-                yield parse_timestamp(cells[at].strip())
-            except ValueError:
-                continue
-
-
 _DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
-_DELIMITERS: Final = (",", ";", "\t")
 _MIB: Final = 2.0**20
 _REMEDY: Final = (
     "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
     "power.draw --format=csv"
 )
+_FIELDS: Final = "--fields timestamp,index,utilization.gpu,memory.used,power.draw"
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -167,17 +74,17 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     heading = _heading_of(text.head)
     if heading is None:
         raise RecordingError(
-            f"{text.name}:1: this nvidia-smi log has no heading; record without 'noheader', or "
-            "put a first line with the names of the columns, separated by commas"
+            f"{text.name}:1: this nvidia-smi log has no heading; name its columns in their order, "
+            f"like {_FIELDS}, or record without 'noheader'"
         )
-    delimiter = _delimiter_of(heading)
+    delimiter = delimiter_of(heading)
     layout: _QueryLogLayout | None = None
     before: Sequence[str] = ()
     for number, line in text.lines(notes):
         cells = split_csv_line(line, delimiter)
         if layout is None or layout.width != len(cells):
             if _is_heading(line):
-                layout = _QueryLogLayout(text, cells, number, delimiter)
+                layout = _QueryLogLayout(text, cells, number, delimiter, notes)
             elif layout is not None:
                 notes.skip(number, line)
             continue
@@ -187,7 +94,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             if _is_heading(line):
                 # An appended log may have other columns.
                 if tuple(cell.strip() for cell in cells) != layout.headings:
-                    layout = _QueryLogLayout(text, cells, number, delimiter)
+                    layout = _QueryLogLayout(text, cells, number, delimiter, notes)
             else:
                 notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
             continue
@@ -212,7 +119,14 @@ NVIDIA_SMI_LOG: Final = RecordingFormat(
 class _QueryLogLayout:
     """The columns of one heading, ready to read rows with."""
 
-    def __init__(self, text: TextFile, headings: Sequence[str], line: int, delimiter: str) -> None:
+    def __init__(
+        self,
+        text: TextFile,
+        headings: Sequence[str],
+        line: int,
+        delimiter: str,
+        notes: RecordingNotes,
+    ) -> None:
         self.width = len(headings)
         self._text = text
         self.headings = tuple(heading.strip() for heading in headings)
@@ -243,13 +157,13 @@ class _QueryLogLayout:
         self._has_mask = "clocks_event_reasons.active" in self._at
         self._facts_at = [(name, at) for name, at in self._at.items() if name in FACTS]
         self._facts: dict[str, tuple[str, ...]] = {}
-        self._device = _identifier(text, self._at, self.width, delimiter)
+        self._device = self._identifier(line, delimiter, notes)
 
     def row(
         self, cells: Sequence[str], time: Nanoseconds, line: int, notes: RecordingNotes
     ) -> RecordingRow:
         """What a line says."""
-        device = self._device(cells, time)
+        device = self._device(cells, time, line)
         facts = tuple(cells[at] for _, at in self._facts_at)
         if self._facts.get(device) != facts:
             self._facts[device] = facts
@@ -258,6 +172,39 @@ class _QueryLogLayout:
         if self._reasons and not self._has_mask:
             _add_reasons(self._reasons, cells, values, missing)
         return RecordingRow(time, device, values, missing, self._text.name)
+
+    def _identifier(self, heading: int, delimiter: str, notes: RecordingNotes) -> _DeviceOf:
+        """What tells the device of a row; its place in the poll where no column names devices."""
+        for name in IDENTITY:
+            if name in self._at:
+                return _by_cell(self._at[name], name, self._at.get("index"))
+        count_at = self._at.get("count")
+        order = device_order(
+            self._sample(heading, delimiter),
+            self._text.stated,
+            notes,
+            has_count=count_at is not None,
+        )
+
+        def device(cells: Sequence[str], time: Nanoseconds, line: int) -> str:
+            count = None if count_at is None else _number(cells[count_at])
+            return order(time, None if count is None else int(count), line)
+
+        return device
+
+    def _sample(self, heading: int, delimiter: str) -> Iterator[SampledRow]:
+        """The rows behind the heading, for as long as another one has not changed their columns."""
+        notes = RecordingNotes(self._text.name)
+        for number, line in self._text.lines(notes):
+            cells = split_csv_line(line, delimiter)
+            if number <= heading or len(cells) != self.width:
+                continue
+            try:
+                time = parse_timestamp(cells[self.timestamp].strip())
+            except ValueError:
+                continue
+            values, _ = self._table.read(cells, number, notes)
+            yield SampledRow(time, values, tuple(cells[at] for _, at in self._facts_at))
 
     def _learned(self, device: str, cells: Sequence[str]) -> RecordingDeviceFacts:
         def cell(name: str) -> str | None:
@@ -322,15 +269,10 @@ def _heading_of(head: Sequence[str]) -> str | None:
 
 
 def _is_heading(line: str) -> bool:
-    headings = split_csv_line(line, _delimiter_of(line))
+    headings = split_csv_line(line, delimiter_of(line))
     names = [column_name(heading) for heading in headings]
     if "device" in names:
         return False
     return any(is_query_column(heading) for heading in headings) or (
         "timestamp" in names and any(name in FACTS or name in IDENTITY for name in names)
     )
-
-
-def _delimiter_of(heading: str) -> str:
-    """What spreadsheets and other languages put in the place of commas."""
-    return max(_DELIMITERS, key=heading.count)

@@ -14,6 +14,10 @@ from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 _TIME: Final = "timestamp"
 _DEVICE: Final = "device"
 _WORKLOAD: Final = "workload"
+_DEVICE_REMEDY: Final = (
+    "add one (the GPU's uuid, or any name that stays the same), or say which GPU it is of with "
+    "--device 0, of several how many with --devices N"
+)
 _SIGNAL_NAMES: Final = {str(signal) for signal in Signal}
 
 
@@ -28,9 +32,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     names = _names(text.head[0])
     for needed, remedy in (
         (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),
-        (_DEVICE, "add one: the GPU's uuid, or any name that stays the same"),
+        (_DEVICE, _DEVICE_REMEDY),
     ):
-        if needed not in names:
+        if needed not in names and not (needed == _DEVICE and text.stated.is_given):
             raise RecordingError(
                 f"{text.name}:1: there is no column '{needed}' among {', '.join(names)}; {remedy}"
             )
@@ -50,7 +54,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         notes,
         time=names.index(_TIME),
         parse_time=parse_timestamp,
-        device=names.index(_DEVICE),
+        device=names.index(_DEVICE) if _DEVICE in names else None,
         workload=names.index(_WORKLOAD) if _WORKLOAD in names else None,
         columns=[CellColumn(at, name, Signal(name), Signal(name).unit) for at, name in signals],
     )

@@ -1,6 +1,6 @@
 """Source of the snapshots of a recording."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -16,9 +16,9 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.formats import format_of
-from rightsizer.telemetry.recordings.mapped_csv import load_column_map
+from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
-from rightsizer.telemetry.recordings.row import RecordingRow, build_devices
+from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, build_devices
 from rightsizer.telemetry.recordings.survey import (
     RecordingSurvey,
     RowFile,
@@ -26,6 +26,7 @@ from rightsizer.telemetry.recordings.survey import (
     survey_files,
 )
 from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +126,21 @@ class RecordedSource:
         self.files.close()
 
 
-def open_recording(
+def open_recording(  # noqa: PLR0913 - what a person says of a recording.
     paths: Sequence[Path],
     *,
     catalogue: Catalogue,
     board: str | None = None,
     columns: Path | None = None,
+    stated: StatedDevices = NOTHING_STATED,
+    fields: str | None = None,
     settings: RecordingSettings = _DEFAULTS,
 ) -> RecordedSource:
     """Survey the files or pipes of one recording and make them ready to be read.
 
     The board is of devices whose name the recording does not tell; `columns` is a column map for
-    CSV files that are in no known format.
+    CSV files that are in no known format. `stated` tells of the devices of logs that do not name
+    them, and `fields` the columns of a log without a heading.
 
     Raises:
         RecordingError: a file cannot be read, or lacks what a recording needs.
@@ -148,15 +152,12 @@ def open_recording(
     given = None if board is None else catalogue.get(board)
     column_map = None if columns is None else load_column_map(columns)
     with ExitStack() as opened:
-        texts = [opened.enter_context(closing(TextFile(path))) for path in paths]
+        texts = [
+            opened.enter_context(closing(TextFile(path, stated=stated, fields=fields)))
+            for path in paths
+        ]
         formats = [format_of(text, column_map) for text in texts]
-        if column_map and all(column_map.columns_of(text.path) is None for text in texts):
-            patterns = ", ".join(pattern for pattern, _ in column_map.files)
-            names = ", ".join(text.path.name for text in texts)
-            raise RecordingError(
-                f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
-                "change the patterns under 'files'"
-            )
+        _check_patterns(column_map, texts)
         if all(known is NATIVE for known in formats):
             native = NativeFiles(texts, given)
             devices, interval = native.survey()
@@ -172,16 +173,37 @@ def open_recording(
             snapshots = _snapshots(
                 merge_rows([file.rows() for file in files]), found, devices, settings
             )
-        warnings = [warning for each in notes for warning in each.warnings]
-        if interval is None:
-            warnings.append(_ASSUMED)
         return RecordedSource(
             texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
             devices,
             interval or _ASSUMED_INTERVAL,
-            tuple(warnings),
+            tuple(_warnings(notes, interval, stated, len(devices))),
             snapshots,
             opened.pop_all(),
+        )
+
+
+def _warnings(
+    notes: Iterable[RecordingNotes],
+    interval: Nanoseconds | None,
+    stated: StatedDevices,
+    devices: int,
+) -> Iterator[str]:
+    for each in notes:
+        yield from each.warnings
+    if interval is None:
+        yield _ASSUMED
+    if stated.count is not None and stated.count != devices:
+        yield f"--devices {stated.count}: {devices} devices are in the recording"
+
+
+def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:
+    if column_map and all(column_map.columns_of(text.path) is None for text in texts):
+        patterns = ", ".join(pattern for pattern, _ in column_map.files)
+        names = ", ".join(text.path.name for text in texts)
+        raise RecordingError(
+            f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
+            "change the patterns under 'files'"
         )
 
 

@@ -1,5 +1,6 @@
 """Table parser: cells into values in base units, lines of CSV into rows."""
 
+import contextlib
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +12,7 @@ from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
 _REASONS: Final[dict[str, Missing]] = {
     **dict.fromkeys(("", "-", "none", "no data", "not found"), Missing.NO_SAMPLE),
@@ -114,17 +116,21 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
     *,
     time: int,
     parse_time: Callable[[str], Nanoseconds],
-    device: int,
+    device: int | None,
     workload: int | None,
     columns: Sequence[CellColumn],
 ) -> Iterator[RecordingRow]:
     """The rows of a CSV file with one line a device and time, by the places of its columns.
 
-    Headings that come again are passed over.
+    Headings that come again are passed over; without a column of devices their order tells.
     """
     table, lines = CellTable(columns), text.lines(notes)
     heading = next((line for _, line in lines if line.strip()), "")
     width = len(split_csv_line(heading))
+    order = None
+    if device is None:
+        sample = _sample(text, width, time, parse_time, table)
+        order = device_order(sample, text.stated, notes)
     for number, line in lines:
         cells = split_csv_line(line)
         if len(cells) != width:
@@ -136,7 +142,7 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
             if line.strip() != heading.strip():
                 notes.count("unreadable timestamp", number, cells[time].strip())
             continue
-        named = cells[device].strip()
+        named = order(at, None, number) if order else cells[device or 0].strip()
         if not named:
             notes.count("row without a device", number)
             continue
@@ -147,6 +153,22 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
             holder = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
             holdings = (Holding(holder, 1.0),) if name else ()
         yield RecordingRow(at, named, values, missing, text.name, holdings=holdings)
+
+
+def _sample(
+    text: TextFile,
+    width: int,
+    time: int,
+    parse_time: Callable[[str], Nanoseconds],
+    table: CellTable,
+) -> Iterator[SampledRow]:
+    notes = RecordingNotes(text.name)
+    for number, line in text.lines(notes):
+        cells = split_csv_line(line)
+        if len(cells) == width:
+            with contextlib.suppress(ValueError):
+                at = parse_time(cells[time].strip())
+                yield SampledRow(at, table.read(cells, number, notes)[0])
 
 
 def split_csv_line(line: str, delimiter: str = ",") -> list[str]:

@@ -17,7 +17,9 @@ from typing import IO, Any, Final, cast
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
+_DELIMITERS: Final = (",", ";", "\t")
 _GZIP: Final = b"\x1f\x8b"
 _PACKERS: Final = {
     b"\x28\xb5\x2f\xfd": "zstd -d",
@@ -33,19 +35,33 @@ _HEAD_LINES: Final = 64
 _PIECE: Final = 1 << 16
 
 
+def delimiter_of(line: str) -> str:
+    """What stands between the cells of a line; other languages put a semicolon for a comma."""
+    return max(_DELIMITERS, key=line.count)
+
+
 class TextFile:
     """One file of a recording."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        stated: StatedDevices = NOTHING_STATED,
+        fields: str | None = None,
+    ) -> None:
         """Open a file far enough to know that it holds text.
 
-        What comes through a pipe is kept in a temporary file.
+        What comes through a pipe is kept in a temporary file. `fields` names the columns of a log
+        without a heading, separated by commas: it is read as the heading.
 
         Raises:
             RecordingError: it is missing, a folder, empty, unreadable or not text.
         """
         self.path = path
         self.name = str(path)
+        self.stated = stated
+        self._heading: str | None = None
         self._readable = path
         self._spool: IO[bytes] | None = None
         try:
@@ -74,10 +90,15 @@ class TextFile:
             raise RecordingError(f"{path}: {reason}; check the path") from None
         if not self.head:
             raise RecordingError(f"{self.name}: is empty; was anything recorded?")
+        if fields is not None:
+            self._heading = delimiter_of(self.head[0]).join(fields.split(","))
+            self.head = (self._heading, *self.head)
 
     def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
         """All lines with their numbers from 1 and their ends; a gzip is read up to a cut in it."""
         number = 0
+        if self._heading is not None:
+            yield number, f"{self._heading}\n"
         with self._text() as stream:
             try:
                 for number, line in enumerate(stream, 1):

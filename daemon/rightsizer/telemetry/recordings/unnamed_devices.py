@@ -1,0 +1,276 @@
+"""Devices of rows that no column names: found by the order of the rows within a poll."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice, pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes
+
+_MILLISECOND: Final = 1_000_000
+_LONGEST_GAP: Final = 500 * _MILLISECOND
+"""A driver that takes longer for one device is no longer polling, it hangs."""
+_SHORTEST_POLL: Final = 50 * _MILLISECOND
+"""Rows that all lie closer than this are one poll: none is so frequent."""
+_MOST_DEVICES: Final = 64
+_SEPARATION: Final = 2.0
+"""Usual gaps between polls are at least so many times those within."""
+_STRAY_RATIO: Final = 0.1
+"""Share of the gaps of each kind that may be longer or shorter than usual."""
+_AGREEMENT: Final = 0.8
+"""Share of polls that must have the usual number of rows."""
+_STATED_AGREEMENT: Final = 0.5
+"""The same where the number of devices is stated."""
+_QUANTILES: Final = 128
+_WITHIN_REACH: Final = 0.9
+"""A poll that lacks rows goes on for so much of the usual gap between polls."""
+
+
+@dataclass(frozen=True, slots=True)
+class PollPattern:
+    """How many rows a poll has, and the time without a row that ends an unfinished one."""
+
+    rows: int
+    ends_after: Nanoseconds | None = None
+    """`None` where times do not tell one poll from the next."""
+
+
+_SINGLE: Final = PollPattern(1)
+
+
+def poll_pattern(times: Sequence[Nanoseconds], stated: int | None = None) -> PollPattern:
+    """The polls in the times of rows, by how frequent each gap is.
+
+    Where several devices are polled, gaps are of two kinds: a few milliseconds from one device to
+    the next, and the interval. Single gaps of any length between the two do not matter: a limit is
+    right when it leaves polls of equal size; of several the one with most of them, then the widest.
+    """
+    gaps = [after - before for before, after in pairwise(times)]
+    best, best_rank = _SINGLE if stated is None else PollPattern(stated), (0.0, 0.0)
+    if stated == 1:
+        return best
+    for low, high in _limits(sorted(gap for gap in gaps if gap >= 0)):
+        rows, regular = _usual_size(gaps, low)
+        rank = regular, high / max(low, _MILLISECOND)
+        is_fit = (
+            1 < rows <= _MOST_DEVICES and regular >= _AGREEMENT
+            if stated is None
+            else rows == stated and regular >= _STATED_AGREEMENT
+        )
+        if is_fit and rank > best_rank:
+            best = PollPattern(rows, max(low, round(_WITHIN_REACH * high)))
+            best_rank = rank
+    return best
+
+
+def _limits(gaps: Sequence[Nanoseconds]) -> list[tuple[Nanoseconds, Nanoseconds]]:
+    """The longest gap within a poll that each split of the gaps gives, and the usual one between.
+
+    With so many devices, all but one gap in that number are within a poll.
+    """
+    if not gaps:
+        return []
+    count = len(gaps)
+    shares = {at / _QUANTILES for at in range(1, _QUANTILES)}
+    shares |= {1 - 1 / devices for devices in range(2, _MOST_DEVICES + 1)}
+    values = {gaps[min(count - 1, round(share * count))] for share in shares}
+    # A split leaves equal gaps together: before the first, or behind the last of them.
+    places = {side(gaps, value) for value in values for side in (bisect_left, bisect_right)}
+    limits: dict[Nanoseconds, Nanoseconds] = {}
+    for at in sorted(places - {0, count}):
+        usual_within = gaps[int((1 - _STRAY_RATIO) * (at - 1))]
+        usual_between = gaps[at + int(_STRAY_RATIO * (count - at))]
+        is_apart = usual_between >= _SEPARATION * max(usual_within, _MILLISECOND)
+        if gaps[at - 1] <= _LONGEST_GAP and is_apart:
+            limits[gaps[at - 1]] = usual_between
+    if gaps[-1] <= _SHORTEST_POLL:
+        limits[gaps[-1]] = 2 * _LONGEST_GAP
+    return list(limits.items())
+
+
+def _usual_size(gaps: Sequence[Nanoseconds], longest_within: Nanoseconds) -> tuple[int, float]:
+    """The usual number of rows of a poll, and the share of the polls that have it."""
+    sizes = [1]
+    for gap in gaps:
+        if 0 <= gap <= longest_within:
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+    size, _ = Counter(sizes).most_common(1)[0]
+    if len(sizes) > 1 and sizes[-1] < size:
+        sizes.pop()  # The log ends in the middle of its last poll.
+    return size, sizes.count(size) / len(sizes)
+
+
+class SampledRow(NamedTuple):
+    """One of the first rows of a log, as far as it tells devices apart."""
+
+    time: Nanoseconds
+    values: Mapping[Signal, float]
+    facts: tuple[str, ...] = ()
+    """Cells that never change for one device."""
+
+
+_SLOW_SIGNALS: Final = {
+    Signal.MEMORY_USED_BYTES: 16 * 2.0**20,
+    Signal.MEMORY_USED: 0.002,
+    Signal.TEMPERATURE_CELSIUS: 2.0,
+    Signal.MEMORY_TOTAL_BYTES: 0.0,
+    Signal.POWER_LIMIT_WATTS: 0.0,
+    Signal.SM_CLOCK_MAXIMUM_HERTZ: 0.0,
+}
+"""What one device does not swing between from reading to reading, and what is no difference."""
+_NEAR: Final = NANOSECONDS_PER_SECOND
+_LOOK_BACK_ROWS: Final = 2 * _MOST_DEVICES
+_SWING_RATIO: Final = 0.05
+"""Share of the rows from which on swings are not of one device."""
+_UNEVEN: Final = 4.0
+_UNEVEN_RATIO: Final = 0.05
+
+
+def doubt_of_single(rows: Sequence[SampledRow]) -> str | None:
+    """Why rows that were taken for one device's may be of several, `None` where nothing says so."""
+    if len(rows) > 1 and all(each.facts != other.facts for each, other in pairwise(rows)):
+        return "rows that follow each other name different boards"
+    for signal, tolerance in _SLOW_SIGNALS.items():
+        if _swings(rows, signal, tolerance) >= max(2, _SWING_RATIO * len(rows)):
+            return f"'{signal}' swings back and forth within a second"
+    if sum(before.facts != after.facts for before, after in pairwise(rows)) > 1:
+        return "rows of different boards take turns"
+    gaps = [max(_MILLISECOND, abs(after.time - before.time)) for before, after in pairwise(rows)]
+    uneven = sum(after > _UNEVEN * before for before, after in pairwise(gaps))
+    if uneven >= max(2, _UNEVEN_RATIO * len(gaps)):
+        return "rows follow each other after very different times"
+    return None
+
+
+def _swings(rows: Sequence[SampledRow], signal: Signal, tolerance: float) -> int:
+    """How often a value leaves the one just before it for one that was there shortly before."""
+    recent: list[float] = []
+    last_time: Nanoseconds | None = None
+    swings = 0
+    for row in rows:
+        value = row.values.get(signal)
+        if value is None:
+            continue
+        slack = max(tolerance, 0.002 * abs(value)) if tolerance else 0.0
+        is_near = last_time is not None and abs(row.time - last_time) <= _NEAR
+        if (
+            is_near
+            and abs(value - recent[-1]) > slack
+            and any(abs(value - other) <= slack for other in recent[-_LOOK_BACK_ROWS:-1])
+        ):
+            swings += 1
+        recent.append(value)
+        last_time = row.time
+    return swings
+
+
+_SAMPLED_ROWS: Final = 10_000
+_DeviceAt: TypeAlias = Callable[[Nanoseconds, int | None, int], str]
+"""The device of a row by its time, the number of devices in the row itself, and its line."""
+_RECORD: Final = "record with index or uuid"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedDevices:
+    """What a person says of the devices of a log that does not name them."""
+
+    count: int | None = None
+    name: str | None = None
+    """The only device; a number is its index."""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything is said."""
+        return self.count is not None or self.name is not None
+
+    @property
+    def only(self) -> str | None:
+        """The key of the only device, `None` where none is named."""
+        if self.name is None:
+            return None
+        return f"index:{int(self.name)}" if self.name.isdecimal() else self.name
+
+
+NOTHING_STATED: Final = StatedDevices()
+
+
+def device_order(
+    rows: Iterable[SampledRow],
+    stated: StatedDevices,
+    notes: RecordingNotes,
+    *,
+    has_count: bool = False,
+) -> _DeviceAt:
+    """What tells the devices of rows that no column names; warns where that is a guess.
+
+    `rows` is read as far as it takes; with `has_count` each row says how many devices there are.
+    """
+    if stated.only is not None:
+        only = stated.only
+        if only.startswith("index:"):
+            notes.learn(only, RecordingDeviceFacts(index=int(only.removeprefix("index:"))))
+        return lambda *_: only
+    if stated.count == 1:
+        return lambda *_: "index:0"
+    sample = list(islice(rows, _SAMPLED_ROWS))
+    pattern = poll_pattern(_usable_times(sample), stated.count)
+    if stated.count is None and not has_count:
+        _warn(sample, pattern, notes)
+    return _DeviceOrder(pattern, notes).device
+
+
+def _usable_times(sample: Sequence[SampledRow]) -> list[Nanoseconds]:
+    """Their times in the order of the log; a log in no order is put in order."""
+    times = [row.time for row in sample]
+    backward = sum(after < before for before, after in pairwise(times))
+    return sorted(times) if backward > _UNEVEN_RATIO * len(times) else times
+
+
+def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNotes) -> None:
+    if pattern.rows > 1:
+        notes.remark(
+            f"no column names the GPU: the rows are read as those of {pattern.rows} GPUs, by their "
+            f"order in each poll; confirm it with --devices {pattern.rows}, or {_RECORD}"
+        )
+    elif (doubt := doubt_of_single(sample)) is not None:
+        notes.remark(
+            f"no column names the GPU, and the rows, read as those of one, may be of several: "
+            f"{doubt}; say how many with --devices N (1 for one), or {_RECORD}"
+        )
+
+
+class _DeviceOrder:
+    """Devices by their order in a poll; polls that lack rows or have too many are told."""
+
+    def __init__(self, pattern: PollPattern, notes: RecordingNotes) -> None:
+        self._pattern = pattern
+        self._notes = notes
+        self._last: Nanoseconds | None = None
+        self._position = -1
+
+    def device(self, time: Nanoseconds, count: int | None, line: int) -> str:
+        """The device of the next row."""
+        rows = self._pattern.rows if count is None else count
+        last, self._last = self._last, time
+        if last is None or self._position + 1 >= rows:
+            self._position = 0
+        elif self._is_over(time - last):
+            self._notes.count(
+                f"poll of fewer than {rows} rows before this line; which GPU its rows and those "
+                f"around it are of is a guess; {_RECORD}",
+                line,
+            )
+            self._position = 0
+        else:
+            self._position += 1
+        return f"index:{self._position}"
+
+    def _is_over(self, gap: Nanoseconds) -> bool:
+        longest = self._pattern.ends_after
+        return gap < 0 or (longest is not None and gap > longest)
