@@ -42,7 +42,18 @@ def _left_open(settings: Any) -> type:
         else:
             parts.append((each.name, hint | None, field(default=None, metadata=each.metadata)))
     words = (settings.__doc__ or "").partition("\n\n")[0]
-    return _frozen(settings.__name__, parts, words)
+    found = _frozen(settings.__name__, parts, words)
+
+    def made_again(self: Any) -> tuple[Any, ...]:
+        # No module has it by name, and worker processes are sent policies.
+        return _with_values, (settings, tuple(getattr(self, each.name) for each in fields(self)))
+
+    found.__reduce__ = made_again  # type: ignore[assignment]
+    return found
+
+
+def _with_values(settings: Any, values: tuple[object, ...]) -> object:
+    return _left_open(settings)(*values)
 
 
 def _frozen(name: str, parts: list[Any], words: str) -> type:
