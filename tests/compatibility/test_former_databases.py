@@ -103,7 +103,7 @@ def test_former_leases_open(tmp_path: Path) -> None:
 
 
 def test_former_days_of_a_fleet_open(tmp_path: Path) -> None:
-    """No day is fetched again after an upgrade."""
+    """Days whose samples the store has dropped by now are still there after an upgrade."""
     was = expected("fleet")
     with DayCache(written("fleet", tmp_path), read_only=True) as cache:
         frames = cache.frames(was["uuids"], was["first"], was["last"])

@@ -1,5 +1,7 @@
 """The day_cache keeps a shard's day whole or not at all, and gives up what is broken or old."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,20 @@ def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
         until = Grid(FIRST_DAY, COARSE_STEP).end
         done = day_cache.done("rightsizer", [FIRST_DAY])
         assert done == {(FIRST_DAY, uuid): until for uuid in UUIDS}
+
+
+def test_days_that_were_kept_without_queues_are_read_again(tmp_path: Path) -> None:
+    """They stay until then; days of agents, which have them, stay as they are."""
+    path = tmp_path / "fleet.db"
+    with DayCache(path) as day_cache:
+        day_cache.put(day_of())
+        day_cache.put(day_of(source="dcgm-exporter"))
+    with closing(sqlite3.connect(path)) as former:
+        former.execute("PRAGMA user_version = 3")
+    with DayCache(path) as day_cache:
+        assert day_cache.done("dcgm-exporter", [FIRST_DAY]) == {}
+        assert len(day_cache.done("rightsizer", [FIRST_DAY])) == len(UUIDS)
+        assert len(day_cache.frames(UUIDS, FIRST_DAY, FIRST_DAY)["GPU-0"]) == 2
 
 
 def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from dcgm_estate import BUSY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
+from dcgm_estate import BUSY, EMPTY, HELD, HOUR, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
 from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
@@ -87,7 +88,7 @@ def test_a_label_tells_what_waits() -> None:
 
 def hours(day: FleetDay, number: int, column: str) -> float:
     """Hours in a column, none where it is not there."""
-    return sum(day.frames[gpu(number)].columns.get(column, ())) / 3600
+    return sum(filter(math.isfinite, day.frames[gpu(number)].columns.get(column, ()))) / 3600
 
 
 @pytest.mark.parametrize("number", range(len(ENGINES)), ids=[each[0] for each in ENGINES])
@@ -95,6 +96,37 @@ def test_pressure_is_where_requests_wait(day: FleetDay, number: int) -> None:
     """While the device is full, and its engine's users wait for it."""
     pressed = hours(day, number, ColumnKind.PRESSED.column(Resource.COMPUTE))
     assert pressed == pytest.approx(ENGINES[number][2], abs=0.1)
+
+
+def test_engines_are_found_whatever_day_is_read_first(store: PrometheusStore) -> None:
+    """The newest day comes first, and nothing is there yet at its end."""
+    source = DcgmExporterSource()
+    report = source.probe(store, NOW, DAY)
+    devices = list(source.inventory(store, report, NOW, DAY).devices.values())
+    today = replace(YESTERDAY, day=YESTERDAY.day + 1)
+    assert source.day(store, report, devices, today).frames == {}
+    read = source.day(store, report, devices, YESTERDAY)
+    pressed = hours(read, 0, ColumnKind.PRESSED.column(Resource.COMPUTE))
+    assert pressed == pytest.approx(6, abs=0.1)
+
+
+def test_engines_and_holders_of_a_day_that_is_not_over_are_found() -> None:
+    """Requests wait now, and the scrape writes the exporter's own pod beside the holder's."""
+    past = EstatePast()
+    own = {"pod": "dcgm-exporter-x7k2p", "namespace": "gpu", "container": "exporter", "job": "g"}
+    held = {"exported_pod": "vllm-0", "exported_namespace": "chat", "exported_container": "e"}
+    labels = {"UUID": gpu(0), "modelName": "NVIDIA H100 80GB HBM3", **own}
+    past.device([Phase(0, 6, FULL, held)], **labels)
+    past.device([Phase(0, 6, EMPTY)], **{**labels, "UUID": gpu(1)})
+    engine = {"pod": "vllm-0", "namespace": "chat", "model_name": "m"}
+    past.series("vllm:num_requests_waiting", engine, 12, 0, 6)
+    with stored(past) as store:
+        source, now = DcgmExporterSource(), NOW - 18 * HOUR * 10**9
+        report = source.probe(store, now, DAY)
+        devices = list(source.inventory(store, report, now, DAY).devices.values())
+        read = source.day(store, report, devices, YESTERDAY)
+    assert hours(read, 0, ColumnKind.PRESSED.column(Resource.COMPUTE)) == pytest.approx(6, abs=0.1)
+    assert [uuid for uuid, held in read.holdings.items() if held] == [gpu(0)]
 
 
 def test_a_device_at_rest_is_not_short(day: FleetDay) -> None:

@@ -35,7 +35,10 @@ CREATE TABLE done (
   until INTEGER NOT NULL, PRIMARY KEY (source, day, uuid)) WITHOUT ROWID
 """
 
-DAY_CACHE_SCHEMAS: Final = (_FIRST, LEDGER_SCHEMA, TRACK_SCHEMA)
+_WITH_QUEUES: Final = "DELETE FROM done WHERE source = 'dcgm-exporter'"
+"""Days that were kept without the queues of serving engines are read again."""
+
+DAY_CACHE_SCHEMAS: Final = (_FIRST, LEDGER_SCHEMA, TRACK_SCHEMA, _WITH_QUEUES)
 """The n-th script leads from schema n-1 to n.
 
 Days count since the epoch, times and steps are nanoseconds; `data` is a frame as

@@ -66,6 +66,19 @@ def names_of(store: MetricStore, names: Iterable[str], now: Nanoseconds) -> froz
     return frozenset(series.labels["__name__"] for series in found)
 
 
+_MOMENTS: Final[Nanoseconds] = 900 * NANOSECONDS_PER_SECOND
+
+
+def names_during(store: MetricStore, names: Iterable[str], grid: Grid) -> frozenset[str]:
+    """Those of some metrics that had series on the days of a grid, which need not be over.
+
+    They are looked for each quarter of an hour: at the end of today nothing is there yet.
+    """
+    query = f"count by (__name__) ({{{one_of('__name__', names)}}})"
+    found = store.range(query, grid.start + _MOMENTS, grid.end, _MOMENTS)
+    return frozenset(series.labels["__name__"] for series in found)
+
+
 def placed(series: SampledSeries, grid: Grid, blank: float = math.nan) -> array[float]:
     """The values of a series, each where its time belongs; `blank` where it has none."""
     times, values = series.times, series.values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import accumulate, product
 from typing import Final, NamedTuple, TypeAlias
 
@@ -12,7 +13,13 @@ from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
-from rightsizer.fleet.sources.series import first_label, names_of, placed, shares_of
+from rightsizer.fleet.sources.series import (
+    first_label,
+    names_during,
+    names_of,
+    placed,
+    shares_of,
+)
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
@@ -111,11 +118,12 @@ class ServingMetrics:
     name: Final = "serving"
 
     def __init__(self) -> None:
-        self._measures: tuple[ServingMeasure, ...] | None = None
+        self._measures: dict[Grid, tuple[ServingMeasure, ...]] = {}
+        """Of the days that were read."""
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Which engines' metrics are there, and whether they can be joined to GPUs."""
-        metrics = frozenset(measure.metric for measure in self._found(store, now))
+        metrics = frozenset(each.metric for each in _among(names_of(store, _ALL, now)))
         if not metrics:
             return SourceReport(self.name)
         named = " or ".join(
@@ -131,10 +139,12 @@ class ServingMetrics:
         self, store: MetricStore, pods: Collection[Pod], grid: Grid
     ) -> Mapping[Pod, ServingSignals]:
         """The signals of the engines in some pods, over a day."""
-        if self._measures is None:
-            self._measures = self._found(store, grid.end)
+        if not pods:
+            return {}
+        if grid not in self._measures:
+            self._measures[grid] = _among(names_during(store, _ALL, grid))
         found: dict[Pod, dict[Signal, array[float]]] = {}
-        for measure, some in product(self._measures, shares_of(sorted(pods))):
+        for measure, some in product(self._measures[grid], shares_of(sorted(pods))):
             if measure.signal is Signal.PREEMPTIONS and grid.step > FINE_STEP:
                 continue  # One of them says nothing of the rest of an hour.
             query = measure.promql([pod.name for pod in some], grid.step)
@@ -149,11 +159,14 @@ class ServingMetrics:
                 signals[Signal.PREEMPTIONS] = array("d", accumulate(known))
         return found
 
-    def _found(self, store: MetricStore, now: Nanoseconds) -> tuple[ServingMeasure, ...]:
-        there = names_of(store, dict.fromkeys(measure.metric for measure in MEASURES), now)
-        unwanted = {_OLDER} if _NEWER in there else set()
-        self._measures = tuple(each for each in MEASURES if each.metric in there - unwanted)
-        return self._measures
+
+_ALL: Final = tuple(dict.fromkeys(measure.metric for measure in MEASURES))
+
+
+def _among(names: AbstractSet[str]) -> tuple[ServingMeasure, ...]:
+    """The measures that some metrics give."""
+    unwanted = {_OLDER} if _NEWER in names else set()
+    return tuple(each for each in MEASURES if each.metric in names - unwanted)
 
 
 def _add(

@@ -10,7 +10,7 @@ from typing import Final
 
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.fleet.cache.day_frame import DAY, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
@@ -103,7 +103,8 @@ class DcgmExporterSource:
         self._catalogue = catalogue or built_in()
         self._owners = PodOwners()
         self._serving = ServingMetrics()
-        self._labels: tuple[tuple[str, ...], HolderNames] | None = None
+        self._labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = {}
+        """Of the days that were read."""
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution."""
@@ -131,7 +132,7 @@ class DcgmExporterSource:
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:
             return FleetDay({})
-        uuid_labels, holder_labels = self._labels_of(store, names, grid.end)
+        uuid_labels, holder_labels = self._labels_of(store, names, grid)
         wholes = {each.mig.parent_uuid if each.mig else each.uuid for each in chosen}
         queries = DayQueries(store, grid, tuple(sorted(wholes)), uuid_labels)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
@@ -167,17 +168,19 @@ class DcgmExporterSource:
         return found
 
     def _labels_of(
-        self, store: MetricStore, names: Sequence[str], at: Nanoseconds
+        self, store: MetricStore, names: Sequence[str], grid: Grid
     ) -> tuple[tuple[str, ...], HolderNames]:
-        """The labels of uuids and holders, found once, by the newest day that is read."""
-        if self._labels is not None:
-            return self._labels
-        series = one_of("__name__", names)
-        labels = tuple(
-            label for label in UUID_LABELS if store.instant(f'count({{{series},{label}!=""}})', at)
-        )
-        query = f'count by (job, exported_pod) ({{{series},exported_pod!=""}})'
-        seen = HolderNames.seen_in(each.labels for each in store.instant(query, at))
-        if labels:
-            self._labels = labels, seen
-        return labels or UUID_LABELS, seen
+        """The labels of uuids and holders on some days, which need not be over."""
+        if grid not in self._labels:
+            series = one_of("__name__", names)
+
+            def labels_in(query: str) -> list[Mapping[str, str]]:
+                first = grid.start + COARSE_STEP
+                return [each.labels for each in store.range(query, first, grid.end, COARSE_STEP)]
+
+            labels = tuple(
+                each for each in UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
+            )
+            exported = labels_in(f'count by (job, exported_pod) ({{{series},exported_pod!=""}})')
+            self._labels[grid] = labels or UUID_LABELS, HolderNames.seen_in(exported)
+        return self._labels[grid]
