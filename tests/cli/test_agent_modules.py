@@ -98,14 +98,18 @@ def test_help_and_version_load_no_command(flag: str) -> None:
     assert own.isdisjoint(entry.place.partition(":")[0] for entry in COMMANDS)
 
 
-def test_a_plan_loads_what_it_computes_with(tmp_path: Path) -> None:
-    """No rules, server, telemetry or profiler: at most 220 modules of our own."""
+@pytest.mark.parametrize("question", ["FILE", "--model 70B", "--model llama-3.1-70b --rps 20"])
+def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> None:
+    """No rules, server, telemetry or profiler: at most 100 modules of our own, 220 in all."""
     file = tmp_path / "plan.yaml"
     file.write_text("model: {parameters: 70e9}\n", encoding="utf-8")
-    own = {name for name in modules_of("plan", file) if name.partition(".")[0] == "rightsizer"}
+    words = [word.replace("FILE", str(file)) for word in question.split()]
+    loaded = modules_of("plan", *words)
+    own = {name for name in loaded if name.partition(".")[0] == "rightsizer"}
 
     assert "rightsizer.planner.planner" in own
-    assert len(own) <= 220
+    assert len(own) <= 100
+    assert len(loaded) <= 220
     assert own.isdisjoint(
         {
             "rightsizer.advice.rules",

@@ -128,3 +128,33 @@ def test_an_empty_file_points_to_the_help_of_its_own_command(
 
     assert main(["compare", str(file)]) == 1
     assert "'rightsizer compare --help' shows what it takes" in capsys.readouterr().err
+
+
+def test_two_names_and_a_workload_are_a_question(capsys: Captured) -> None:
+    """A family is its usual board, and a note says which."""
+    found = answer(capsys, "a100", "h100", "--workload", "llm-serving")
+
+    assert (found["from"], found["to"]) == ("A100-SXM4-80GB", "H100-SXM5-80GB")
+    assert found["workload"] == "inference-llm"
+    assert found["ratio"] > 1.5
+    assert found["notes"][1].startswith("h100 is taken for H100-SXM5-80GB; name another")
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [
+        ("llm-serving-offline", "inference-llm-offline"),
+        ("train-llm", "training-llm"),
+        ("bert_serving", "inference-transformer-encoder"),
+        ("sdxl-serving", "inference-diffusion"),
+    ],
+)
+def test_workload_is_named_as_people_name_it(capsys: Captured, spelled: str, name: str) -> None:
+    """In either order."""
+    assert answer(capsys, "t4", "l4", "--workload", spelled)["workload"] == name
+
+
+def test_three_gpus_are_not_compared_at_once(capsys: Captured) -> None:
+    """More questions go into a file."""
+    assert main(["compare", "t4", "l4", "a30", "--workload", "llm-serving"]) == 2
+    assert "two GPUs are compared at a time" in capsys.readouterr().err

@@ -126,10 +126,10 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
             "model: {parameters: 8e9}\nprecision: {weights: fp7}\n",
             "FILE:2:13: precision.weights: 'fp7' is not known; did you mean",
         ),
-        ("model: meta/llama\n", "FILE:1:1: model: is text ('meta/llama'); name a file on disk"),
+        ("model: meta/llama-9\n", "FILE:1:1: model: 'meta/llama-9' is none of the models that are"),
         (
-            "model: {parameters: 8e9}\nprecision: fp8\n",
-            "FILE:2:1: precision: must be a mapping of keys to values (got 'fp8'); write it like",
+            "model: {parameters: 8e9}\nprecision: [fp8]\n",
+            "FILE:2:1: precision: must be a mapping of keys to values (got ['fp8']); write it like",
         ),
         (
             "model: {config: a, layers: 3}\n",

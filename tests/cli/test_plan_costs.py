@@ -79,8 +79,8 @@ def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
     assert wanted > full
     assert f"{wanted:,.2f}" in row
     assert (f"{full:,.2f}" if full >= 0.1 else f"{full:.2g}") in row
-    assert "$/M: of tokens asked for; full load: of all it could make." in text
-    assert "tokens at full load" in text
+    assert "$/M: of output tokens asked for; full load: of all it could make." in text
+    assert "output tokens at full load" in text
 
 
 def test_what_is_used_to_the_full_has_one_cost(file: Path, capsys: Captured) -> None:
@@ -89,7 +89,7 @@ def test_what_is_used_to_the_full_has_one_cost(file: Path, capsys: Captured) -> 
     assert main(["plan", str(file)]) == 0
     text = capsys.readouterr().out
 
-    assert "$/M tokens" in text
+    assert "$/M output tokens" in text
     assert "full load" not in text
 
 

@@ -40,7 +40,7 @@ def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
     for part in (
         "Llama, inference",
         "1 x H100-SXM5-80GB",
-        "asked for: 1,024 tokens in and 256 out, 500 tokens/s, 60 ms between tokens",
+        "asked for: 1,024 tokens in and 256 out, 1.95 requests/s, 500 output tokens/s, TPOT",
         "memory of each H100-SXM5-80GB: ",
         "what 1 x H100-SXM5-80GB cost:",
         "reserved, 1 year",

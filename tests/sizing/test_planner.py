@@ -318,7 +318,7 @@ def test_a_plan_is_checked_at_its_load_and_above_it() -> None:
     assert "at most 50 ms between tokens" in steps[2].expect
     made = best.rate.tokens_per_second
     assert made is not None
-    assert f"{made.low:,.0f} to {made.high:,.0f} tokens/s" in steps[2].expect
+    assert f"{made.low:,.0f} to {made.high:,.0f} output tokens/s" in steps[2].expect
 
 
 def test_a_single_request_is_checked_once() -> None:

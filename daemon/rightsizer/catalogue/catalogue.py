@@ -126,6 +126,21 @@ class Catalogue:
         hint = f"did you mean {' or '.join(keys)}?" if keys else known
         raise UsageError(f"board '{name}' is not in the catalogue; {hint}")
 
+    def family(self, name: str) -> tuple[Board, ...]:
+        """Every board that a short name may mean, such as `h100`; none where it is unknown.
+
+        What the name does say has to agree: `a100-80gb` are those of 80 GB.
+        """
+        board = self.boards.get(name) or self.find(name)
+        if board is not None:
+            return (board,)
+        given = _Spelling.of(name)
+        alike = self._models.get(given.model, {}) if given.model else {}
+        boards = [
+            self.boards[key] for key, own in alike.items() if _agrees(given, self.boards[key], own)
+        ]
+        return tuple(boards)
+
     def nearest(self, name: str) -> tuple[str, ...]:
         """Keys of boards that a name may be meant for; none where nothing is near."""
         plain = plain_name(name)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 
 _MONTH: Final = re.compile(r"\d{4}(?:-\d\d)?")
 
@@ -38,6 +38,8 @@ class Price:
     spot_dollars_per_hour: float | None = None
     reserved_dollars_per_hour: Mapping[int, float] = field(default_factory=dict)
     """By years of commitment, where stated."""
+    by_provider: Mapping[str, OnDemand] = field(default_factory=dict)
+    """List prices of single clouds."""
     clouds: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
     """Of the cloud prices."""
@@ -119,6 +121,25 @@ class Prices:
     def of(self, key: str) -> Price | None:
         """What a board costs; `None` where unknown."""
         return self.by_board.get(key)
+
+    @property
+    def providers(self) -> list[str]:
+        """Clouds whose own prices are known."""
+        return sorted({name for price in self.by_board.values() for name in price.by_provider})
+
+    def of_provider(self, provider: str) -> "Prices":
+        """Those of one cloud alone: boards that it does not list have no price to rent them at."""
+        own = {
+            key: replace(
+                price,
+                on_demand=price.by_provider.get(provider),
+                spot_dollars_per_hour=None,
+                reserved_dollars_per_hour={},
+                clouds=(provider,),
+            )
+            for key, price in self.by_board.items()
+        }
+        return replace(self, by_board=own)
 
     def dollars_per_hour(self, key: str) -> float | None:
         """What one GPU costs in a cloud without commitment; `None` where unknown."""

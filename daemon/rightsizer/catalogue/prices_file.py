@@ -13,7 +13,7 @@ from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document, load_yaml
 
 CLOUD_PRICES: Final = ("on_demand", "spot", "reserved")
-CLOUD_KEYS: Final = (*CLOUD_PRICES, "clouds", "dates", "sources")
+CLOUD_KEYS: Final = (*CLOUD_PRICES, "providers", "clouds", "dates", "sources")
 """Prices that belong together by their dates, with what tells of them."""
 _KNOWN: Final = (*CLOUD_KEYS, "purchase", "node_power_factor")
 _MOST_PER_HOUR: Final = 10_000.0
@@ -44,6 +44,7 @@ def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> 
         on_demand=_on_demand(row),
         spot_dollars_per_hour=row.number("spot", 0.0, _MOST_PER_HOUR),
         reserved_dollars_per_hour=_reserved(row.row("reserved")),
+        by_provider=_by_provider(row.row("providers")),
         clouds=row.texts("clouds"),
         dates=tuple(names.get(date, date) for date in map(_date, row.items("dates"))),
         sources=tuple(names.get(source, source) for source in row.texts("sources")),
@@ -85,6 +86,18 @@ def _on_demand(row: Row) -> OnDemand | None:
     if "median" in spread and not low <= median <= high:
         row.fault("on_demand", f"low, median and high must rise (got {low}, {median}, {high})")
     return OnDemand(low, median, high, at_large)
+
+
+def _by_provider(row: Row) -> dict[str, OnDemand]:
+    found = {}
+    for name in row.values:
+        value = row.values[name]
+        cells = value if isinstance(value, list) else [value]
+        numbers = [row.checked_number(str(name), cell, 0.0, _MOST_PER_HOUR) for cell in cells]
+        known = sorted(number for number in numbers if number is not None)
+        if known:
+            found[str(name)] = OnDemand(known[0], sum(known) / len(known), known[-1])
+    return found
 
 
 def _reserved(row: Row) -> dict[int, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import keyword
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,9 +13,9 @@ from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.files import whole_file
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
-from rightsizer.planner.plan_file import PlanFile, read_plan_file
+from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.planner.text import measured_text, plan_text, title_lines
@@ -24,23 +26,45 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 From a model, its task and its load to the GPUs that fit: by memory, compute, bandwidth and latency,
-then by what the work costs. A file holds one requirement, several documents, or a list. YAML or
-JSON; docs/planning.md tells every key. The smallest:
+then by what the work costs. In one line:
 
-  model: {parameters: 8e9}
+  rightsizer plan --model llama-3.1-70b --rps 20 --in 2000 --out 500 --ttft 1s --tpot 50ms
+  rightsizer plan --model bert-base --rps 2000 --latency 20ms
+  rightsizer plan --model sdxl --rps 5 --gpus h100,l40s
+  rightsizer plan --model whisper-large-v3 --streams 200
+  rightsizer plan --model 7B --train full --tokens 1e9
 
-and a fuller one:
+or in a file of one requirement, several documents, or a list, in YAML or JSON; it takes the words
+of the flags and more (docs/planning.md):
 
   model: {config: path/to/config.json}
-  precision: {weights: fp8}
-  load: {input_tokens: 2000, output_tokens: 300, tokens_per_second: 3000, tpot_ms: 40}
+  precision: fp8
+  load: {input_tokens: 2000, output_tokens: 300, requests_per_second: 10, tpot: 40ms}
   growth: {per_month: 0.1, months: 12}
-  gpus: [L40S, H100-SXM5-80GB, NVIDIA H200]
+  gpus: [L40S, H100, NVIDIA H200]
 
 Nothing runs and nothing is asked over the network; each figure carries its interval.
 """
 
 
+_QUESTION: Final = """
+--model MODEL: name as on the hubs (llama-3.1-70b, google/gemma-3-27b-it, bert-base, sdxl), path of
+  a config.json or of its folder, or size alone (70B)
+--rps RATE: requests a second; a request is an answer, a sequence, an image, or 30 s of sound
+--in TOKENS: tokens of a request's prompt
+--out TOKENS: tokens of its answer
+--ttft TIME: longest time to the first token, such as 1s
+--tpot TIME: longest time between tokens, such as 50ms
+--latency TIME: longest time to the whole answer, such as 20ms
+--streams COUNT: live streams of speech
+--concurrency COUNT: requests in flight, in place of a rate
+--precision FORMAT: format of the weights, such as fp8; bf16, or the checkpoint's own, without it
+--gpus LIST: kinds of GPU, such as h100,h200,l40s; all that are known without it
+--provider NAME: cloud whose prices count, such as aws
+--train KIND: full, lora or qlora: train it instead of serving it
+--tokens COUNT: tokens to train on in all, such as 1e9
+"""
+_WORDS: Final = tuple(re.findall("^--([a-z]+)", _QUESTION, re.MULTILINE))
 _SOURCES: Final = """
 --measured FILE: files of the model at work: of a recording, a profiler's traces, MLPerf logs; tells
   where the prediction was off
@@ -59,7 +83,9 @@ _FORMS: Final = """
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is asked, by which facts, and how to answer."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="YAML or JSON of requirements")
+    file_help = "YAML or JSON of requirements, in place of --model"
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=file_help)
+    add_flags(parser.add_argument, _QUESTION)
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _SOURCES, measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)
@@ -79,8 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices = read_prices(arguments.prices or settings.catalogue.prices_path, catalogue)
     planner = Planner(catalogue, prices, settings.sizing)
-    file = read_plan_file(arguments.file)
-    found = plan_answers(file, planner)
+    file, found = _answered(arguments, planner)
     measured = _measured(arguments, file, found, planner)
     forms: list[dict[str, Any]] = [
         encode_plan(each.plan, each.notes) if each.plan else {"error": each.error} for each in found
@@ -100,17 +125,37 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _answered(
+    arguments: argparse.Namespace, planner: Planner
+) -> tuple[PlanFile, tuple[PlanAnswer, ...]]:
+    """What is asked in a file or in flags, and what came of it."""
+    flags = {
+        word: getattr(arguments, f"{word}_" * keyword.iskeyword(word) or word) for word in _WORDS
+    }
+    given = {word: value for word, value in flags.items() if value is not None}
+    if arguments.file is not None:
+        if given:
+            raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
+        file = read_plan_file(arguments.file)
+        return file, plan_answers(file, planner)
+    if "model" not in given:
+        raise UsageError("--model: is missing; name a model, such as llama-3.1-70b, or give a FILE")
+    file = plan_of_flags(given)
+    try:
+        return file, plan_answers(file, planner)
+    except RequirementError as error:
+        raise UsageError(flag_lines(str(error), given)) from None
+
+
 def _write_html(
-    path: Path, asked: Path, found: Sequence[PlanAnswer], forms: Sequence[dict[str, Any]]
+    path: Path, asked: Path | None, found: Sequence[PlanAnswer], forms: Sequence[dict[str, Any]]
 ) -> None:
-    if path.resolve() == asked.resolve():
+    if asked is not None and path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
     from rightsizer.planner.page import plan_document  # noqa: PLC0415 - jinja2 too.
 
     titles = (
-        tuple(title_lines(each.plan.requirement, ()))
-        if each.plan
-        else (f"GPU plan {place} of {asked.name}",)
+        tuple(title_lines(each.plan.requirement, ())) if each.plan else (f"GPU plan {place}",)
         for place, each in enumerate(found, 1)
     )
     with whole_file(path, "plan") as out:

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from rightsizer.io.near import hint
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.units import parse_amount, parse_duration
 
 _Path = tuple[str | int, ...]
 _SHOWN: Final = 40
@@ -59,7 +60,7 @@ class Row:
     """Values by key. One that is wrong is told to the faults and reads as if it were fine."""
 
     def __init__(self, values: Any, path: _Path, faults: Faults) -> None:
-        self._faults = faults
+        self.faults = faults
         self.path = path
         if values is None:
             # A key whose values are all commented out.
@@ -69,12 +70,12 @@ class Row:
             faults.add(path, f"must be a mapping of keys to values{faults.got(values)}{remedy}")
             values = {}
             # What is missing in it is told by what it is.
-            self._faults = faults.unread()
+            self.faults = faults.unread()
         self.values: Mapping[Any, Any] = values
 
     def fault(self, key: str, message: str) -> None:
         """Something is wrong with a value."""
-        self._faults.add((*self.path, key) if key else self.path, message)
+        self.faults.add((*self.path, key) if key else self.path, message)
 
     def refuse(self) -> None:
         """Raise everything that was found in the whole file.
@@ -82,7 +83,7 @@ class Row:
         Raises:
             ConfigurationError: anything was.
         """
-        self._faults.refuse()
+        self.faults.refuse()
 
     def refuse_unknown(self, known: Collection[str]) -> None:
         """Every key must be known."""
@@ -98,7 +99,7 @@ class Row:
 
         It may have the keys that are `known`; any where there are none.
         """
-        row = type(self)(self.values.get(key, {}), (*self.path, key), self._faults)
+        row = type(self)(self.values.get(key, {}), (*self.path, key), self.faults)
         if known:
             row.refuse_unknown(known)
         return row
@@ -116,7 +117,7 @@ class Row:
         value = self.values.get(key)
         if value is None or isinstance(value, bool):
             return default if value is None else value
-        self.fault(key, f"must be true or false{self._faults.got(value)}")
+        self.fault(key, f"must be true or false{self.faults.got(value)}")
         return default
 
     def number(self, key: str, least: float, most: float) -> float | None:
@@ -134,7 +135,7 @@ class Row:
         """A whole number within bounds, `None` where it is absent."""
         value = self.values.get(key)
         if isinstance(value, float) and not value.is_integer():
-            self.fault(key, f"must be a whole number{self._faults.got(value)}")
+            self.fault(key, f"must be a whole number{self.faults.got(value)}")
             return None
         number = self.checked_number(key, value, least, most)
         return None if number is None else int(number)
@@ -146,12 +147,39 @@ class Row:
             self.fault(key, f"is required: a whole number from {least} to {most}")
         return least if value is None else value
 
+    def amount(self, key: str, least: float, most: float) -> float | None:
+        """A number within bounds, which may be written like `70B`; `None` where it is absent."""
+        value = self.values.get(key)
+        if isinstance(value, str):
+            try:
+                value = parse_amount(value)
+            except ValueError:
+                self.fault(
+                    key, f"must be a number{self.faults.got(value)}; write it like 7e9 or 7B"
+                )
+                return None
+        return self.checked_number(key, value, least, most)
+
+    def milliseconds(self, key: str, *, is_bare: bool) -> float | None:
+        """A duration with its unit, `None` where it is absent; a bare number has to be allowed."""
+        value = self.values.get(key)
+        try:
+            if isinstance(value, str):
+                return parse_duration(value.replace(" ", "")) * 1e3
+        except ValueError:
+            self.fault(key, f"must be a duration{self.faults.got(value)}; write it like 50ms or 1s")
+            return None
+        if is_bare or value is None:
+            return self.checked_number(key, value, -inf, inf)
+        self.fault(key, f"has no unit{self.faults.got(value)}; write it like 50ms or 1s")
+        return None
+
     def text(self, key: str) -> str | None:
         """A text, `None` where it is absent."""
         value = self.values.get(key)
         if value is None or isinstance(value, str):
             return value
-        self.fault(key, f"must be text{self._faults.got(value)}; put it in quotes")
+        self.fault(key, f"must be text{self.faults.got(value)}; put it in quotes")
         return None
 
     def needed_text(self, key: str) -> str:
@@ -176,7 +204,7 @@ class Row:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
         remedy = "; write it like [one, two]" if isinstance(value, str) else ""
-        self.fault(key, f"must be a list of texts{self._faults.got(value)}{remedy}")
+        self.fault(key, f"must be a list of texts{self.faults.got(value)}{remedy}")
         return ()
 
     def items(self, key: str) -> list[Any]:
@@ -186,13 +214,13 @@ class Row:
             return []
         if isinstance(value, list):
             return value
-        self.fault(key, f"must be a list{self._faults.got(value)}")
+        self.fault(key, f"must be a list{self.faults.got(value)}")
         return []
 
     def rows(self, key: str) -> list[Self]:
         """A list of mappings, empty where it is absent."""
         items = enumerate(self.items(key))
-        rows = [(type(self)(item, (*self.path, key, at), self._faults), item) for at, item in items]
+        rows = [(type(self)(item, (*self.path, key, at), self.faults), item) for at, item in items]
         return [row for row, item in rows if isinstance(item, Mapping)]
 
     def checked_number(self, key: str, value: Any, least: float, most: float) -> float | None:
@@ -201,13 +229,13 @@ class Row:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             remedy = "; write it in digits without quotes" if isinstance(value, str) else ""
-            self.fault(key, f"must be a number{self._faults.got(value)}{remedy}")
+            self.fault(key, f"must be a number{self.faults.got(value)}{remedy}")
             return None
         if not least <= value <= most:
             bounds = f"at least {_plain(least)}"
             if most < inf:
                 bounds = f"from {_plain(least)} to {_plain(most)}"
-            self.fault(key, f"must be {bounds}{self._faults.got(value)}")
+            self.fault(key, f"must be {bounds}{self.faults.got(value)}")
             return None
         return float(value)
 

@@ -54,10 +54,26 @@ _SPELLINGS: Final = {
     for spelling in spellings.split()
 }
 
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)")
-_DURATION_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0} | {
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w|y)")
+_DURATION_SECONDS: Final = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0} | {
     unit: days * DAY_SECONDS for unit, days in (("d", 1), ("w", 7), ("y", 365))
 }
+
+
+_AMOUNT: Final = re.compile(r"(-?[\d_]+(?:\.\d*)?(?:[eE][-+]?\d+)?) ?([kKmMbBgGtT]?)")
+_AMOUNT_FACTORS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+def parse_amount(text: str) -> float:
+    """A number with the letter that people write after large ones: `70B`, `1.5T`, `128k`, `7e9`.
+
+    Raises:
+        ValueError: the text is not such a number.
+    """
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"'{text}' is not a number")
+    return float(match[1].replace("_", "")) * _AMOUNT_FACTORS[match[2].lower()]
 
 
 def seconds(duration: Nanoseconds) -> float:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.console.command import Command, add_flags, say
@@ -16,16 +18,27 @@ from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.ratio import place_ratio
-from rightsizer.sizing.workload_family import WORKLOADS, parse_precision, parse_workload
+from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.workload_family import (
+    WORKLOADS,
+    ComparedWorkload,
+    parse_precision,
+    parse_workload,
+)
 
-_Find = Callable[[str], GpuPlace]
+_Find = Callable[[str, ComparedWorkload], tuple[GpuPlace, str]]
+"""The place of a name at a workload, and a note where the name may mean others."""
 
 _DESCRIPTION = f"""\
 Tell the throughput of one GPU over that of another at a kind of workload, each in its best usable
 number format and as many of either, with the interval that it lies in with a probability of 90 %.
 GPUs are named by catalogue key or NVML name, MIG slices like A100-SXM4-80GB:1g.10gb; neighbors of
 slices idle. Ratios are derived from datasheets and results of MLCommons; they are not verified by
-MLCommons.
+MLCommons. Two names and a workload are a question:
+
+  rightsizer compare a100 h100 --workload llm-serving
+
+A family such as h100 is its usual board, which is told.
 
 Workloads: {", ".join(WORKLOADS)}.
 
@@ -37,6 +50,7 @@ same order, with {{error}} in the place of one that fails:
 """
 _KEYS: Final = ("workload", "from", "to", "precision")
 _NEEDED: Final = _KEYS[:3]
+_ENDS: Final = ("from", "to")
 _REMEDY: Final = "'rightsizer compare --help' shows what it takes"
 
 
@@ -51,7 +65,8 @@ _FLAGS: Final = """
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which GPUs at what, or a file that asks; and how to answer."""
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON file")
+    asked_help = "YAML or JSON file; or two GPUs, in place of --from and --to"
+    parser.add_argument("asked", nargs="*", metavar="FILE|GPU", help=asked_help)
     add_flags(parser.add_argument, _FLAGS, catalogue=Path)
     add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
@@ -67,15 +82,22 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
-    find = partial(find_place, catalogue, memory_settings=settings.sizing.memory)
-    flags = {**vars(arguments), "from": arguments.from_}
+    find = partial(_place, catalogue=catalogue, memory_settings=settings.sizing.memory)
+    flags, words = {**vars(arguments), "from": arguments.from_}, arguments.asked
     given = {key: flags[key] for key in _KEYS if flags[key] is not None}
-    if arguments.file is None:
+    if len(words) == len(_ENDS):
+        twice = next((key for key in _ENDS if key in given), None)
+        if twice is not None:
+            raise UsageError(f"--{twice}: two GPUs are named already; leave one of them out")
+        given |= dict(zip(_ENDS, words, strict=True))
+    if len(words) > len(_ENDS):
+        raise UsageError(f"'{words[2]}': two GPUs are compared at a time; put more into a FILE")
+    if len(words) != 1:
         answers, is_list = [_of_flags(given, find)], False
     elif given:
         raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
     else:
-        asked = read_questions(arguments.file, _REMEDY)
+        asked = read_questions(Path(words[0]), _REMEDY)
         is_list = asked.is_list
         found = asked.answers(partial(_answer, find=find))
         answers = [{"error": each} if isinstance(each, str) else each for each in found]
@@ -110,12 +132,14 @@ def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
 
 
 def _comparison(texts: Mapping[str, str], find: _Find) -> dict[str, Any]:
-    workload, places = parse_workload(texts["workload"]), list[GpuPlace]()
-    for key in ("from", "to"):
+    workload, places, notes = parse_workload(texts["workload"]), list[GpuPlace](), list[str]()
+    for key in _ENDS:
         try:
-            places.append(find(texts[key]))
+            place, note = find(texts[key], workload)
         except (RequirementError, UsageError) as error:
             raise RequirementError(f"{key}: {error}") from None
+        places.append(place)
+        notes += filter(None, (note,))
     place, other = places
     precision = parse_precision(texts["precision"]) if "precision" in texts else None
     ratio = place_ratio(workload, place, other, built_in_ratios(), precision)
@@ -126,7 +150,26 @@ def _comparison(texts: Mapping[str, str], find: _Find) -> dict[str, Any]:
         "ratio": ratio.value,
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,
+        **({"notes": notes} if notes else {}),
     }
+
+
+def _place(
+    name: str, workload: ComparedWorkload, catalogue: Catalogue, memory_settings: MemorySettings
+) -> tuple[GpuPlace, str]:
+    """A board or slice by name; of a family the one whose links join most, if measured."""
+    family = () if ":" in name else catalogue.family(name)
+    if len(family) <= 1:
+        return find_place(catalogue, name, memory_settings), ""
+    fit = built_in_ratios().fits[workload.activity]
+
+    def standing(board: Board) -> tuple[int, bool, float]:
+        return board.linked_gpu_count or 0, fit.has_measured(board.key), board.memory_bytes
+
+    first, *others = sorted(family, key=standing, reverse=True)
+    rest = ", ".join(board.key for board in others)
+    note = f"{name} is taken for {first.key}; name another of its family for that: {rest}"
+    return GpuPlace(first, memory_settings=memory_settings), note
 
 
 def _line(answer: Mapping[str, Any]) -> str:
@@ -135,6 +178,7 @@ def _line(answer: Mapping[str, Any]) -> str:
     return (
         f"{answer['workload']}: {answer['to']} does {answer['ratio']:.2f} times what "
         f"{answer['from']} does ({answer['ratio_low']:.2f} to {answer['ratio_high']:.2f})"
+        + "".join(f"\nnote: {note}" for note in answer.get("notes", ()))
     )
 
 

@@ -63,6 +63,7 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "title": title,
         "form": form,
+        "is_run": best is not None and best["training_hours"] is not None,
         "best": fitting[0] if fitting else None,
         "fitting": fitting[:_MOST],
         "more": max(0, len(fitting) - _MOST),

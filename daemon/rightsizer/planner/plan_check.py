@@ -14,6 +14,7 @@ from rightsizer.planner.planner import Planner
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.work_unit import WorkUnit, units_per_request, units_per_token, work_unit
 from rightsizer.sizing.workload_profile import ProfiledRun
 from rightsizer.telemetry.source import SnapshotSource
 
@@ -170,7 +171,11 @@ def _recorded(
     first = _mean(devices, Signal.TIME_TO_FIRST_TOKEN_SECONDS)
     if in_flight and between:
         remark = "requests running over the time between tokens"
-        yield _speed("tokens", in_flight / between, rate.tokens_per_second, remark)
+        unit, each = (
+            work_unit(requirement.model),
+            units_per_token(requirement.model, requirement.load),
+        )
+        yield _speed(unit, in_flight / between * each, rate.tokens_per_second, remark)
     if between:
         yield FigureComparison("tpot_ms", "ms", between * 1e3, rate.tpot_ms)
     if first:
@@ -272,17 +277,23 @@ def _in_flight(result: BenchmarkResult) -> float | None:
 def _served(
     requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
 ) -> Iterator[FigureComparison]:
-    is_of_tokens = isinstance(requirement.model, Transformer)
-    made = candidate.rate.tokens_per_second
+    model, load, made = requirement.model, requirement.load, candidate.rate.tokens_per_second
+    unit = work_unit(model)
+    is_of_tokens = unit is WorkUnit.TOKENS
     tokens, samples = figures.get("tokens_per_second"), figures.get("samples_per_second")
     if is_of_tokens and tokens is not None:
         yield _speed("tokens", tokens, made)
     elif is_of_tokens and samples is not None:
-        output = requirement.load.output_tokens
+        output = load.output_tokens
         remark = f"samples per second, of {output:g} tokens each as the plan has it"
         yield _speed("tokens", samples * output, made, remark)
     elif samples is not None:
-        yield _speed("samples", samples, made)
+        each = units_per_request(model, load)
+        remark = "" if each == 1.0 else f"samples of {each:g} {unit}, as the plan has it"
+        yield _speed("samples" if each == 1.0 else unit, samples * each, made, remark)
+    elif tokens is not None:
+        remark = f"tokens, by how many a request has in the plan, as {unit}"
+        yield _speed(unit, tokens * units_per_token(model, load), made, remark)
     yield from _latencies("ttft" if is_of_tokens else "latency", candidate.rate.ttft_ms, figures)
     if is_of_tokens:
         yield from _latencies("tpot", candidate.rate.tpot_ms, figures)

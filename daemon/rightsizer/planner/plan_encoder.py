@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
+from rightsizer.planner.figures import requests_asked, told_unit
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
@@ -90,6 +91,8 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     return {
         "model": plan.requirement.model.name or None,
         "task": str(plan.requirement.task),
+        "unit": told_unit(plan.requirement),
+        "requests_per_second": requests_asked(plan.requirement),
         "memory": encode_memory(plan.memory),
         "nothing_fits": plan.why_nothing_fits or None,
         "least": None if plan.least is None else encode_candidate(plan.least),

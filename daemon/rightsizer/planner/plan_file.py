@@ -5,9 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.config.row import Row
-from rightsizer.model.errors import RequirementError
+from rightsizer.config.row import Row, shown
+from rightsizer.io.yaml import Document
+from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.planner.load_row import LOAD_WORDS, read_load, unknown_hint
 from rightsizer.planner.plan_model import read_choice, read_fields, read_model_row
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.models import Transformer
@@ -18,22 +20,31 @@ from rightsizer.sizing.requirement import (
     ModelTask,
     Parallelism,
     Precisions,
-    RequestLoad,
     Requirement,
     Training,
 )
 
 KEYS: Final = (
     *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
-    "prices",
+    *("prices", "parameters", "train", "tokens", "provider"),
 )
+_TRAIN: Final = {
+    "full": ModelTask.TRAINING,
+    "lora": ModelTask.FINETUNE_LORA,
+    "qlora": ModelTask.FINETUNE_QLORA,
+}
+_SHARDED: Final = 3
+"""What a fine-tuning of all weights is usually run with: FSDP, ZeRO 3."""
 CARBON: Final = "carbon_grams_per_kwh"
 """Among the prices, as it is no price of any GPU."""
 _LEAST_GROWTH: Final = -0.99
 """A load that is gone costs nothing, and nothing can be said of a part of it."""
 _MOST_GROWTH: Final = 100.0
 _MOST_MONTHS: Final = 120
+_NOWHERE: Final = ":1:1: "
+"""The place of what stands in no file."""
 _MOST_DOLLARS: Final = 1e5
+_MOST_TOKENS: Final = 1e18
 _MOST_GRAMS: Final = 3000.0
 
 
@@ -57,7 +68,8 @@ def _notes(
         ("lora", adapts, ModelTask.FINETUNE_LORA),
         ("load", not task.trains, ModelTask.INFERENCE),
     ):
-        if given.get(part) and not is_used:
+        has = given.get(part) or (part == "load" and any(word in given for word in LOAD_WORDS))
+        if has and not is_used:
             yield f"{part} is given and not looked at: the task is {task}; take task: {other}"
     if not requirement.growth.months or not requirement.growth.per_month_ratio:
         return
@@ -65,7 +77,7 @@ def _notes(
         yield f"growth is given and not looked at: the task is {task}, which has no load to grow"
     elif load.concurrency is None and load.tokens_per_second is None:
         yield (
-            "growth is given and there is nothing to grow: give load.tokens_per_second or"
+            "growth is given and there is nothing to grow: give load.requests_per_second or"
             " load.concurrency"
         )
 
@@ -104,6 +116,30 @@ def read_plan_file(file: Path) -> PlanFile:
     return PlanFile(tuple(items), asked.is_list)
 
 
+def plan_of_flags(given: Mapping[str, Any]) -> PlanFile:
+    """The one requirement of a command line, by the words of its flags, which files take too.
+
+    Raises:
+        UsageError: it is wrong; each line begins with its flag.
+    """
+    question = FileQuestion.of(given, (), Document("", given, {}))
+    try:
+        return PlanFile((_item(question, Path()),), is_list=False)
+    except RequirementError as error:
+        raise UsageError(flag_lines(str(error), given)) from None
+
+
+def flag_lines(error: str, given: Mapping[str, Any]) -> str:
+    """Faults of a command line: the flag in the place of a line and a column."""
+    lines = []
+    for each in error.splitlines():
+        line = each.removeprefix(_NOWHERE)
+        key = line.partition(":")[0]
+        flag = key.partition(".")[0]
+        lines.append(f"--{flag}{line.removeprefix(key)}" if flag in given else line)
+    return "\n".join(lines)
+
+
 def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     """One requirement and notes on it.
 
@@ -111,15 +147,20 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         RequirementError: with everything that is wrong with it, a line each and its place.
     """
     row = question.row
-    row.refuse_unknown(KEYS)
-    model, rest = read_model_row(row), _rest(row)
+    known = (*KEYS, *LOAD_WORDS)
+    for key in row.values:
+        if str(key) not in known:
+            row.fault(str(key), f"unknown key; {unknown_hint(str(key), known)}")
+    model, stated, rest = read_model_row(row), read_load(row), _rest(row)
     question.refuse()
     try:
         planned = model.build(folder)
+        load, taken = stated.of(planned.model)
     except RequirementError as error:
         raise question.placed(error) from None
-    requirement = Requirement(planned.model, **rest)
-    notes = (*planned.notes, *_notes(requirement, planned.context_tokens, row.values))
+    requirement = Requirement(planned.model, load=load, **rest)
+    told = _notes(requirement, planned.context_tokens, row.values)
+    notes = (*planned.notes, *(() if requirement.task.trains else taken), *told)
     return PlanFileItem(question, _in_published_format(requirement, row, planned.weights), notes)
 
 
@@ -133,7 +174,7 @@ def _in_published_format(
     if published is None or not published.is_quantized:
         return requirement
     precision, model = requirement.precision, requirement.model
-    if not row.row("precision").values.get("weights"):
+    if not _precision(row).values.get("weights"):
         return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
         unread = replace(model.unread, are_towers_quantized=False)
@@ -142,26 +183,66 @@ def _in_published_format(
     return requirement
 
 
+def _precision(row: Row) -> Row:
+    """Formats by part; a single one is that of the weights."""
+    given = row.values.get("precision")
+    return (
+        Row({"weights": given}, ("precision",), row.faults)
+        if isinstance(given, str)
+        else (row.row("precision"))
+    )
+
+
+def _training(row: Row) -> tuple[ModelTask, Training]:
+    """The task, by its word or by that of the command line, and how it is trained."""
+    task, word = read_choice(row, "task", ModelTask), row.values.get("train")
+    inner = row.row("training")
+    values = read_fields(inner, Training)
+    if word is not None and word not in _TRAIN:
+        row.fault("train", f"{shown(word)} is not known; take one of {', '.join(_TRAIN)}")
+    elif word is not None:
+        if task not in {None, _TRAIN[word]}:
+            row.fault("train", f"the task is {task} already; leave one of them out")
+        task = _TRAIN[word]
+        if task is ModelTask.TRAINING:
+            values.setdefault("zero_stage", _SHARDED)
+    if "tokens" in row and "tokens" in values:
+        row.fault("tokens", "is given twice, as training.tokens too; leave one of them out")
+    elif "tokens" in row:
+        values["tokens"] = row.amount("tokens", 0.0, _MOST_TOKENS)
+    return task or ModelTask.INFERENCE, Training(**values)
+
+
+def _gpus(row: Row) -> tuple[str, ...]:
+    given = row.values.get("gpus")
+    if isinstance(given, str):
+        return tuple(filter(None, (each.strip() for each in given.split(","))))
+    return row.texts("gpus")
+
+
 def _rest(row: Row) -> dict[str, Any]:
     """All but the model, by the fields of a requirement."""
     growth, prices = row.row("growth", ("per_month", "months")), row.row("prices")
-    gpus = row.values.get("gpus")
+    task, training = _training(row)
     dollars = {
         str(name): prices.number(name, 0.0, _MOST_DOLLARS)
         for name in prices.values
         if name != CARBON
     }
-    parts = {"precision": Precisions, "load": RequestLoad, "training": Training, "lora": Lora}
+    parts: dict[str, type] = {"lora": Lora}
     if "parallel" in row:
         parts["parallel"] = Parallelism
     return {
-        "task": read_choice(row, "task", ModelTask) or ModelTask.INFERENCE,
+        "task": task,
+        "training": training,
+        "precision": Precisions(**read_fields(_precision(row), Precisions)),
         **{name: kind(**read_fields(row.row(name), kind)) for name, kind in parts.items()},
         "growth": LoadGrowth(
             growth.number("per_month", _LEAST_GROWTH, _MOST_GROWTH) or 0.0,
             growth.count("months", 0, _MOST_MONTHS) or 0,
         ),
-        "gpus": (gpus,) if isinstance(gpus, str) else row.texts("gpus"),
+        "gpus": _gpus(row),
+        "provider": (row.text("provider") or "").strip().lower(),
         "prices": {name: price for name, price in dollars.items() if price is not None},
         "carbon_grams_per_kilowatt_hour": prices.number(CARBON, 0.0, _MOST_GRAMS),
     }

@@ -1,16 +1,20 @@
-"""Model of a requirement: described in the plan file, or read from a `config.json` on disk."""
+"""Model of a requirement: by name, by size, by description, or from a `config.json` on disk."""
 
-from collections.abc import Collection
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from rightsizer.config.row import Row, shown
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import MISSING, dataclass, fields, replace
+from rightsizer.model.units import parse_amount
 from rightsizer.planner.models.published import PublishedModel
 from rightsizer.planner.transformer_shape import (
     TransformerDescription,
@@ -27,14 +31,29 @@ from rightsizer.sizing.models import (
 )
 from rightsizer.sizing.parameters import count_parameters
 
+if TYPE_CHECKING:
+    from rightsizer.planner.models.known_models import KnownModel
+
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _MOST: Final = 1e30
 _MOST_COUNT: Final = 10**15
 _MOST_PARAMETERS: Final = 1e18
+INDEX: Final = "model_index.json"
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([mMbBtT])")
+"""A model of which nothing but its size is said."""
+_SIZE_WITHIN: Final = re.compile(r"\d+(?:\.\d+)?[bB]\b")
 _FAR: Final = 2.0
 """So many times as many parameters, or as few, are not those of the same model."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderDescription(TransformerDescription):
+    """The same of an encoder: its tokens look both ways, and nothing is kept of a request."""
+
+
 KINDS: Final[dict[str, type]] = {
     "transformer": TransformerDescription,
+    "encoder": EncoderDescription,
     "cnn": ConvolutionalNetwork,
     "vit": VisionTransformer,
     "diffusion": Diffusion,
@@ -87,9 +106,12 @@ def _value(row: Row, name: str, kept: Any) -> Any:
         if not isinstance(value, bool):
             row.fault(name, f"must be true or false (got {shown(value)})")
         return value if isinstance(value, bool) else None
-    if kept is int:
+    if kept is int and not isinstance(row.values[name], str):
         return row.count(name, -_MOST_COUNT, _MOST_COUNT)
-    return row.number(name, -_MOST, _MOST) if kept is float else row.text(name)
+    if kept is int:
+        amount = row.amount(name, -_MOST_COUNT, _MOST_COUNT)
+        return None if amount is None else int(amount)
+    return row.amount(name, -_MOST, _MOST) if kept is float else row.text(name)
 
 
 @cache
@@ -111,6 +133,8 @@ class ModelRow:
     kind: type
     values: dict[str, Any]
     config: str = ""
+    asked: str = ""
+    """A well-known model, a size, or a path, as one text."""
 
     def build(self, folder: Path) -> PublishedModel[Model]:
         """The model itself.
@@ -121,7 +145,13 @@ class ModelRow:
             RequirementError: it contradicts itself, or its configuration cannot be read.
         """
         if self.config:
-            return _published(folder / Path(self.config).expanduser(), self.values)
+            return _of_file(folder / Path(self.config).expanduser(), self.values)
+        if self.asked:
+            return _named(self.asked, folder, self.values)
+        if self.kind is EncoderDescription:
+            shape = TransformerDescription(**{"tied_embeddings": True, **self.values})
+            encoder = replace(completed_shape(shape), cached_layers=0)
+            return PublishedModel(encoder, notes=tuple(shape_notes(encoder)))
         if self.kind is TransformerDescription:
             model = completed_shape(TransformerDescription(**self.values))
             return PublishedModel(model, notes=tuple(shape_notes(model)))
@@ -131,35 +161,95 @@ class ModelRow:
 def read_model_row(row: Row) -> ModelRow:
     """The model of a requirement; what is wrong with single keys goes to the row's faults."""
     named = row.values.get("model")
-    if named is None:
-        row.fault("model", "is required; describe it, or name its config.json (model.config)")
-    elif isinstance(named, str):
-        row.fault("model", f"is text ({shown(named)}); name a file on disk: {{config: PATH}}")
+    if isinstance(named, str) and named.strip():
+        return ModelRow(TransformerDescription, {}, asked=named.strip())
+    if named is None and "parameters" in row:
+        return ModelRow(TransformerDescription, {"parameters": row.amount("parameters", 1, _MOST)})
     if named is None or isinstance(named, str):
+        row.fault(
+            "model",
+            "is required: a name like llama-3.1-70b, a size like 70B, {config: PATH}, or its shape",
+        )
         return ModelRow(TransformerDescription, {})
     model = row.row("model")
     kind = model.values.get("kind", "transformer")
     if not isinstance(kind, str) or kind not in KINDS:
         model.fault("kind", f"'{kind}' is not known; take one of {', '.join(KINDS)}")
         return ModelRow(TransformerDescription, {})
-    if "config" not in model.values:
+    is_named = "name" in model.values and not {*model.values} - {"name", *_OF_IMAGES}
+    if "config" not in model.values and not is_named:
         return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], ("kind",)))
     from rightsizer.planner.models.diffusion.diffusers import RequestedImage  # noqa: PLC0415 - as below.
 
     values = read_fields(model, RequestedImage, _BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
+    if is_named:
+        return ModelRow(KINDS[kind], values, asked=values.pop("name"))
     counts = ("parameters", "active_parameters")
-    numbers = {key: model.number(key, 1.0, _MOST_PARAMETERS) for key in counts}
+    numbers = {key: model.amount(key, 1.0, _MOST_PARAMETERS) for key in counts}
     values |= {key: number for key, number in numbers.items() if number is not None}
     return ModelRow(KINDS[kind], values, model.needed_text("config"))
 
 
-def _published(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
+def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[Model]:
+    """A file or folder of that name, a well-known model, or a dense decoder of that size."""
+    from rightsizer.planner.models.known_models import find_model, near_models  # noqa: PLC0415 - as below.
+
+    path = folder / Path(asked).expanduser()
+    if path.is_file() or any(
+        (path / file).is_file() for file in ("config.json", "model_index.json")
+    ):
+        return _of_file(path, {"name": "", **values})
+    known = find_model(asked)
+    if known is not None:
+        return _of_known(known, values)
+    size = _SIZE.fullmatch(asked)
+    if size is not None and not values:
+        return _of_size(parse_amount(f"{size[1]}{size[2]}"))
+    if asked.endswith(".json") or asked.startswith((".", "/", "~")):
+        raise RequirementError(f"model: {asked}: there is no such file; check the path")
+    near = near_models(asked)
+    meant = f"did you mean {' or '.join(near)}? Else give" if near else "give"
+    sized = _SIZE_WITHIN.findall(asked)
+    size_remedy = f"its size alone ({sized[-1].upper()})" if sized else "its size alone, like 70B"
+    raise RequirementError(
+        f"model: '{asked}' is none of the models that are known by name; {meant} the path of its"
+        f" config.json, or {size_remedy}"
+    )
+
+
+def _of_size(parameters: float) -> PublishedModel[Model]:
+    model = completed_shape(TransformerDescription(parameters=parameters))
+    note = (
+        f"only the size of the model is given: taken as a dense decoder of {model.layers} layers,"
+        f" {model.hidden:,} wide, with {model.heads} heads over {model.kv_heads} of keys and values"
+        f" and a vocabulary of {model.vocab:,}, as is usual; name the model for its own shape"
+    )
+    return PublishedModel(model, notes=(note,))
+
+
+def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model]:
+    config = dict(known.config)
+    kind = config.pop("kind", None)
+    if kind is not None:
+        return PublishedModel(KINDS[kind](name=known.name, **config))
+    if INDEX not in config:
+        read = _of_config(config, {"name": known.name, **values})
+        return replace(read, weights=known.weights or read.weights)
+    from rightsizer.planner.models.diffusion.diffusers import RequestedImage, pipeline_parts  # noqa: PLC0415
+    from rightsizer.planner.models.model_folder import read_pipeline  # noqa: PLC0415
+
+    parts, usual = pipeline_parts(config[INDEX]), {key: config.get(key) for key in _OF_IMAGES}
+    files = {part: Path(part) / "config.json" for part in config}
+    asked = RequestedImage(**{**usual, **values})
+    pipeline = read_pipeline(parts, config, files, asked, known.name)
+    return replace(pipeline, weights=known.weights or pipeline.weights)
+
+
+def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     # Readers of published configurations: half of what a plan without one would load.
     from rightsizer.planner.models.diffusion.diffusers import RequestedImage, is_of_diffusers  # noqa: PLC0415
-    from rightsizer.planner.models.hugging_face import read_config  # noqa: PLC0415
     from rightsizer.planner.models.model_folder import (  # noqa: PLC0415
-        INDEX,
         errors_of,
         parsed_config,
         read_diffusers,
@@ -170,19 +260,26 @@ def _published(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
         index = path / INDEX
         file = index if index.is_file() else path / "config.json"
     parsed = parsed_config(file)
-    changes = {key: value for key, value in values.items() if key not in {"name", *_OF_IMAGES}}
     if file.name == INDEX or is_of_diffusers(parsed):
         asked = RequestedImage(**{key: values[key] for key in _OF_IMAGES if key in values})
         diffusion = read_diffusers(file, parsed, asked, values["name"])
-        changes.pop("active_parameters", None)
+        changes = {key: values[key] for key in ("parameters",) if key in values}
         return replace(diffusion, model=replace(diffusion.model, **changes))
+    with errors_of(file):
+        return _of_config(parsed, values)
+
+
+def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedModel[Model]:
+    """A parsed file of transformers, with what the plan says otherwise."""
+    from rightsizer.planner.models.hugging_face import read_config, read_image_tower  # noqa: PLC0415
+
     for key in _OF_IMAGES:
         if key in values:
             raise RequirementError(
                 f"model.{key}: is said beside the config of a diffusion model alone; leave it out"
             )
-    with errors_of(file):
-        published = read_config(parsed, values["name"])
+    published = read_image_tower(parsed, values["name"]) or read_config(parsed, values["name"])
+    changes = {key: value for key, value in values.items() if key != "name"}
     model = published.model
     if not isinstance(model, Transformer):
         changes.pop("active_parameters", None)

@@ -99,6 +99,8 @@ class Planner:
         check_requirement(requirement)
         prices, settings = self._prices(requirement), self.settings.plan
         boards = boards_of(requirement.gpus, self.catalogue)
+        if requirement.provider and not requirement.gpus:
+            boards = tuple(each for each in boards if prices.dollars_per_hour(each) is not None)
         biller = Biller(requirement, prices, self.settings.cost)
         found = self._ranked(requirement, boards, prices)
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
@@ -150,7 +152,16 @@ class Planner:
             for name, dollars in requirement.prices.items()
             for board in boards_of((name,), self.catalogue, "prices")
         }
-        return PlanPrices.of(self.catalogue, self.prices, stated)
+        provider, prices = requirement.provider, self.prices
+        if provider:
+            if provider not in prices.providers:
+                known = ", ".join(prices.providers)
+                raise RequirementError(
+                    f"provider: no prices of '{provider}' are known; take one of {known}, or state"
+                    " prices.dollars_per_gpu_hour"
+                )
+            prices = prices.of_provider(provider)
+        return PlanPrices.of(self.catalogue, prices, stated)
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:
@@ -161,18 +172,27 @@ def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -
     """
     if not names:
         return tuple(catalogue.boards.values())
-    boards = [_board(name, catalogue, place) for name in names]
+    boards = [board for name in names for board in _boards(name, catalogue, place)]
     return tuple({board.key: board for board in boards}.values())
 
 
-def _board(name: str, catalogue: Catalogue, place: str) -> Board:
+def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
     whole, _, profile = name.partition(":")
+    family = catalogue.family(whole)
+    if family and not profile:
+        return family
     try:
-        board = catalogue.get(whole)
+        return (_sliced(catalogue.get(whole), profile, place),)
     except UsageError as error:
         raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
-    if not profile:
-        return board
+
+
+def _sliced(board: Board, profile: str, place: str) -> Board:
+    """A slice of a board by its profile.
+
+    Raises:
+        RequirementError: the board has no such slice.
+    """
     for each in board.mig_profiles:
         if each.name == profile:
             return slice_board(board, each)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document, YamlError, load_yaml_documents
@@ -52,6 +52,12 @@ class FileQuestion:
     row: Row
     faults: Faults
     document: Document
+
+    @classmethod
+    def of(cls, values: Any, path: tuple[str | int, ...], document: Document) -> Self:
+        """The question at a place of a document."""
+        faults = Faults(document)
+        return cls(Row(values, path, faults), faults, document)
 
     def refuse(self) -> None:
         """Raise all that is wrong with it, with line, column and remedy.
@@ -108,6 +114,5 @@ def read_questions(file: Path, remedy: str) -> QuestionFile:
         is_list = is_list or len(documents) > 1 or isinstance(data, list)
         items = [((at,), each) for at, each in enumerate(data)] if isinstance(data, list) else None
         for path, values in [((), data)] if items is None else items:
-            faults = Faults(document)
-            questions.append(FileQuestion(Row(values, path, faults), faults, document))
+            questions.append(FileQuestion.of(values, path, document))
     return QuestionFile(tuple(questions), is_list)

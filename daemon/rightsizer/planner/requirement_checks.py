@@ -170,7 +170,10 @@ def check_requirement(requirement: Requirement) -> None:
 
 def _load(requirement: Requirement) -> Iterator[str]:
     load = requirement.load
-    keys = ("input_tokens", "concurrency", "tokens_per_second", "ttft_ms", "tpot_ms")
+    keys = (
+        *("input_tokens", "concurrency", "tokens_per_second", "ttft_ms", "tpot_ms", "latency_ms"),
+        "chunk_seconds",
+    )
     yield from not_above_zero(load, "load", keys, "give what is asked for, or leave it out")
     if not load.output_tokens >= 0:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"

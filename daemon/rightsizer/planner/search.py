@@ -246,7 +246,7 @@ class Search:
             why = f"needs {needed:.1f} GiB of each GPU, of which {free:.1f} GiB may be filled"
             rejections.append(Rejection(CandidateFilter.MEMORY, why))
         if not self.requirement.task.trains:
-            rejections += too_slow(self.requirement.load, rate, layout)
+            rejections += too_slow(self.requirement, rate, layout)
         usable = usable_bytes(board.memory_bytes, self._memory_settings)
         return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections))
 

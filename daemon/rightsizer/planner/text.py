@@ -19,6 +19,7 @@ from rightsizer.planner.figures import (
     middle,
     number,
     range_text,
+    told_unit,
     unit_of,
 )
 from rightsizer.planner.planner import GpuPlan
@@ -26,6 +27,7 @@ from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
+from rightsizer.sizing.work_unit import WorkUnit, units_per_request, work_unit
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck
@@ -41,10 +43,11 @@ _PLACE: Final[tuple[_Column, ...]] = (
 _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
 _LEGEND: Final = (
-    "What all GPUs make together, most likely and 90 % within; GiB of each one, ?: may turn out"
+    "What all GPUs deliver together, most likely and 90 % within; GiB of each one, ?: may turn out"
     " short. TxPxD: tensor, pipeline, data parallel."
 )
 _SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
+_BATCHED: Final = "batch ms: of one batch; an answer may wait for the batch before it."
 _PRICES: Final = "$: medians of dated lists, no quotes."
 _HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
 
@@ -65,16 +68,22 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
 
 def _served(requirement: Requirement) -> Iterator[str]:
     load = requirement.load
-    if isinstance(requirement.model, Transformer):
+    model, unit = requirement.model, work_unit(requirement.model)
+    if unit is WorkUnit.SEQUENCES:
+        yield f"{load.input_tokens:,g} tokens a sequence"
+    elif unit is WorkUnit.AUDIO_SECONDS:
+        yield f"requests of {units_per_request(model, load):g} s of sound"
+    elif isinstance(model, Transformer):
         yield f"{load.input_tokens:,g} tokens in and {load.output_tokens:,g} out"
     if load.concurrency is not None:
         yield f"{number(load.concurrency)} requests in flight"
     if load.tokens_per_second is not None:
-        yield f"{number(load.tokens_per_second)} {unit_of(requirement.model)}/s"
-    if load.ttft_ms is not None:
-        yield f"the first within {load.ttft_ms:g} ms"
-    if load.tpot_ms is not None:
-        yield f"{load.tpot_ms:g} ms between tokens"
+        each = units_per_request(model, load)
+        requests = f"{number(load.tokens_per_second / each)} requests/s, " if each != 1.0 else ""
+        yield f"{requests}{number(load.tokens_per_second)} {told_unit(requirement)}/s"
+    for name, most in (("TTFT", load.ttft_ms), ("TPOT", load.tpot_ms), ("answer", load.latency_ms)):
+        if most is not None:
+            yield f"{name} <= {most:g} ms"
 
 
 def _trained(requirement: Requirement) -> Iterator[str]:
@@ -85,7 +94,7 @@ def _trained(requirement: Requirement) -> Iterator[str]:
     if training.global_batch is not None:
         yield f"global batch {training.global_batch:,}"
     if training.tokens is not None:
-        yield f"{large(training.tokens)} {unit_of(requirement.model)}"
+        yield f"{large(training.tokens)} {unit_of(requirement)}"
     if training.recompute is not Recompute.NONE:
         yield f"{training.recompute} recomputation"
     if training.zero_stage:
@@ -96,8 +105,8 @@ def _trained(requirement: Requirement) -> Iterator[str]:
 
 
 def _columns(requirement: Requirement) -> Sequence[_Column]:
-    unit, trains = unit_of(requirement.model), requirement.task.trains
-    is_of_tokens = isinstance(requirement.model, Transformer)
+    unit, trains = unit_of(requirement), requirement.task.trains
+    is_of_tokens = unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
     requests, first = ("in flight", "TTFT") if is_of_tokens else ("batch", "batch ms")
     has_run = trains and requirement.training.tokens is not None
     columns: tuple[tuple[bool, _Column], ...] = (
@@ -168,9 +177,11 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     if rest:
         yield f"and {counted(rest, 'more that fits', 'more that fit')} (--all)"
     serves = not plan.requirement.task.trains
-    unit = unit_of(plan.requirement.model)
+    unit = unit_of(plan.requirement)
+    served = _SERVED if unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS} else _BATCHED
+    served = served if serves else ""
+    unit = told_unit(plan.requirement)
     work = f"$/M: of a million {unit}" + (" asked for." if serves else ".")
-    served = _SERVED if serves and unit == "tokens" else ""
     yield from wrapped(" ".join(filter(None, (_LEGEND, served, work, _PRICES))), hanging=0)
 
 
@@ -188,13 +199,13 @@ def _detail_lines(plan: GpuPlan) -> Iterator[str]:
         f" {best.memory_headroom_ratio:.0%} free: {split}"
     )
     yield ""
-    yield from costs_lines(best, unit_of(plan.requirement.model))
+    yield from costs_lines(best, told_unit(plan.requirement))
 
 
 def _alternative_lines(plan: GpuPlan) -> Iterator[str]:
     if plan.alternatives:
         yield "what else could be done:"
-    unit = unit_of(plan.requirement.model)
+    unit = told_unit(plan.requirement)
     for each in plan.alternatives:
         candidate = each.candidate
         made, cost = candidate.rate.tokens_per_second, candidate.work_dollars
@@ -215,7 +226,7 @@ def _validation_lines(plan: GpuPlan) -> Iterator[str]:
         text = f"{step.name}{at}, {step.minutes:g} min: {'; '.join(step.expect)}"
         yield from wrapped(text, indent=2)
     yield from wrapped(f"Measure {', '.join(steps[0].measure)}.", hanging=0)
-    yield "'rightsizer record', then 'rightsizer plan FILE --measured RECORDING' compares."
+    yield "'rightsizer record', then the same plan with --measured RECORDING compares."
 
 
 def measured_text(measured: PlanCheck) -> str:

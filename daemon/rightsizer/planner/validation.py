@@ -7,9 +7,9 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.figures import number
-from rightsizer.sizing.models import Transformer
+from rightsizer.planner.figures import number, told_unit
 from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.work_unit import WorkUnit, work_unit
 
 _ABOVE: Final = 1.25
 """Of the planned load: enough above it to see what gives first."""
@@ -19,7 +19,7 @@ _OF_TOKENS: Final = (
     "time to first token and between tokens, median and 95th percentile",
     "kv_cache_used, requests_waiting, preemptions",
 )
-_OF_SAMPLES: Final = ("samples/s", "time of a batch, median and 95th percentile")
+_OF_SAMPLES: Final = ("requests/s", "time of a batch, median and 99th percentile")
 _OF_THE_GPU: Final = ("peak of memory_used_bytes", "sm_active, tensor_active, dram_active, power")
 _AROUND: Final = {
     "alone": ("the lowest latencies there are; the load's cannot be below them",),
@@ -56,7 +56,7 @@ def validation_steps(
 
 def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
     load, rate = requirement.load, candidate.rate
-    is_of_tokens = isinstance(requirement.model, Transformer)
+    is_of_tokens = work_unit(requirement.model) in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
     planned, weights = rate.concurrency or load.concurrency or 1.0, requirement.precision.weights
     asked = (
         f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out; keep as many requests in"
@@ -111,12 +111,13 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     )
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
-        unit = "tokens" if isinstance(requirement.model, Transformer) else "samples"
-        yield f"{number(made.low)} to {number(made.high)} {unit}/s"
+        yield f"{number(made.low)} to {number(made.high)} {told_unit(requirement)}/s"
     if load.ttft_ms is not None:
         yield f"first token within {load.ttft_ms:g} ms"
     if load.tpot_ms is not None:
         yield f"at most {load.tpot_ms:g} ms between tokens"
+    if load.latency_ms is not None:
+        yield f"99 % of answers within {load.latency_ms:g} ms"
 
 
 def _spelled(candidate: PlanCandidate) -> str:

@@ -136,6 +136,8 @@ class Transformer:
     """Where not each layer has attention and a feed-forward part; all have where it is empty."""
     repeated_parameters: float = 0.0
     """That a token passes again, for several layers have the same."""
+    sound_seconds: float = 0.0
+    """Of sound that a request is, of models that hear and write; 0 where requests are of text."""
     assumed: frozenset[str] = frozenset()
     """Keys that were not given and were taken as is usual for a model of this size."""
 

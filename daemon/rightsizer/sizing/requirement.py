@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.sizing.models import Model
 from rightsizer.sizing.parameters import NumberFormat
+
+_BATCHES_WAITED: Final = 2.0
 
 
 class ModelTask(StrEnum):
@@ -61,13 +64,28 @@ class RequestLoad:
     concurrency: float | None = None
     """Requests in flight; the most that memory and latency allow where it is not given."""
     tokens_per_second: float | None = None
-    """Output tokens of all requests together, to be reached."""
+    """Work of all requests together, to be reached, in the model's unit: output tokens; sequences,
+    images, samples or seconds of sound of models that do not answer in tokens (`WorkUnit`)."""
     ttft_ms: float | None = None
     """The longest time to the first token."""
     tpot_ms: float | None = None
     """The longest time between two tokens."""
+    latency_ms: float | None = None
+    """The longest time to the whole answer."""
+    chunk_seconds: float | None = None
+    """Of new sound in a request, of models that hear; the most they take where it is not given."""
     prefix_cache_ratio: float = 0.0
     """Tokens of prompts that an engine's prefix cache holds already, of all tokens of prompts."""
+
+    def answer_ms(self, first_ms: float, between_ms: float | None) -> float:
+        """Until an answer is whole, by the times to the first token and between tokens.
+
+        An answer of one pass, which has no time between tokens, waits for the batch before its own:
+        that is what the slowest hundredth of requests see.
+        """
+        if between_ms is None:
+            return _BATCHES_WAITED * first_ms
+        return first_ms + between_ms * max(0.0, self.output_tokens - 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +162,7 @@ class Requirement:
     """Catalogue keys or NVML names; all that are known where there are none."""
     prices: Mapping[str, float] = field(default_factory=dict)
     """Dollars an hour by GPU, before those of the catalogue."""
+    provider: str = ""
+    """The cloud whose prices count, and whose GPUs are looked at; any where it is empty."""
     carbon_grams_per_kilowatt_hour: float | None = None
     """Carbon dioxide equivalents, before the setting; nothing is said of carbon without either."""

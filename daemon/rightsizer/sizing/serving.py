@@ -227,8 +227,10 @@ def best_concurrency(server: Server) -> BestConcurrency:
 
     def is_late(requests: int) -> bool:
         serving = server.at(requests * replicas)
-        is_halting = load.tpot_ms is not None and serving.tpot_ms.value > load.tpot_ms
-        return is_halting or (load.ttft_ms is not None and serving.ttft_ms.value > load.ttft_ms)
+        first, between = serving.ttft_ms.value, serving.tpot_ms.value
+        answer = load.answer_ms(first, between if server.forward.attention.is_causal else None)
+        asked = ((load.tpot_ms, between), (load.ttft_ms, first), (load.latency_ms, answer))
+        return any(most is not None and took > most for most, took in asked)
 
     requests = bisect_left(range(1, most + 1), True, key=is_late) * replicas
     return BestConcurrency(requests, server.at(requests) if requests else None)

@@ -116,12 +116,39 @@ WORKLOADS: Final[Mapping[str, ComparedWorkload]] = MappingProxyType(
 """By name."""
 
 
+_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("serving", "serve", "infer"), str(WorkloadActivity.INFERENCE)),
+        **dict.fromkeys(("train", "finetune", "finetuning"), str(WorkloadActivity.TRAINING)),
+        **dict.fromkeys(("vision", "resnet", "classification"), str(ModelKind.CNN)),
+        **dict.fromkeys(("yolo", "retinanet"), str(ModelKind.DETECTION)),
+        **dict.fromkeys(("encoder", "bert", "embedding", "embeddings"), "transformer-encoder"),
+        **dict.fromkeys(("sdxl", "sd", "image", "images"), str(ModelKind.DIFFUSION)),
+        **dict.fromkeys(("whisper", "asr", "audio"), str(ModelKind.SPEECH)),
+        **dict.fromkeys(("dlrm", "recommendation"), str(ModelKind.RECOMMENDER)),
+        "gnn": str(ModelKind.GRAPH),
+        "segmentation": str(ModelKind.SEGMENTATION),
+    }
+)
+"""What people call activities and families."""
+
+
+def _plain_workload(name: str) -> str:
+    """`llm-serving` as `inference-llm`: the activity first, both as the table has them."""
+    words = [_SPELLINGS.get(word, word) for word in name.lower().replace("_", "-").split("-")]
+    activities = [word for word in words if word in {*WorkloadActivity}]
+    return "-".join([*activities[:1], *(word for word in words if word not in activities)])
+
+
 def parse_workload(name: str) -> ComparedWorkload:
-    """The workload of a name.
+    """The workload of a name, which may be spelled like `llm-serving`.
 
     Raises:
         RequirementError: there is no such workload; the message lists them.
     """
+    plain = name if name in WORKLOADS else _plain_workload(name)
+    if plain in WORKLOADS:
+        return WORKLOADS[plain]
     return _found(WORKLOADS, name, "workload", "is none that GPUs are compared by")
 
 

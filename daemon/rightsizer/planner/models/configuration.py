@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.io.yaml import load_yaml
@@ -53,7 +53,7 @@ _MXFP4_GROUP = 32
 
 
 def _model_types() -> Mapping[str, Mapping[str, Any]]:
-    sections = load_yaml((resources.files(__package__) / _FILE).read_text("utf-8"), _FILE).data
+    sections = load_yaml(Path(__file__).with_name(_FILE).read_text("utf-8"), _FILE).data
     return {
         section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
         for section, rows in sections.items()

@@ -78,6 +78,15 @@ _TEXTS: Final = {
 }
 """Families of text parts that do not name themselves, where they are not `KIND_text`."""
 _CLASSES: Final = 1000
+_IMAGES_AND_TEXTS: Final = frozenset({"clip"})
+_TOWER: Final[Mapping[str, object]] = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "patch_size": 32,
+}
+"""What such files leave out (transformers, `CLIPVisionConfig`)."""
 TextModel = PublishedModel[Transformer | VisionTransformer]
 
 
@@ -156,6 +165,24 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
     read = TextModel(model, checkpoint_format(config), longest)
     has_more = any(config.part(key) for key in OTHER_PARTS)
     return _with_towers(read, config) if has_more else read
+
+
+def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | None:
+    """What sees of a model that puts images and texts in one space; `None` of other models.
+
+    Images are what such a model is asked for: texts take little beside them.
+    """
+    config = Configuration(values)
+    if config.text("model_type") not in _IMAGES_AND_TEXTS:
+        return None
+    part = Configuration({**_TOWER, **config.part("vision_config")})
+    tower = replace(_vision_transformer(part, name), classes=config.whole("projection_dim") or 512)
+    tower = replace(tower, parameters=None)
+    return TextModel(
+        tower,
+        checkpoint_format(config),
+        notes=("images in, embeddings out: the part that sees is planned for, that for texts not",),
+    )
 
 
 def _with_towers(read: TextModel, config: Configuration) -> TextModel:

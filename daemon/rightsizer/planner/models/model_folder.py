@@ -10,6 +10,7 @@ from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.diffusion.diffusers import (
+    PipelineParts,
     RequestedImage,
     pipeline_parts,
     read_denoiser,
@@ -118,11 +119,24 @@ def _pipeline(
 ) -> PublishedModel[Diffusion]:
     with errors_of(file):
         parts = pipeline_parts(index)
-    files = {
-        part: file.parent / part / "config.json"
-        for part in (parts.denoiser, "vae", *parts.text_encoders)
-    }
+    folders = (parts.denoiser, "vae", *parts.text_encoders)
+    files = {part: file.parent / part / "config.json" for part in folders}
     parsed = {part: parsed_config(each, _FOLDER_REMEDY) for part, each in files.items()}
+    return read_pipeline(parts, parsed, files, asked, name)
+
+
+def read_pipeline(
+    parts: PipelineParts,
+    parsed: Mapping[str, Any],
+    files: Mapping[str, Path],
+    asked: RequestedImage,
+    name: str,
+) -> PublishedModel[Diffusion]:
+    """The model of a pipeline's parsed files, by the folder of each.
+
+    Raises:
+        RequirementError: a part cannot be counted; with its file.
+    """
     with errors_of(files["vae"]):
         decoder = read_decoder(parsed["vae"])
     with errors_of(files[parts.denoiser]):

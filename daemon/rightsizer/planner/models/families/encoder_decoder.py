@@ -7,6 +7,7 @@ from rightsizer.sizing.models import Transformer, UnreadParameters
 
 _BUCKETS = 32
 """Of relative positions, where the configuration does not say."""
+_FRAME_SECONDS = 0.02
 _OFFSET = 2
 """Learned positions of BART start after so many."""
 
@@ -101,6 +102,9 @@ def read_bart(config: Configuration, name: str) -> Transformer:
         beside += 2 * (config.needed("max_position_embeddings") + _OFFSET) * hidden
         beside += 4 * hidden if config.text("model_type") == "mbart" else 0
     whole = _joined(shape, encoder, attention, feed_forwards, beside)
+    if is_speech:  # A frame is 20 ms of sound.
+        heard = config.needed("max_source_positions") * _FRAME_SECONDS
+        whole = replace(whole, sound_seconds=heard)
     if shape.tied_embeddings or is_speech:
         return whole
     # Untied, both stacks have a table of their own, beside one that is not read.

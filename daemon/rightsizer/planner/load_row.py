@@ -1,0 +1,194 @@
+"""Load of a plan in the units that people use: requests, sequences, images, seconds of sound."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Any, Final
+
+from rightsizer.config.row import Row
+from rightsizer.io.near import hint
+from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
+from rightsizer.sizing.models import Model, Transformer
+from rightsizer.sizing.requirement import RequestLoad
+from rightsizer.sizing.work_unit import WorkUnit, units_per_request, units_per_token, work_unit
+
+_REQUESTS: Final = "requests_per_second"
+_STREAMS: Final = "streams"
+_TOKENS: Final = "tokens_per_second"
+_RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
+    _REQUESTS: frozenset(WorkUnit),
+    _TOKENS: frozenset(WorkUnit),
+    "sequences_per_second": frozenset({WorkUnit.SEQUENCES}),
+    "images_per_second": frozenset({WorkUnit.IMAGES}),
+    "samples_per_second": frozenset({WorkUnit.SAMPLES, WorkUnit.IMAGES, WorkUnit.SEQUENCES}),
+    "audio_seconds_per_second": frozenset({WorkUnit.AUDIO_SECONDS}),
+    _STREAMS: frozenset({WorkUnit.AUDIO_SECONDS}),
+}
+"""How much is asked for, and the units of the models that can be asked so."""
+_SPELLINGS: Final[Mapping[str, str]] = {
+    **{key: key for key in _RATES},
+    **{key: key for key in ("input_tokens", "output_tokens", "concurrency", "prefix_cache_ratio")},
+    "rps": _REQUESTS,
+    "in": "input_tokens",
+    "out": "output_tokens",
+    "ttft": "ttft_ms",
+    "ttft_ms": "ttft_ms",
+    "tpot": "tpot_ms",
+    "tpot_ms": "tpot_ms",
+    "latency": "latency_ms",
+    "latency_ms": "latency_ms",
+    "chunk": "chunk_seconds",
+    "chunk_seconds": "chunk_seconds",
+}
+LOAD_WORDS: Final = tuple(_SPELLINGS)
+"""Every key of a load; each may stand beside the model too, as on the command line."""
+_MEANT: Final[Mapping[str, str]] = {
+    "qps": "requests_per_second",
+    "tps": "tokens_per_second",
+    "users": "concurrency",
+    "concurrent_users": "concurrency",
+    "batch": "concurrency",
+    "batch_size": "concurrency, or training.micro_batch",
+    "p99": "latency",
+    "p95": "latency",
+    "max_latency": "latency",
+    "itl": "tpot",
+    "isl": "input_tokens",
+    "osl": "output_tokens",
+    "context": "input_tokens",
+    "context_length": "input_tokens",
+    "max_tokens": "output_tokens",
+    "dtype": "precision",
+    "quantization": "precision",
+    "gpu": "gpus",
+    "cloud": "provider",
+    "region": "provider",
+    "price": "prices.dollars_per_gpu_hour",
+    "cost": "prices.dollars_per_gpu_hour",
+}
+"""What other tools call what a plan has."""
+_SEQUENCE_TOKENS: Final = 256.0
+"""Of a text to embed or to classify; assumed."""
+_FRAMES_PER_SECOND: Final = 50.0
+"""Of sound, as models that hear take it."""
+_SPOKEN_TOKENS_PER_SECOND: Final = 3.3
+"""150 words a minute, 1.3 tokens a word; assumed."""
+_STREAM_CHUNK_SECONDS: Final = 2.0
+"""Live, a window is heard again with so much of new sound; assumed."""
+
+
+def unknown_hint(word: str, known: Sequence[str]) -> str:
+    """What to write in place of a key that is not known."""
+    if word.lower() in _MEANT:
+        return f"write {_MEANT[word.lower()]}"
+    return hint(word, known)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedLoad:
+    """What a plan says of its load; each value by itself is in order."""
+
+    values: Mapping[str, float]
+    spelled: Mapping[str, str]
+    """Where each stands: `load.ttft`."""
+
+    def of(self, model: Model) -> tuple[RequestLoad, tuple[str, ...]]:
+        """The load of a model in its own unit, and what was taken as usual.
+
+        Raises:
+            RequirementError: it is in a unit that the model does not work in.
+        """
+        values: dict[str, Any] = {**self.values}
+        rates = {key: values.pop(key) for key in _RATES if key in values}
+        for key, rate in rates.items():
+            if not rate > 0:
+                remedy = "give what is asked for, or leave it out"
+                raise RequirementError(f"{self.spelled[key]}: {rate:g} is not above 0; {remedy}")
+        unit = work_unit(model)
+        for key in rates:
+            if unit not in _RATES[key]:
+                fitting = " or ".join(
+                    each
+                    for each, units in _RATES.items()
+                    if unit in units and (each != _TOKENS or unit is WorkUnit.TOKENS)
+                )
+                raise RequirementError(
+                    f"{self.spelled[key]}: {model.name or 'the model'} works in {unit};"
+                    f" give {fitting}"
+                )
+        if len(rates) > 1:
+            first, second = list(rates)[:2]
+            raise RequirementError(
+                f"{self.spelled[second]}: {self.spelled[first]} says how much already; leave one"
+                " of them out"
+            )
+        notes = [*_completed(values, model, is_live=_STREAMS in rates)]
+        load = RequestLoad(**values)
+        for key, rate in rates.items():
+            asked = rate * _units_of(key, model, load)
+            load = RequestLoad(**values, tokens_per_second=asked)
+            if key == _TOKENS and unit in {WorkUnit.SEQUENCES, WorkUnit.AUDIO_SECONDS}:
+                side = "input" if unit is WorkUnit.SEQUENCES else "output"
+                notes.append(
+                    f"{rate:,g} {side} tokens/s are {asked:,.4g} {unit}/s; requests_per_second is"
+                    " plainer"
+                )
+        return load, tuple(notes)
+
+
+def _units_of(key: str, model: Model, load: RequestLoad) -> float:
+    """Units of work that one of a rate is."""
+    if key == _REQUESTS:
+        return units_per_request(model, load)
+    return units_per_token(model, load) if key == _TOKENS else 1.0
+
+
+def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterator[str]:
+    """Fill in what is usual for the kind of model; a sentence on what that was."""
+    unit = work_unit(model)
+    if unit is WorkUnit.SEQUENCES and "input_tokens" not in values:
+        values["input_tokens"] = _SEQUENCE_TOKENS
+        yield f"input_tokens is not given: {_SEQUENCE_TOKENS:g} tokens a sequence are taken"
+    if unit is not WorkUnit.AUDIO_SECONDS or not isinstance(model, Transformer):
+        return
+    window = model.sound_seconds
+    values.setdefault("input_tokens", window * _FRAMES_PER_SECOND)
+    if "output_tokens" not in values:
+        values["output_tokens"] = round(window * _SPOKEN_TOKENS_PER_SECOND)
+        yield f"{values['output_tokens']:g} tokens of text are taken for {window:g} s of speech"
+    if is_live and "chunk_seconds" not in values:
+        values["chunk_seconds"] = _STREAM_CHUNK_SECONDS
+        yield (
+            f"live: each stream's last {window:g} s are heard again every"
+            f" {_STREAM_CHUNK_SECONDS:g} s; give chunk where it is otherwise"
+        )
+
+
+def read_load(top: Row) -> StatedLoad:
+    """The load under its key, or key by key beside the model; faults go to the row's."""
+    values: dict[str, float] = {}
+    spelled: dict[str, str] = {}
+    inner = top.row("load")
+    for row, place in ((inner, "load."), (top, "")):
+        for word in row.values:
+            key = _SPELLINGS.get(str(word))
+            if key is None or row.values[word] is None:
+                if row is inner and key is None:
+                    row.fault(str(word), f"unknown key; {unknown_hint(str(word), LOAD_WORDS)}")
+                continue
+            if key in values:
+                row.fault(word, f"is given twice, as {spelled[key]} too; leave one of them out")
+                continue
+            spelled[key] = f"{place}{word}"
+            value = _value(row, word, key)
+            if value is not None:
+                values[key] = value
+    return StatedLoad(values, spelled)
+
+
+def _value(row: Row, word: str, key: str) -> float | None:
+    if key.endswith("_ms") or key == "chunk_seconds":
+        value = row.milliseconds(word, is_bare=word == key)
+        is_text = isinstance(row.values[word], str)
+        return value if value is None or key.endswith("_ms") or not is_text else value / 1e3
+    return row.amount(word, -inf, inf)

@@ -1,0 +1,319 @@
+"""`rightsizer plan` in one line: models by name, loads in the units that people use."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from plan_answers import refusal
+from rightsizer.cli.main import main
+from rightsizer.planner.models.known_models import find_model, known_names
+from rightsizer.planner.plan_file import plan_of_flags
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
+from rightsizer.sizing.requirement import ModelTask, Requirement
+
+Captured = pytest.CaptureFixture[str]
+Ask = Callable[..., Any]
+BERT: Final = {
+    "model_type": "bert",
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "vocab_size": 30522,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+}
+
+
+@pytest.fixture
+def ask(capsys: Captured) -> Ask:
+    """A line's answer in JSON."""
+
+    def answered(*words: str) -> Any:
+        assert main(["plan", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return answered
+
+
+def asked(**words: str) -> Requirement:
+    """The requirement of a line."""
+    requirement = plan_of_flags(words).items[0].requirement
+    assert requirement is not None
+    return requirement
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_known_model_has_its_published_parameters(name: str) -> None:
+    """Within 4 in 1000 of what its card, or the index of its weights, tells."""
+    known = find_model(name)
+    assert known is not None
+    model = asked(model=name).model
+    pipeline = "model_index.json" in known.config
+    towers = known.config.get("model_type") == "clip"
+
+    assert (known.name, model.name) == (name, name)
+    assert known.source
+    if not towers:
+        counted = count_parameters(model).total
+        assert counted == pytest.approx(known.parameters, rel=0.02 if pipeline else 0.004)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name", "weights"),
+    [
+        ("meta-llama/Llama-3.1-70B-Instruct", "Llama-3.1-70B", None),
+        ("meta-llama/Meta-Llama-3.1-70B", "Llama-3.1-70B", None),
+        ("llama3.1:70b", "Llama-3.1-70B", None),
+        ("Llama 3.1 70B", "Llama-3.1-70B", None),
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B", NumberFormat.INT4),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "Llama-3.1-8B", NumberFormat.FP8),
+        ("Llama-3.1-8B-Instruct-quantized.w8a8", "Llama-3.1-8B", NumberFormat.INT8),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "Mixtral-8x7B", None),
+        ("google/gemma-3-27b-it", "Gemma-3-27B", None),
+        ("openai/gpt-oss-20b", "gpt-oss-20b", None),
+        ("bert-base-uncased", "BERT-base", None),
+        ("BAAI/bge-large-en-v1.5", "bge-large-en-v1.5", None),
+        ("stabilityai/stable-diffusion-xl-base-1.0", "SDXL", None),
+        ("ViT-B/16", "ViT-B-16", None),
+        ("resnet50", "ResNet-50", None),
+        ("yolov8n", "YOLOv8n", None),
+    ],
+)
+def test_model_is_found_by_any_of_its_spellings(
+    spelled: str, name: str, weights: NumberFormat | None
+) -> None:
+    """Organization, case and punctuation do not matter, and a suffix tells the format."""
+    known = find_model(spelled)
+
+    assert known is not None
+    assert (known.name, known.weights) == (name, weights)
+
+
+@pytest.mark.parametrize("spelled", ["llama-3.1-71b", "gpt-5", "nosuch", "", "70B"])
+def test_name_of_no_known_model_is_none(spelled: str) -> None:
+    """A size that no model of a family has is not taken for one that it has."""
+    assert find_model(spelled) is None
+
+
+def test_line_asks_what_the_file_asks(ask: Ask, tmp_path: Path) -> None:
+    """With the same words."""
+    words = ["--model", "llama-3.1-8b", "--rps", "5", "--in", "2k", "--out", "500"]
+    line = ask(*words, "--ttft", "2s", "--tpot", "50ms", "--precision", "fp8", "--gpus", "h100,l4")
+    file = tmp_path / "plan.yaml"
+    file.write_text(
+        "model: {name: llama-3.1-8b}\n"
+        "requests_per_second: 5\n"
+        "load: {input_tokens: 2000, output_tokens: 500, ttft_ms: 2000, tpot: 50ms}\n"
+        "precision: fp8\ngpus: [H100, L4]\n",
+        encoding="utf-8",
+    )
+
+    assert ask(str(file)) == line
+    assert line["unit"] == "output tokens"
+    assert line["requests_per_second"] == pytest.approx(5)
+    first = line["candidates"][0]
+    assert first["tokens_per_second"] >= 5 * 500
+    assert first["ttft_ms"] <= 2000
+    keys = {each["gpu"] for each in line["candidates"]}
+    assert keys == {"H100-SXM5-80GB", "H100-SXM5-96GB", "H100-PCIE-80GB", "L4"}
+
+
+def test_model_has_one_answer_by_name_by_file_and_by_family(ask: Ask, tmp_path: Path) -> None:
+    """BERT: candidates, rates and costs alike."""
+    (tmp_path / "config.json").write_text(json.dumps(BERT), encoding="utf-8")
+    family = tmp_path / "family.yaml"
+    family.write_text(
+        "model: {kind: encoder, name: BERT, parameters: 109482240, layers: 12, hidden: 768,"
+        " heads: 12, ffn: 3072, vocab: 30522}\n"
+        "requests_per_second: 2000\nin: 128\nlatency: 20ms\n",
+        encoding="utf-8",
+    )
+    load = ("--rps", "2000", "--in", "128", "--latency", "20ms")
+    by_name = ask("--model", "google-bert/bert-base-uncased", *load)
+    by_file = ask("--model", str(tmp_path / "config.json"), *load)
+    by_folder = ask("--model", str(tmp_path), *load)
+    by_family = ask(str(family))
+
+    assert by_name["candidates"] == by_file["candidates"] == by_folder["candidates"]
+    for one, other in zip(by_name["candidates"], by_family["candidates"], strict=True):
+        assert (one["gpu"], one["count"]) == (other["gpu"], other["count"])
+        assert one["tokens_per_second"] == pytest.approx(other["tokens_per_second"], rel=0.01)
+
+
+def test_encoder_is_asked_for_sequences_and_answers_in_them(ask: Ask) -> None:
+    """2,000 requests a second of 128 tokens each are 2,000 sequences, not 2,000 tokens."""
+    plan = ask("--model", "bert-base", "--rps", "2000", "--in", "128", "--gpus", "t4")
+    one = plan["candidates"][0]
+    asked_dollars = one["cost_per_hour"] * 1e6 / (2000 * 3600)
+
+    assert plan["unit"] == "sequences"
+    assert one["tokens_per_second"] >= 2000
+    assert one["tokens_per_second"] < 12000 * one["count"]
+    assert one["tpot_ms"] is None
+    assert one["cost_per_million_tokens_asked"] == pytest.approx(asked_dollars)
+
+
+def test_longer_sequences_take_more_of_the_same_rate() -> None:
+    """The unit is the sequence, whatever its length."""
+    short, long = (asked(model="bge-large", rps="100", **{"in": each}) for each in ("128", "512"))
+
+    assert short.load.tokens_per_second == long.load.tokens_per_second == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "rate"),
+    [
+        ({"model": "llama-3.1-8b", "rps": "20", "out": "500"}, 10_000),
+        ({"model": "llama-3.1-8b", "tokens_per_second": "3k"}, 3000),
+        ({"model": "bert-base", "tokens_per_second": "12800", "in": "128"}, 100),
+        ({"model": "bert-base", "sequences_per_second": "7"}, 7),
+        ({"model": "sdxl", "images_per_second": "5"}, 5),
+        ({"model": "resnet-50", "samples_per_second": "5"}, 5),
+        ({"model": "whisper-large-v3", "rps": "2"}, 60),
+        ({"model": "whisper-large-v3", "streams": "200"}, 200),
+        ({"model": "whisper-large-v3", "audio_seconds_per_second": "50"}, 50),
+    ],
+)
+def test_rate_is_kept_in_the_unit_of_the_model(words: dict[str, str], rate: float) -> None:
+    """A request of text is its answer, of speech a window of 30 s, else one of what is served."""
+    assert asked(**words).load.tokens_per_second == pytest.approx(rate)
+
+
+def test_live_streams_cost_more_than_recorded_sound() -> None:
+    """A window of 30 s is heard again with each chunk."""
+    live = asked(model="whisper-large-v3", streams="200").load
+    recorded = asked(model="whisper-large-v3", audio_seconds_per_second="200").load
+
+    assert (live.chunk_seconds, recorded.chunk_seconds) == (2.0, None)
+    assert live.tokens_per_second == recorded.tokens_per_second
+
+
+def test_latency_of_one_pass_leaves_time_for_the_batch_before(ask: Ask) -> None:
+    """A batch takes at most half of it."""
+    best = ask("--model", "bert-base", "--rps", "2000", "--latency", "20ms")["candidates"][0]
+
+    assert best["fits"]
+    assert best["ttft_ms"] <= 10
+
+
+def test_latency_of_an_answer_is_that_of_all_its_tokens(ask: Ask) -> None:
+    """What misses it is rejected with what it would take."""
+    words = ("--model", "llama-3.1-8b", "--rps", "1", "--out", "500", "--gpus", "t4,b200")
+    best, other = ask(*words, "--latency", "5s")["candidates"]
+
+    assert best["ttft_ms"] + 499 * best["tpot_ms"] <= 5000
+    assert (other["gpu"], other["fits"]) == ("T4", False)
+    assert other["reasons"][0].startswith("bandwidth: answer after ")
+
+
+def test_size_alone_is_taken_as_usual_and_says_so(ask: Ask) -> None:
+    """The shape that was taken is in the notes."""
+    plan = ask("--model", "70B", "--gpus", "h200")
+
+    assert "only the size of the model is given" in plan["notes"][0]
+    assert "as is usual" in plan["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("word", "task"),
+    [
+        ("full", ModelTask.TRAINING),
+        ("lora", ModelTask.FINETUNE_LORA),
+        ("qlora", ModelTask.FINETUNE_QLORA),
+    ],
+)
+def test_training_is_one_word(word: str, task: ModelTask) -> None:
+    """With how many tokens it takes."""
+    requirement = asked(model="7B", train=word, tokens="1e9")
+
+    assert requirement.task is task
+    assert requirement.training.tokens == 1e9
+    assert requirement.training.zero_stage == (3 if word == "full" else 0)
+
+
+def test_provider_has_its_own_prices_and_gpus(ask: Ask) -> None:
+    """Only what it lists is looked at."""
+    plan = ask("--model", "llama-3.1-8b", "--rps", "5", "--provider", "AWS")
+    keys = {each["gpu"] for each in plan["candidates"]}
+
+    assert {"H100-SXM5-80GB", "A100-SXM4-80GB", "T4"} <= keys
+    assert keys.isdisjoint({"MI300X", "B300", "L40"})
+    by_key = {each["gpu"]: each for each in plan["candidates"]}
+    assert by_key["A100-SXM4-80GB"]["cost_per_hour"] == pytest.approx(5.12)
+
+
+def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
+    """CLIP by name: its part that sees."""
+    model = asked(model="openai/clip-vit-base-patch32", rps="100").model
+
+    assert not isinstance(model, Transformer)
+    assert count_parameters(model).total == pytest.approx(87.9e6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--rps 3", "--model: is missing; name a model, such as llama-3.1-70b"),
+        (
+            "--model llama-3.1-71b",
+            "--model: 'llama-3.1-71b' is none of the models that are known by",
+        ),
+        ("--model llama-3.1-71b", "did you mean Llama-3.1-70B"),
+        ("--model foo-13b", "or its size alone (13B)"),
+        ("--model ./nowhere.json", "--model: ./nowhere.json: there is no such file"),
+        ("--model bert --rps abc", "--rps: must be a number (got 'abc'); write it like 7e9 or 7B"),
+        ("--model 7B --rps -3", "--rps: -3 is not above 0"),
+        (
+            "--model bert --latency 20",
+            "--latency: must be a duration (got '20'); write it like 50ms",
+        ),
+        (
+            "--model sdxl --streams 4",
+            "--streams: SDXL works in images; give requests_per_second or",
+        ),
+        ("--model 7B --precision fp7", "--precision: 'fp7' is not known; did you mean 'fp8'"),
+        ("--model 7B --gpus h1000", "--gpus: board 'h1000' is not in the catalogue; did you mean"),
+        ("--model 7B --train some", "--train: 'some' is not known; take one of full, lora, qlora"),
+        ("--model 7B --provider foo", "--provider: no prices of 'foo' are known; take one of aws"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_told_by_its_flag(
+    words: str, message: str, capsys: Captured
+) -> None:
+    """With the nearest right form."""
+    assert main(["plan", *words.split()]) != 0
+
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("request_per_second: 20\n", "did you mean 'requests_per_second'?"),
+        ("load: {requests_per_sec: 20}\n", "did you mean 'requests_per_second'?"),
+        ("qps: 20\n", "write requests_per_second"),
+        ("load: {p99: 20ms}\n", "write latency"),
+        ("dtype: fp8\n", "write precision"),
+        ("gpu: H100\n", "write gpus"),
+        ("load: {ttft: 1}\n", "has no unit (got 1); write it like 50ms or 1s"),
+        ("requests_per_second: 3\nload: {rps: 4}\n", "is given twice, as load.rps too"),
+        ("load: {rps: 4, tokens_per_second: 3}\n", "load.requests_per_second"),
+        (
+            "images_per_second: 4\n",
+            "works in tokens; give requests_per_second or tokens_per_second",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_load_names_the_right_form(
+    text: str, message: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """Never that of another unit."""
+    told = refusal(tmp_path / "plan.yaml", f"model: llama-3.1-8b\n{text}", capsys)
+
+    assert message.replace("load.requests_per_second", "load.rps says how much already") in told
+    assert text.startswith("load: {rps") or "tokens_per_second'" not in told
