@@ -19,10 +19,12 @@ from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.replay import Replay, filled_history, replay, replay_form
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.cli.replay import replay_text
 from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import State
+from rightsizer.model.state import State, UnknownReason
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.report.labels import UNKNOWN_LABELS
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
 
@@ -255,6 +257,50 @@ def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
     assert set(device["signals"]["gpu_busy"]) == {"mean", "p50", "p95", "p99", "max"}
     assert all(set(finding) >= FINDING_KEYS for finding in form["findings"])
     assert set(advice) >= FINDING_KEYS | {"state", "opened", "updated", "expires", "actor"}
+
+
+def test_energy_is_null_where_power_was_never_read(tmp_path: Path) -> None:
+    """A measured nothing would be 0."""
+    rows = "".join(f"{START + at},pod-a,0.6\n" for at in range(100))
+    (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
+    (device,) = replay_form(replayed(tmp_path / "log.csv"))["devices"]
+
+    assert device["seconds"] == 99
+    assert [device[key] for key in ("energy_joules", "used_joules", "waste_joules")] == [None] * 3
+    assert device["index"] is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "why"),
+    [
+        ("power_watts,power_limit_watts", "300,400", UnknownReason.NO_UTILIZATION),
+        ("gpu_busy,power_watts,power_limit_watts", "0,390,400", UnknownReason.DRAWS_POWER),
+        ("gpu_busy,process_count,memory_used_bytes", "0.9,0,0", UnknownReason.NO_HOLDER),
+        ("tensor_active", "0", UnknownReason.PARTIAL_COUNTERS),
+    ],
+)
+def test_unknown_time_says_why(
+    tmp_path: Path, columns: str, cells: str, why: UnknownReason
+) -> None:
+    """A log of power alone, contradictions, and what would not show a kernel."""
+    rows = "".join(f"{START + at},pod-a,{cells}\n" for at in (*range(100), *range(200, 250)))
+    (tmp_path / "log.csv").write_text(f"timestamp,device,{columns}\n{rows}")
+    result = replayed(tmp_path / "log.csv")
+    (device,) = replay_form(result)["devices"]
+
+    assert device["states"] == {"unknown": 249}
+    assert device["unknown_reasons"] == {str(why): 153, "no_reading": 96}
+    assert f"  unknown 61.4%: {UNKNOWN_LABELS[why]}" in replay_text(result)
+
+
+def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
+    """The index that only orders the devices of a log without one is never told."""
+    story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x")
+    result = replayed(story)
+    told = json.dumps(replay_form(result)) + replay_text(result)
+
+    assert "pod-x" in verdict(result, "idle").summary
+    assert "GPU 0" not in told
 
 
 def test_a_recording_of_one_poll_accounts_for_nothing(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_devices_without_a_name_are_numbered_by_their_order(replay: Replays, dat
 def test_devices_are_told_apart_by_any_column_that_can(
     replay: Replays, write: Writes, column: str
 ) -> None:
-    """Lines may change their order from poll to poll; the first poll numbers the devices."""
+    """Lines may change their order from poll to poll; a device is called what the log calls it."""
     log = write(
         f"timestamp, {column}, utilization.gpu [%]\n"
         "2024/01/01 00:00:00.000, 3B, 1 %\n"
@@ -86,8 +86,10 @@ def test_devices_are_told_apart_by_any_column_that_can(
         "2024/01/01 00:00:01.004, 3B, 3 %\n"
     )
     played = replay(log)
-    assert played.values("index:0", Signal.GPU_BUSY) == [0.01, 0.03]
-    assert played.values("index:1", Signal.GPU_BUSY) == [0.02, 0.04]
+    assert played.values("3B", Signal.GPU_BUSY) == [0.01, 0.03]
+    assert played.values("8B", Signal.GPU_BUSY) == [0.02, 0.04]
+    assert [device.title for device in played.source.devices] == ["3B", "8B"]
+    assert [device.stated_index for device in played.source.devices] == [None, None]
 
 
 def test_the_index_column_numbers_devices(replay: Replays, write: Writes) -> None:

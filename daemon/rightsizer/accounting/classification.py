@@ -8,7 +8,7 @@ from rightsizer.accounting.classification_settings import ClassificationSettings
 from rightsizer.accounting.signals import highest, memory_work, tier_of
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import PIPES, Signal
-from rightsizer.model.state import State, Tier
+from rightsizer.model.state import State, Tier, UnknownReason
 
 MATCH_MARGIN: Final = 0.5
 """From here on a value is inside."""
@@ -221,19 +221,23 @@ class StateMatch:
     state: State
     second_cause: State | None
     score: float
+    unknown_reason: UnknownReason | None = None
+    """Of the state `unknown` alone."""
 
 
-_UNKNOWN: Final = StateMatch(State.UNKNOWN, None, 1.0)
+_UNKNOWN: Final = {why: StateMatch(State.UNKNOWN, None, 1.0, why) for why in UnknownReason}
 
 
 def classify(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
     """The state of one stretch by the table of `docs/definitions.md`, first match."""
     if tier_of(evidence.signals) is Tier.NONE:
-        return _UNKNOWN
+        return _UNKNOWN[UnknownReason.NO_UTILIZATION]
     active = activity_margin(evidence, settings)
     if active < MATCH_MARGIN:
         return _at_rest(evidence, active, settings)
-    return _UNKNOWN if _is_waking(evidence, settings) else _at_work(evidence, settings)
+    if _is_waking(evidence, settings):
+        return _UNKNOWN[UnknownReason.NO_HOLDER]
+    return _at_work(evidence, settings)
 
 
 def looks_stalled(
@@ -254,8 +258,10 @@ def _at_rest(
 ) -> StateMatch:
     """Idle, unless work would not have shown, or power says that there is some."""
     power = evidence.power
-    if not evidence.sees_compute or (power is not None and power >= settings.idle_power_ratio):
-        return _UNKNOWN
+    if not evidence.sees_compute:
+        return _UNKNOWN[UnknownReason.PARTIAL_COUNTERS]
+    if power is not None and power >= settings.idle_power_ratio:
+        return _UNKNOWN[UnknownReason.DRAWS_POWER]
     if not _is_held(evidence, settings):
         return StateMatch(State.IDLE_EMPTY, None, 1.0 - active)
     waits = {state: dict(SIGNATURES)[state](evidence, settings) for state in _WAITS}

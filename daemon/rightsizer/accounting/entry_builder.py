@@ -132,6 +132,7 @@ class EntryBuilder:
             start=interval.start,
             end=interval.end,
             state=match.state,
+            unknown_reason=match.unknown_reason,
             second_cause=match.second_cause,
             score=match.score,
             conditions=holding,

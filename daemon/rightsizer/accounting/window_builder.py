@@ -8,7 +8,15 @@ from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.entry import Entry
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import ACTIVE_STATES, Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import (
+    ACTIVE_STATES,
+    Cause,
+    Condition,
+    Resource,
+    State,
+    Tier,
+    UnknownReason,
+)
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Window
 
@@ -52,6 +60,7 @@ class WindowBuilder(EntrySums):
         self._blocks: list[Blocks] = []
         self._start: Nanoseconds | None = None
         self._end: Nanoseconds | None = None
+        self._unknown_reasons: Counter[UnknownReason] = Counter()
         self._tiers: Counter[Tier] = Counter()
         self._saturated: Counter[Resource] = Counter()
         self._pressed: Counter[Resource] = Counter()
@@ -75,6 +84,8 @@ class WindowBuilder(EntrySums):
         duration = entry.duration
         self._widen(entry.start, entry.end)
         if entry.state is State.UNKNOWN:
+            if entry.unknown_reason is not None:
+                self._unknown_reasons[entry.unknown_reason] += duration
             return
         self._tiers[entry.tier] += duration
         for resource in entry.saturated:
@@ -117,6 +128,7 @@ class WindowBuilder(EntrySums):
             start=self._start or 0,
             end=self._end or 0,
             states=_positive(self._states),
+            unknown_reasons=_positive(self._unknown_reasons),
             conditions=_positive(self._conditions),
             tiers=_positive(self._tiers),
             saturated=_positive(self._saturated),
@@ -138,6 +150,7 @@ class WindowBuilder(EntrySums):
     def _combine(self, window: Window, sign: int) -> None:
         durations_by_key: tuple[tuple[Counter[Any], Mapping[Any, Nanoseconds]], ...] = (
             (self._states, window.states),
+            (self._unknown_reasons, window.unknown_reasons),
             (self._conditions, window.conditions),
             (self._tiers, window.tiers),
             (self._saturated, window.saturated),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rightsizer.model.block import Blocks
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
 from rightsizer.model.window import Window
 
 _JSON: Final = b"{"
@@ -39,6 +39,7 @@ _ALWAYS: Final = frozenset({"start", "end"})
 
 _DURATIONS: Final[Mapping[str, type[Any]]] = {
     "states": State,
+    "unknown_reasons": UnknownReason,
     "conditions": Condition,
     "tiers": Tier,
     "saturated": Resource,

@@ -59,7 +59,7 @@ def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruc
         *owner_of(kind_of(case)).bind(homes),
         *(
             Instruction(
-                f"By hand: start what feeds GPU {home.device.index} on its node",
+                f"By hand: start what feeds {home.device.title} on its node",
                 f"CUDA_VISIBLE_DEVICES={home.device.uuid} "
                 f"numactl --cpunodebind={home.numa_node} --membind={home.numa_node} COMMAND",
                 _SHELL,

@@ -84,12 +84,12 @@ def shared_gpu(case: Case, market: Market, pairings: Iterable[WorkloadPair]) -> 
 def _shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
     workload = pairing.partner.workload
     name = workload.name if workload else pairing.partner.key
-    index = pairing.partner.devices[0].index
+    partner = pairing.partner.devices[0].title
     how = "taking turns" if pairing.is_alternating else "side by side (MPS)"
     cost = market.cost(market.board(case.devices[0].board))
     dollars = None if cost is None else cost.dollars_per_hour.scaled(_HALF)
     option = Option(
-        description=f"one GPU for both this and {name} (now on GPU {index}), {how}",
+        description=f"one GPU for both this and {name} (now on {partner}), {how}",
         risk=pairing.risk,
         target=pairing.partner.key,
         action=Action.SHARE_TIMESLICE if pairing.is_alternating else Action.SHARE_MPS,
@@ -119,7 +119,7 @@ def sharing_commands(case: Case, option: Option) -> tuple[Instruction, ...]:
             f"nvidia-smi -i {device.uuid} -mig 1\n"
             f"nvidia-smi mig -i {device.uuid} -cgi {option.target} -C\n"
         )
-        title = f"Cut a {option.target} slice off GPU {device.index}"
+        title = f"Cut a {option.target} slice off {device.title}"
         return (*shell(title, cut), *owner.request_slice(option.target))
     if option.action not in (Action.SHARE_MPS, Action.SHARE_TIMESLICE):
         return ()

@@ -91,7 +91,7 @@ def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ..
         dump_stacks(suspects, f"See where the process on {names_of(suspects)} stands"),
         *(
             Instruction(
-                f"Begin with what limits GPU {device.index}",
+                f"Begin with what limits {device.title}",
                 f"it is {str(limit).replace('_', ' ')} for most of the time that it is at work",
             )
             for device in stragglers

@@ -369,9 +369,11 @@ def _on_host(host: str, devices: Sequence[Device]) -> str:
     where = f" on {host}" if host else ""
     if len(devices) == 1:
         (device,) = devices
-        kind = f"MIG instance {device.mig.profile} on GPU" if device.mig else "GPU"
-        return f"{kind} {device.index}{where}"
-    return f"GPUs {_listed([str(device.index) for device in devices])}{where}"
+        kind = f"MIG instance {device.mig.profile} on " if device.mig else ""
+        return f"{kind}{device.title}{where}"
+    if all(device.has_index for device in devices):
+        return f"GPUs {_listed([str(device.index) for device in devices])}{where}"
+    return f"{_listed([device.title for device in devices])}{where}"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -155,25 +155,37 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
     device, window, fit = summary.device, summary.window, summary.provisioning
     return {
         "uuid": device.uuid,
-        "index": device.index,
+        "index": device.stated_index,
         "name": device.name or None,
         "tier": str(window.tier),
         "assumed": list(summary.assumed),
         "seconds": seconds(window.accounted),
         "states": {str(state): seconds(time) for state, time in sorted(window.states.items())},
+        "unknown_reasons": {
+            str(why): seconds(time) for why, time in sorted(window.unknown_reasons.items())
+        },
         "conditions": {
             str(condition): seconds(time) for condition, time in sorted(window.conditions.items())
         },
         "waste": dict(sorted(window.waste_seconds.items())),
-        "waste_joules": dict(sorted(window.waste_joules.items())),
         "used_seconds": window.used_seconds,
-        "used_joules": window.used_joules,
-        "energy_joules": window.energy_joules,
+        **_energy_form(summary),
         "signals": _signals_form(summary.totals),
         "needs": _by_resource(fit, "need"),
         "overprovisioned": fit.overprovisioned,
         "saturated": _by_resource(fit, "saturated"),
         "underprovisioned": fit.underprovisioned,
+    }
+
+
+def _energy_form(summary: DeviceSummary) -> dict[str, Any]:
+    """Joules; null where neither power nor energy was ever read."""
+    window = summary.window
+    is_measured = window.energy_joules > 0.0 or bool(summary.totals.energy_joules)
+    return {
+        "waste_joules": dict(sorted(window.waste_joules.items())) if is_measured else None,
+        "used_joules": window.used_joules if is_measured else None,
+        "energy_joules": window.energy_joules if is_measured else None,
     }
 
 

@@ -110,10 +110,17 @@ def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[st
     wanted = set()
     for name in names:
         found = [
-            each.device.uuid for each in known if name in (each.device.uuid, str(each.device.index))
+            each.device.uuid
+            for each in known
+            if name in (each.device.uuid, str(each.device.stated_index))
         ]
         if not found:
-            there = ", ".join(f"{each.device.index} ({each.device.uuid})" for each in known)
+            there = ", ".join(
+                f"{each.device.index} ({each.device.uuid})"
+                if each.device.has_index
+                else each.device.uuid
+                for each in known
+            )
             raise UsageError(f"--devices: the history has no device '{name}'; it has {there}")
         wanted.update(found)
     return frozenset(wanted)

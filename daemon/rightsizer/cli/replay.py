@@ -18,6 +18,7 @@ from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import format_duration, seconds
+from rightsizer.report.labels import unknown_parts
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
@@ -58,6 +59,8 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
     longest = sorted(window.states.items(), key=lambda item: -item[1])[:_STATES_SHOWN]
     shares = ", ".join(f"{state} {time / accounted:.1%}" for state, time in longest)
     yield f"  {shares}"
+    for why, time in unknown_parts(window.unknown_reasons):
+        yield f"  unknown {time / accounted:.1%}: {why}"
     if fit.overprovisioned is not None:
         yield f"  {fit.overprovisioned:.0%} over-provisioned by the largest need"
 

@@ -29,6 +29,7 @@ class Device:
 
     uuid: str
     index: int
+    """Orders devices too where the source states none; then `has_index` is false."""
     name: str = ""
     board: str | None = None
     """The catalogue's key of the board, `None` where the name is unknown to it."""
@@ -63,6 +64,18 @@ class Device:
     """Names of the capacities that were not stated and are the catalogue's figures."""
     host: str = ""
     """The machine that it is in, where devices of several are looked at; empty on a node."""
+    has_index: bool = True
+    """Whether its source states the index."""
+
+    @property
+    def title(self) -> str:
+        """What a person calls it: `GPU 3`; what its source calls it where that has no index."""
+        return f"GPU {self.index}" if self.has_index else self.uuid
+
+    @property
+    def stated_index(self) -> int | None:
+        """The index as its source states it, `None` where it does not."""
+        return self.index if self.has_index else None
 
     @property
     def capacity_ratio(self) -> float:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
 from rightsizer.model.units import Nanoseconds
 
 
@@ -28,6 +28,8 @@ class Entry:
     end: Nanoseconds
     """Wall time; never before `start`."""
     state: State = State.UNKNOWN
+    unknown_reason: UnknownReason | None = UnknownReason.NO_READING
+    """Why the state is unknown; of no meaning where it is known."""
     second_cause: State | None = None
     """The state that the evidence points to next, if any."""
     score: float = 1.0

@@ -24,6 +24,21 @@ IDLE_STATES: Final = frozenset({State.IDLE_EMPTY, State.IDLE_HELD})
 ACTIVE_STATES: Final = frozenset(State) - IDLE_STATES - {State.UNKNOWN}
 
 
+class UnknownReason(StrEnum):
+    """Why a device's state is unknown for a while."""
+
+    NO_READING = "no_reading"
+    """Nothing was read for longer than the longest usual gap."""
+    NO_UTILIZATION = "no_utilization"
+    """Neither utilization nor a profiling counter was read, which alone tell of work."""
+    PARTIAL_COUNTERS = "partial_counters"
+    """At rest by what was read, which is not what a kernel would show in."""
+    DRAWS_POWER = "draws_power"
+    """At rest by its counters, and drawing power as if at work."""
+    NO_HOLDER = "no_holder"
+    """Busy, and neither a process nor memory in use: as a GPU reads that was just woken."""
+
+
 class Condition(StrEnum):
     """May hold beside any state."""
 

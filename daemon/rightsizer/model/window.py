@@ -6,7 +6,15 @@ from typing import Final
 from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import (
+    IDLE_STATES,
+    Cause,
+    Condition,
+    Resource,
+    State,
+    Tier,
+    UnknownReason,
+)
 from rightsizer.model.units import Nanoseconds, seconds
 
 _WORKLOAD: Final = "workload:"
@@ -30,6 +38,8 @@ class Window:
     start: Nanoseconds
     end: Nanoseconds
     states: Mapping[State, Nanoseconds] = field(default_factory=dict)
+    unknown_reasons: Mapping[UnknownReason, Nanoseconds] = field(default_factory=dict)
+    """The unknown time by why, as far as it was kept."""
     conditions: Mapping[Condition, Nanoseconds] = field(default_factory=dict)
     tiers: Mapping[Tier, Nanoseconds] = field(default_factory=dict)
     saturated: Mapping[Resource, Nanoseconds] = field(default_factory=dict)

@@ -119,7 +119,7 @@ class ContainerOwner(Owner):
             for home in homes
             if home.cpus
             for instruction in shell(
-                f"Containers: bind the one that feeds GPU {home.device.index}",
+                f"Containers: bind the one that feeds {home.device.title}",
                 f"docker run --cpuset-cpus={home.cpus} --cpuset-mems={home.numa_node} ...",
             )
         )

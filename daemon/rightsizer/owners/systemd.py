@@ -35,7 +35,7 @@ class SystemdOwner(Owner):
         """A drop-in of the unit for each GPU."""
         return tuple(
             Instruction(
-                f"systemd: bind the unit that feeds GPU {home.device.index} (systemctl edit)",
+                f"systemd: bind the unit that feeds {home.device.title} (systemctl edit)",
                 f"[Service]\n{f'CPUAffinity={home.cpus}{chr(10)}' if home.cpus else ''}"
                 f"NUMAPolicy=bind\nNUMAMask={home.numa_node}",
             )

@@ -174,12 +174,21 @@ def _health(facts: ReportFacts, devices: Sequence[DeviceRow]) -> ReportHealth:
     gaps = sorted(facts.gaps, key=lambda gap: (gap.start - gap.end, gap.start))
     return ReportHealth(
         unknown_hours=sum(row.states.get(State.UNKNOWN, 0.0) for row in devices),
+        unknown_reasons=_unknown_reasons(facts.devices),
         unrecorded_hours=sum(row.unrecorded_hours for row in devices),
         conditions=tuple(_conditions(facts.devices)),
         gaps=tuple(gaps[:_MOST_GAPS]),
         further_gaps=max(0, len(gaps) - _MOST_GAPS),
         hardware=hardware_ids(facts),
     )
+
+
+def _unknown_reasons(devices: Iterable[ReportDeviceFacts]) -> dict[str, float]:
+    found: Counter[str] = Counter()
+    for each in devices:
+        for reason, time in each.window.unknown_reasons.items():
+            found[reason] += time * each.device.capacity_ratio / HOUR  # type: ignore[assignment] # Hours.
+    return {reason: float(time) for reason, time in found.most_common()}
 
 
 def _conditions(devices: Iterable[ReportDeviceFacts]) -> Iterable[ConditionRow]:

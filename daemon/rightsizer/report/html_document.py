@@ -33,7 +33,7 @@ from rightsizer.report.labels import (
     first_names,
 )
 from rightsizer.report.model import DeviceRow, ReportModel
-from rightsizer.report.summary import saved_text, summary_of
+from rightsizer.report.summary import saved_text, summary_of, unknown_text
 from rightsizer.report.template import rendered
 
 _FROM_ISO_YEAR = 5
@@ -112,6 +112,7 @@ def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
         story=list(summary_of(model)),
         method=list(method(model)),
         saved_text=saved_text,
+        unknown_text=unknown_text,
         dollars=dollars,
         days_chart=_days_chart(model),
         cell_text="hour" if cell_hours == 1 else f"{cell_hours} hours",

@@ -90,7 +90,7 @@ def cpu_list(cpus: tuple[int, ...]) -> str | None:
 def _gpu(device: Device, placement: Placement, *, is_offered: bool) -> Form:
     return {
         "uuid": device.uuid,
-        "index": device.index if is_offered else None,
+        "index": device.stated_index if is_offered else None,
         "name": device.name or None,
         "offered": is_offered,
         **attributes(placement, "pci_bus_id numa_node memory_numa_node"),
@@ -144,7 +144,9 @@ def device_form(report: DeviceReport) -> Form:
     """A device as it stands: identity, state, last signals, totals and provisioning."""
     device, mig, reading = report.device, report.device.mig, report.reading
     return {
-        **attributes(device, "uuid index name board architecture pci_bus_id numa_node"),
+        "uuid": device.uuid,
+        "index": device.stated_index,
+        **attributes(device, "name board architecture pci_bus_id numa_node"),
         "parent_uuid": mig.parent_uuid if mig else None,
         "mig_profile": mig.profile if mig else None,
         **attributes(device, "has_mig_instances capacity_ratio"),

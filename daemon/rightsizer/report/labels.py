@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from rightsizer.model.finding import Action, Severity
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.state import Cause, Condition, Resource, State
+from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 
 
@@ -46,6 +46,7 @@ STATE_ORDER: Final = tuple(STATE_LABELS)
 """From work over waiting to idleness; strips stack and legends list in this order."""
 CAUSE_LABELS, PAGE_CAUSE_LABELS = _labels(Cause), _labels(Cause, "page_label")
 CONDITION_LABELS: Final = _labels(Condition)
+UNKNOWN_LABELS: Final = _labels(UnknownReason)
 ACTION_LABELS, PAGE_ACTION_LABELS = _labels(Action), _labels(Action, "page_label")
 SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.CRITICAL: "act",
@@ -106,6 +107,12 @@ def first_names(names: Sequence[str], most: int) -> str:
     """The first of some names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def unknown_parts(reasons: Mapping[UnknownReason, float]) -> list[tuple[str, float]]:
+    """Times of unknown state by why in words, the most first."""
+    by_time = sorted(reasons.items(), key=lambda item: -item[1])
+    return [(UNKNOWN_LABELS[reason], time) for reason, time in by_time]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from rightsizer.report.labels import (
     reason_label,
 )
 from rightsizer.report.model import AdviceRow, ReportModel
-from rightsizer.report.summary import saved_text, summary_of
+from rightsizer.report.summary import saved_text, summary_of, unknown_text
 
 _SPECIAL: Final = re.compile(r"([\\`*\[|~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w))")
 """What a renderer would take for more than text; the rest stays readable in a terminal."""
@@ -255,7 +255,7 @@ def _health(model: ReportModel, timezone: dt.tzinfo) -> Iterator[str]:
     yield "## Health, and what is not known"
     yield (
         f"{percent(model.span.coverage_ratio)} of the GPU time is known. Of "
-        f"{hours(health.unknown_hours)} the GPUs could not be read; "
+        f"{hours(health.unknown_hours)} the state is not known{unknown_text(health)}; "
         f"{hours(health.unrecorded_hours)} were not recorded."
     )
     if health.gaps:

@@ -138,7 +138,8 @@ class DeviceRow:
     """A GPU or MIG instance."""
 
     uuid: str
-    index: int
+    index: int | None
+    """`None` where no source stated it."""
     label: str
     model: str
     capacity_ratio: float
@@ -256,7 +257,9 @@ class ReportHealth:
     """What was wrong with the hardware, and what is not known."""
 
     unknown_hours: float
-    """The agent ran and could not read the device."""
+    """The state is `unknown`."""
+    unknown_reasons: Mapping[str, float]
+    """The same hours by why, the most first; those of a former version's history are left out."""
     unrecorded_hours: float
     """No agent ran, or the history has forgotten."""
     conditions: tuple[ConditionRow, ...]

@@ -5,10 +5,17 @@ from typing import Final
 
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.finding import Action
-from rightsizer.model.state import Cause
+from rightsizer.model.state import Cause, UnknownReason
 from rightsizer.report.figures import dollars, hours, money, number, percent, span_text
-from rightsizer.report.labels import ACTION_LABELS, CAUSE_LABELS, GROUP_NAMES, GROUPS, StateGroup
-from rightsizer.report.model import ReportModel, SavingsSummary
+from rightsizer.report.labels import (
+    ACTION_LABELS,
+    CAUSE_LABELS,
+    GROUP_NAMES,
+    GROUPS,
+    StateGroup,
+    unknown_parts,
+)
+from rightsizer.report.model import ReportHealth, ReportModel, SavingsSummary
 
 _MOST_CAUSES: Final = 3
 
@@ -49,6 +56,13 @@ def saved_text(savings: SavingsSummary) -> str:
     if parts:
         return ", ".join(parts)
     return f"no figure: {savings.reason}" if savings.reason else "nothing to count"
+
+
+def unknown_text(health: ReportHealth) -> str:
+    """Why states are not known, in parentheses; empty where there are none."""
+    reasons = {UnknownReason(reason): time for reason, time in health.unknown_reasons.items()}
+    parts = [f"{hours(time)}: {why}" for why, time in unknown_parts(reasons)]
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _done(model: ReportModel) -> str:

@@ -32,7 +32,7 @@ def device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
     known = sum(states.values()) - states.get(State.UNKNOWN, 0.0)
     return DeviceRow(
         uuid=device.uuid,
-        index=device.index,
+        index=device.stated_index,
         label=label_of(facts),
         model=device.name or device.board or "",
         capacity_ratio=part,
@@ -65,7 +65,7 @@ def label_of(facts: ReportDeviceFacts) -> str:
     """What a device is called: `GPU 3`, `MIG 12 (1g.10gb)`."""
     mig = facts.device.mig
     if mig is None:
-        return f"GPU {facts.device.index}"
+        return facts.device.title
     return f"MIG {facts.device.index} ({mig.profile})"
 
 

@@ -91,7 +91,7 @@ def unready_reason(
         return None
     down = [device for device in report.devices if device.down is not None]
     if len(down) == len(report.devices) and down[0].down is not None:
-        return f"not ready: no GPU answers; GPU {down[0].device.index}: {down[0].down.detail}"
+        return f"not ready: no GPU answers; {down[0].device.title}: {down[0].down.detail}"
     times = [device.last_sample for device in report.devices if device.last_sample is not None]
     if not times:
         return "not ready: no GPU has been read yet"

@@ -62,7 +62,7 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
             "the GPU's NUMA node is not known, so where its processes belong is unknown"
         )
     belongs = [
-        f"GPU {home.device.index} belongs to NUMA node {home.numa_node}"
+        f"{home.device.title} belongs to NUMA node {home.numa_node}"
         + (f" (CPUs {home.cpus})" if home.cpus else "")
         for home in homes
     ]

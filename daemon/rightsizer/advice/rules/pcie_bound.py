@@ -80,7 +80,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
         instructions=(
             *(
                 Instruction(
-                    f"Compare the link of GPU {device.index} with what it could be, under load",
+                    f"Compare the link of {device.title} with what it could be, under load",
                     f"nvidia-smi --id={board_uuid(device)} {_LINK_QUERY}",
                     "sh",
                 )

@@ -37,7 +37,7 @@ _DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds, int], str]
 
 
 def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
-    """Devices by a column that names them; anything but a uuid is numbered."""
+    """Devices by a column that names them."""
     keys: dict[str, str] = {}
 
     def device(cells: Sequence[str], _: Nanoseconds, __: int) -> str:
@@ -47,14 +47,7 @@ def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
         if missing_cell(cell) and index_at is not None:
             return f"index:{cells[index_at].strip()}"
         plain = cell.strip()
-        if name == "uuid":
-            key = plain
-        elif name == "index":
-            key = f"index:{plain}"
-        else:
-            known = {other.strip(): key for other, key in keys.items()}
-            key = known.get(plain, f"index:{len(set(known))}")
-        keys[cell] = key
+        key = keys[cell] = f"index:{plain}" if name == "index" else plain
         return key
 
     return device

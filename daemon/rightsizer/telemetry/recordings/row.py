@@ -171,6 +171,7 @@ def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | No
     device = Device(
         uuid=uuid,
         index=index,
+        has_index=facts.index is not None,
         name=facts.name or ("" if board is None else board.usual_name),
         mig=mig,
         memory_total_bytes=memory,

@@ -189,13 +189,6 @@ class StatedDevices:
         """Whether anything is said."""
         return self.count is not None or self.name is not None
 
-    @property
-    def only(self) -> str | None:
-        """The key of the only device, `None` where none is named."""
-        if self.name is None:
-            return None
-        return f"index:{int(self.name)}" if self.name.isdecimal() else self.name
-
 
 NOTHING_STATED: Final = StatedDevices()
 
@@ -211,13 +204,10 @@ def device_order(
 
     `rows` is read as far as it takes; with `has_count` each row says how many devices there are.
     """
-    if stated.only is not None:
-        only = stated.only
-        if only.startswith("index:"):
-            notes.learn(only, RecordingDeviceFacts(index=int(only.removeprefix("index:"))))
+    name = stated.name or ("0" if stated.count == 1 else None)
+    if name is not None:
+        only = _indexed(int(name), notes) if name.isdecimal() else name
         return lambda *_: only
-    if stated.count == 1:
-        return lambda *_: "index:0"
     sample = list(islice(rows, _SAMPLED_ROWS))
     pattern = poll_pattern(_usable_times(sample), stated.count)
     if stated.count is None and not has_count:
@@ -245,6 +235,14 @@ def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNo
         )
 
 
+def _indexed(index: int, notes: RecordingNotes) -> str:
+    """The key of the device with an index: a driver is asked for its devices in their order."""
+    key = f"index:{index}"
+    if key not in notes.facts:
+        notes.learn(key, RecordingDeviceFacts(index=index))
+    return key
+
+
 class _DeviceOrder:
     """Devices by their order in a poll; polls that lack rows or have too many are told."""
 
@@ -269,7 +267,7 @@ class _DeviceOrder:
             self._position = 0
         else:
             self._position += 1
-        return f"index:{self._position}"
+        return _indexed(self._position, self._notes)
 
     def _is_over(self, gap: Nanoseconds) -> bool:
         longest = self._pattern.ends_after

@@ -221,7 +221,7 @@ def device_title(report: DeviceReport) -> str:
     device = report.device
     if device.mig is not None:
         return f"MIG {device.index}:{device.mig.gpu_instance_id}"
-    return f"GPU {device.index}"
+    return device.title
 
 
 def device_view(
