@@ -332,7 +332,7 @@ def test_a_format_without_units_is_said(
     plan = answer(tmp_path / "plan.yaml", json.dumps(asked), capsys)
 
     assert len(plan["notes"]) == notes
-    assert all(note.startswith(f"no units for fp8 on {gpu}") for note in plan["notes"])
+    assert all(note.startswith(f"{gpu}: fp8 unpacked to bf16") for note in plan["notes"])
 
 
 @pytest.mark.parametrize(("asked", "weights"), [(None, "mxfp4"), ("fp8", "fp8")])

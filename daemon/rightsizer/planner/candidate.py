@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.sizing.board_format import BoardFormat
 from rightsizer.sizing.cost import HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
@@ -73,6 +74,7 @@ class Bill:
 class CandidateFilter(StrEnum):
     """The filters that candidates pass, in their order."""
 
+    FORMAT = "format"
     LAYOUT = "layout"
     MEMORY = "memory"
     COMPUTE = "compute"
@@ -86,6 +88,7 @@ class CandidateFilter(StrEnum):
 
 
 _LACKS: Final = {
+    CandidateFilter.FORMAT: "the number format is missing",
     CandidateFilter.LAYOUT: "links are too few",
     CandidateFilter.MEMORY: "memory is too small",
     CandidateFilter.COMPUTE: "compute is too slow",
@@ -135,6 +138,8 @@ class PlanCandidate:
     """What processes can have of one GPU."""
     rate: PredictedRate = PredictedRate()
     rejections: tuple[Rejection, ...] = ()
+    format: BoardFormat | None = None
+    """What it runs the weights in, where that is not what was asked for."""
     gpu_dollars_per_hour: float | None = None
     work_dollars: float | None = None
     """For a million of the tokens that the load asks for, which may be fewer than it could make."""

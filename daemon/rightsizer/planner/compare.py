@@ -142,6 +142,12 @@ def _comparison(texts: Mapping[str, str], find: _Find) -> dict[str, Any]:
         notes += filter(None, (note,))
     place, other = places
     precision = parse_precision(texts["precision"]) if "precision" in texts else None
+    if precision is not None:
+        notes += [
+            f"{each.name} has no {precision}: its best usable format counts"
+            for each in places
+            if each.board.peak(precision) is None
+        ]
     ratio = place_ratio(workload, place, other, built_in_ratios(), precision)
     return {
         "workload": workload.name,

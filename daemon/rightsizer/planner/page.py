@@ -95,7 +95,8 @@ def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
     ]
     return {
         "rank": str(form["rank"] or ""),
-        "name": f"{form['count']} x {form['gpu']}",
+        "name": f"{form['count']} x {form['gpu']}"
+        + (f" ({form['format']})" if form["format"] else ""),
         "layout": "x".join(map(str, form["layout"].values())),
         "bar": memory_bar(f"Memory of each {form['gpu']}", memory, usable),
         "memory": f"{_gibibytes(memory['total_bytes'])} of "

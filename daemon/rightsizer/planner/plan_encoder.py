@@ -136,6 +136,8 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "layout": asdict(candidate.layout),
         "fits": candidate.fits,
         "fits_memory": candidate.fits_memory,
+        "format": None if candidate.format is None else candidate.format.name,
+        "format_note": None if candidate.format is None else candidate.format.note,
         "reasons": [str(each) for each in candidate.rejections],
         "memory": encode_memory(candidate.memory),
         "memory_headroom_ratio": candidate.memory_headroom_ratio,

@@ -33,6 +33,17 @@ _TRAIN: Final = {
     "lora": ModelTask.FINETUNE_LORA,
     "qlora": ModelTask.FINETUNE_QLORA,
 }
+_FORMATS: Final = {
+    **dict.fromkeys(("fp4", "mxfp4"), "nvfp4"),
+    **dict.fromkeys(("awq", "gptq", "w4a16"), "int4"),
+    **dict.fromkeys(("4bit", "bnb"), "nf4"),
+    **dict.fromkeys(("8bit", "w8a8"), "int8"),
+    **dict.fromkeys(("float16", "half"), "fp16"),
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "e4m3": "fp8",
+}
+"""As engines call formats."""
 _SHARDED: Final = 3
 """What a fine-tuning of all weights is usually run with: FSDP, ZeRO 3."""
 CARBON: Final = "carbon_grams_per_kwh"
@@ -186,6 +197,8 @@ def _in_published_format(
 def _precision(row: Row) -> Row:
     """Formats by part; a single one is that of the weights."""
     given = row.values.get("precision")
+    if isinstance(given, str):
+        given = _FORMATS.get(given.lower(), given.lower())
     return (
         Row({"weights": given}, ("precision",), row.faults)
         if isinstance(given, str)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from rightsizer.catalogue.board import Board, Precision
+from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
@@ -25,7 +25,6 @@ from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.planner.search import Search
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.mig import slice_board
-from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
 
@@ -33,11 +32,6 @@ _REMEDY: Final = (
     "what is not known is not guessed: describe it in a file of boards (--catalogue FILE,"
     " 'rightsizer catalogue --help' shows one)"
 )
-_NEEDED: Final = {
-    NumberFormat.FP8: Precision.FP8,
-    NumberFormat.INT8: Precision.INT8,
-    NumberFormat.NVFP4: Precision.FP4,
-}
 _NAMED: Final = 3
 
 
@@ -200,18 +194,15 @@ def _sliced(board: Board, profile: str, place: str) -> Board:
     raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {known}")
 
 
-def _unit_notes(number_format: NumberFormat, boards: Iterable[Board]) -> Iterator[str]:
-    """A sentence, where some of the boards have no units for the weights."""
-    needed = _NEEDED.get(number_format)
-    without = [board.key for board in boards if needed and board.peak(needed) is None]
-    if not without:
-        return
-    more = len(without) - _NAMED
-    named = ", ".join(without[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-    yield (
-        f"no units for {number_format} on {named}: reckoned as if an engine unpacks such weights"
-        " to 16 bits there, which saves memory and no computing; not every engine does"
-    )
+def _format_notes(candidates: Iterable[PlanCandidate]) -> Iterator[str]:
+    """A sentence for each format in the place of the one asked for, and on which GPUs."""
+    others: dict[str, list[str]] = {}
+    for each in candidates:
+        if each.format is not None and each.fits:
+            others.setdefault(each.format.note, []).append(each.gpu)
+    for note, gpus in others.items():
+        more = len(gpus) - _NAMED
+        yield f"{', '.join(gpus[:_NAMED])}{f' and {more} more' if more > 0 else ''}: {note}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +233,4 @@ def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:
         plan = planner.plan(planned.requirement)
     except RequirementError as error:
         return PlanAnswer(None, error=str(planned.question.placed(error)))
-    boards = boards_of([each.gpu for each in plan.candidates], planner.catalogue)
-    units = _unit_notes(plan.requirement.precision.weights, boards)
-    return PlanAnswer(plan, (*planned.notes, *units))
+    return PlanAnswer(plan, (*planned.notes, *_format_notes(plan.candidates)))

@@ -17,6 +17,7 @@ from rightsizer.planner.candidate import (
 )
 from rightsizer.planner.rates import late, too_slow
 from rightsizer.planner.requirement_checks import layout_fault
+from rightsizer.sizing.board_format import board_format
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.mig import is_slice
@@ -236,6 +237,10 @@ class Search:
         self, board: Board, layout: Parallelism, memory: MemoryEstimate, rate: PredictedRate
     ) -> PlanCandidate:
         rejections, room = [], self._available(board)
+        asked, trains = self.requirement.precision.weights, self.requirement.task.trains
+        runs_in = board_format(board, asked, trains=trains)
+        if runs_in.fault:
+            rejections.append(Rejection(CandidateFilter.FORMAT, runs_in.fault))
         fault = _slice_fault(self.requirement, board, layout)
         if fault is None and self.requirement.parallel is None:
             fault = _link_fault(self.requirement, board, layout)
@@ -248,7 +253,8 @@ class Search:
         if not self.requirement.task.trains:
             rejections += too_slow(self.requirement, rate, layout)
         usable = usable_bytes(board.memory_bytes, self._memory_settings)
-        return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections))
+        other = runs_in if runs_in.note else None
+        return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections), other)
 
     def _priced(self, candidate: PlanCandidate, dollars_per_hour: float | None) -> PlanCandidate:
         made = candidate.rate.tokens_per_second

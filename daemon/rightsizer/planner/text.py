@@ -36,10 +36,11 @@ _Column = tuple[str, Callable[[PlanCandidate], str]]
 _LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
 _PLACE: Final[tuple[_Column, ...]] = (
     ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
-    ("GPUs", str),
+    ("GPUs", lambda each: f"{each}{'*' * (each.format is not None)}"),
     ("TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
     ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / GIB:.0f}"),
 )
+_STARRED: Final = "*: not in the format asked for; a note says in which."
 _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
 _LEGEND: Final = (
@@ -182,7 +183,8 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     served = served if serves else ""
     unit = told_unit(plan.requirement)
     work = f"$/M: of a million {unit}" + (" asked for." if serves else ".")
-    yield from wrapped(" ".join(filter(None, (_LEGEND, served, work, _PRICES))), hanging=0)
+    starred = _STARRED if any(each.format is not None for each in shown) else ""
+    yield from wrapped(" ".join(filter(None, (_LEGEND, starred, served, work, _PRICES))), hanging=0)
 
 
 def _detail_lines(plan: GpuPlan) -> Iterator[str]:
@@ -210,6 +212,8 @@ def _alternative_lines(plan: GpuPlan) -> Iterator[str]:
         candidate = each.candidate
         made, cost = candidate.rate.tokens_per_second, candidate.work_dollars
         speed = "" if made is None else f", {number(made.value)} {unit}/s"
+        if candidate.format is not None:
+            speed = f" ({candidate.format.name}){speed}"
         price = "" if cost is None else f", ${dollars(cost)} a million"
         caution = f"; {each.caution}" if each.caution else ""
         yield from wrapped(f"{each.change}: {candidate}{speed}{price}{caution}", indent=2)

@@ -57,7 +57,8 @@ def validation_steps(
 def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
     load, rate = requirement.load, candidate.rate
     is_of_tokens = work_unit(requirement.model) in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
-    planned, weights = rate.concurrency or load.concurrency or 1.0, requirement.precision.weights
+    planned = rate.concurrency or load.concurrency or 1.0
+    form = candidate.format.name if candidate.format else requirement.precision.weights
     asked = (
         f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out; keep as many requests in"
         " flight"
@@ -71,7 +72,7 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
             continue
         yield ValidationStep(
             name=name,
-            run=f"serve on {_spelled(candidate)} with weights in {weights}; {asked}",
+            run=f"serve on {_spelled(candidate)} with weights in {form}; {asked}",
             concurrency=requests,
             minutes=10.0,
             measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),
