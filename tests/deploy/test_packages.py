@@ -63,12 +63,14 @@ def test_it_brings_all_that_a_node_needs(tree: Path) -> None:
     assert {
         "/usr/bin/rightsizer",
         "/usr/lib/sysusers.d/rightsizer.conf",
-        "/etc/rightsizer/rightsizer.yaml",
+        "/usr/share/rightsizer/rightsizer.yaml",
         "/usr/share/man/man8/rightsizer.8.gz",
         "/usr/share/rightsizer/prometheus/rules.yaml",
         f"{LIBRARIES}h2/__init__.py",
     } <= files
-    assert (tree / "DEBIAN/conffiles").read_text() == "/etc/rightsizer/rightsizer.yaml\n"
+    # What an upgrade would have to ask about.
+    assert not (tree / "DEBIAN/conffiles").exists()
+    assert not [name for name in files if name.startswith("/etc/")]
 
 
 def test_it_brings_nothing_else(tree: Path) -> None:
@@ -157,7 +159,7 @@ def test_the_rpm_holds_the_same_files(deb: Path, tree: Path) -> None:
         return set(done.stdout.splitlines())
 
     inside = {name for name in listed("--list") if (tree / name.strip("/")).is_file()}
-    assert inside == files_of(tree)
+    assert inside == {*files_of(tree), "/etc/rightsizer/rightsizer.yaml"}
     assert listed("--configfiles") == {"/etc/rightsizer/rightsizer.yaml"}
     assert "python(abi) >= 3.11" in listed("--requires")
     owners = {line.split()[0] for line in listed("--queryformat", "[%{FILEUSERNAME}\\n]")}

@@ -1,5 +1,6 @@
 """The packages as `make deb` and `make rpm` build them, once for each state of the sources."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -33,9 +34,13 @@ def built(kind: str) -> Path:
     """The package of a kind, `deb` or `rpm`."""
     tool(*{"deb": ("dpkg-deb", "dpkg"), "rpm": ("rpmbuild", "rpm")}[kind])
     folder = CACHE / _state()
-    if not (found := sorted(folder.glob(f"*.{kind}"))):
-        _build(kind, folder)
-        found = sorted(folder.glob(f"*.{kind}"))
+    folder.mkdir(parents=True, exist_ok=True)
+    # Tests beside each other want the same.
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (found := sorted(folder.glob(f"*.{kind}"))):
+            _build(kind, folder)
+            found = sorted(folder.glob(f"*.{kind}"))
     (package,) = found
     return package
 

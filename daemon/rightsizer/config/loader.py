@@ -1,6 +1,6 @@
 """Loader of the configuration file and the environment into frozen settings."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -9,7 +9,7 @@ from rightsizer.config.row import printable, spell_path
 from rightsizer.config.shape import Group, Nullable, Scalar, Shape, ShapeEntry, shape_of
 from rightsizer.config.validator import Fault, validate
 from rightsizer.io.near import near_words
-from rightsizer.io.yaml import Document, YamlError, load_yaml
+from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_documents
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, replace
 
@@ -117,6 +117,24 @@ def _strange(variable: str, known: list[str]) -> Iterator[str]:
 
 _Settings = TypeVar("_Settings")
 
+
+@dataclass(frozen=True, slots=True)
+class SettingOrigins:
+    """Where each setting comes from: a file's line or a variable of the environment."""
+
+    document: Document
+    overrides: tuple[Override, ...]
+
+    def origin(self, path: tuple[str, ...]) -> str | None:
+        """`file:line`, or a variable's name; `None` for a default."""
+        for override in self.overrides:
+            if path[: len(override.path)] == override.path:
+                return override.variable
+        if path not in self.document.places:
+            return None
+        return self.document.where(path).rpartition(":")[0]
+
+
 _MEND: Final = "mend the path, or leave the flag out to run with the defaults"
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -137,28 +155,39 @@ def load(
         ConfigurationError: with every fault, one line each: variables that are no settings, then
             all others in the order of their places.
     """
+    return _load(root, ((name, text),), environ, others)[0]
+
+
+def _load(
+    root: type[_Settings],
+    texts: Sequence[tuple[str, str]],
+    environ: Mapping[str, str],
+    others: Collection[str],
+) -> tuple[_Settings, SettingOrigins]:
+    """The settings in texts, each with its name, over one another, and where they come from."""
     shape = shape_of(root)
     said, told = overrides(shape, environ, others)
     faults = [printable(fault) for fault in told]
     try:
-        document = load_yaml(text, name)
+        document = merge_documents([load_yaml(text, name) for name, text in texts])
     except YamlError as error:
         # Of a file that cannot be read, only what variables say can be right or wrong.
         answer = validate(shape, overridden({}, said))
         found = answer if isinstance(answer, list) else []
         theirs = [fault for fault in found if _variable(fault, said) is not None]
-        faults.extend(_lines(theirs, Document(name, None, {}), said, shape))
+        faults.extend(_lines(theirs, Document("", None, {}), said, shape))
         faults.append(printable(" ".join(str(error).split())))
         raise ConfigurationError("\n".join(faults)) from None
     data = overridden(_without(document.data, others), said)
+    origins = SettingOrigins(document, said)
     if data is None and not faults and isinstance(defaults := shape.default(), root):
-        return defaults
+        return defaults, origins
     answer = validate(shape, {} if data is None else data)
     if isinstance(answer, list):
         faults.extend(_lines(answer, document, said, shape))
     if faults:
         raise ConfigurationError("\n".join(faults))
-    return cast(_Settings, answer)
+    return cast(_Settings, answer), origins
 
 
 def load_file(
@@ -168,13 +197,50 @@ def load_file(
     others: Collection[str] = (),
     remedy: str = _MEND,
 ) -> _Settings:
-    """The settings in a file, and in the environment over it.
+    """The settings in a file, its drop-ins over it, and the environment over both.
 
     As `load` reads a text; `remedy` is what to do where there is no such file.
 
     Raises:
-        ConfigurationError: the file cannot be read, or has faults.
+        ConfigurationError: a file cannot be read, or has faults.
     """
+    return load_with_origins(root, path, environ, others, remedy)[0]
+
+
+def load_with_origins(
+    root: type[_Settings],
+    path: Path,
+    environ: Mapping[str, str] = _NOTHING,
+    others: Collection[str] = (),
+    remedy: str = _MEND,
+) -> tuple[_Settings, SettingOrigins]:
+    """As `load_file`, with where each setting comes from."""
+    texts = [(str(each), _text(each, remedy)) for each in (path, *drop_ins(path))]
+    return _load(root, texts, environ, others)
+
+
+def drop_ins(path: Path) -> tuple[Path, ...]:
+    """The files that are merged over a configuration file, in order of their names.
+
+    They are `conf.d/*.yaml` beside `rightsizer.yaml`, and `NAME.d/*.yaml` beside `NAME.yaml`.
+
+    Raises:
+        ConfigurationError: the folder cannot be read.
+    """
+    folder = path.with_name("conf.d" if path.name == "rightsizer.yaml" else f"{path.stem}.d")
+    try:
+        found = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder}: {(error.strerror or str(error)).lower()}; let the user that runs the "
+            "program read it"
+        ) from None
+    return tuple(each for each in found if each.suffix == ".yaml" and not each.name.startswith("."))
+
+
+def _text(path: Path, remedy: str) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -190,11 +256,10 @@ def load_file(
         raise ConfigurationError(f"{path}: {why}") from None
     try:
         # Some editors begin a file with a byte order mark.
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigurationError(f"{path}:{line}:1: is not UTF-8; save it as UTF-8") from None
-    return load(root, text, str(path), environ, others)
 
 
 def _without(data: Any, others: Collection[str]) -> Any:
@@ -207,7 +272,10 @@ def _without(data: Any, others: Collection[str]) -> Any:
 def _lines(
     faults: Iterable[Fault], document: Document, said: Iterable[Override], shape: Group
 ) -> Iterable[str]:
-    for fault in sorted(faults, key=lambda fault: (document.place(fault.path), str(fault.path))):
+    def place(fault: Fault) -> tuple[str, Place, str]:
+        return document.file(fault.path), document.place(fault.path), str(fault.path)
+
+    for fault in sorted(faults, key=place):
         variable = _variable(fault, said)
         if variable is None:
             where, key = document.where(fault.path), spell_path(fault.path)

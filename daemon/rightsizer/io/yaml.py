@@ -4,12 +4,12 @@ The only importer of pyyaml.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import yaml
 
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, field
 
 Path: TypeAlias = Sequence[str | int]
 """The keys and indices that lead to a value."""
@@ -34,18 +34,27 @@ class Document:
     name: str
     data: Any
     places: dict[tuple[str | int, ...], Place]
+    files: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
+    """Of a document merged of several, in which file a value stands."""
 
     def place(self, path: Path) -> Place:
         """Where a value stands, or the nearest thing around it that is there."""
-        keys = tuple(path)
-        while keys and keys not in self.places:
-            keys = keys[:-1]
-        return self.places.get(keys, Place(1, 1))
+        return self.places.get(self._known(path), Place(1, 1))
+
+    def file(self, path: Path) -> str:
+        """The name of the file in which a value stands, or the nearest thing around it."""
+        return self.files.get(self._known(path), self.name)
 
     def where(self, path: Path) -> str:
         """`name:line:column` of a value, or of the nearest thing around it that is there."""
         place = self.place(path)
-        return f"{self.name}:{place.line}:{place.column}"
+        return f"{self.file(path)}:{place.line}:{place.column}"
+
+    def _known(self, path: Path) -> tuple[str | int, ...]:
+        keys = tuple(path)
+        while keys and keys not in self.places:
+            keys = keys[:-1]
+        return keys
 
 
 _LOOK: Final = "look at the indentation, quotes and brackets here and in the lines before"
@@ -97,6 +106,25 @@ def load_yaml(text: str, name: str) -> Document:
     """
     documents = _load(text, name, is_single=True)
     return documents[0] if documents else Document(name, None, {})
+
+
+def merge_documents(documents: Sequence[Document]) -> Document:
+    """Documents over one another: mappings key by key, and of all else the last that has it."""
+    first, *others = documents
+    data, places = first.data, dict(first.places)
+    files = dict.fromkeys(first.places, first.name)
+    for each in others:
+        data = _over(data, each.data)
+        places.update(each.places)
+        files.update(dict.fromkeys(each.places, each.name))
+    return Document(first.name, data, places, files)
+
+
+def _over(under: Any, over: Any) -> Any:
+    """A key without a value takes no mapping away: all below it may be commented out."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return under if over is None and isinstance(under, dict) else over
+    return {**under, **{key: _over(under.get(key), value) for key, value in over.items()}}
 
 
 def load_yaml_documents(text: str, name: str) -> list[Document]:

@@ -1,0 +1,102 @@
+"""`rightsizer config`: a configuration to start from, and what is in force and from where."""
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.agent.whole_settings import WholeSettings
+from rightsizer.config.documents import plain
+from rightsizer.config.loader import SettingOrigins, load_with_origins
+from rightsizer.config.shape import shape_of
+from rightsizer.console.command import Command, say
+from rightsizer.io.yaml import dump_yaml
+from rightsizer.model.errors import ConfigurationError, UsageError
+
+_DESCRIPTION = """\
+`init` writes a configuration to start from, of one screen; FILE is rightsizer.yaml here unless
+told, and - for standard output. A file that exists is left alone.
+
+`show` prints the settings in force that a file, a drop-in or the environment sets, each with its
+origin; with --effective all others too, with their defaults. Drop-ins are conf.d/*.yaml beside
+rightsizer.yaml, in the order of their names: mappings are merged key by key, and of all else the
+last file counts. Flags of a command go before all of them and are not known here.
+"""
+_USUAL: Final = Path("/etc/rightsizer/rightsizer.yaml")
+_STARTER: Final = "rightsizer.yaml"
+_REMEDY: Final = "name the file to show, as in 'rightsizer config show FILE'"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What is done, and the file."""
+    parser.add_argument("action", choices=("init", "show"), help="what is done")
+    parser.add_argument("file", type=Path, nargs="?", help="configuration file")
+    effective = "print all settings, defaults too"
+    parser.add_argument("--effective", action="store_true", help=effective)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the starter, or print the settings."""
+    if arguments.action == "show":
+        say(shown(arguments.file or _USUAL, os.environ, is_effective=arguments.effective))
+    elif arguments.effective:
+        raise UsageError("--effective belongs to 'rightsizer config show'")
+    elif arguments.file == Path("-"):
+        say(starter().rstrip("\n"))
+    else:
+        _write(arguments.file or Path(_STARTER))
+    return 0
+
+
+def starter() -> str:
+    """The text of a configuration to start from."""
+    return files("rightsizer.agent").joinpath("starter.yaml").read_text(encoding="utf-8")
+
+
+def shown(path: Path, environ: Mapping[str, str], *, is_effective: bool) -> str:
+    """YAML of the settings, each value with its origin as a comment.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or has faults.
+    """
+    settings, origins = load_with_origins(WholeSettings, path, environ, remedy=_REMEDY)
+    data = plain(settings, shape_of(WholeSettings))
+    return "\n".join(_lines(data, (), origins, is_effective=is_effective)) or (
+        f"# {path} sets nothing: everything has its default"
+    )
+
+
+def _lines(
+    data: Mapping[str, Any], path: tuple[str, ...], origins: SettingOrigins, *, is_effective: bool
+) -> Iterator[str]:
+    indent = "  " * len(path)
+    for key, value in data.items():
+        at = (*path, key)
+        if isinstance(value, dict) and value:
+            below = list(_lines(value, at, origins, is_effective=is_effective))
+            if below:
+                yield f"{indent}{key}:"
+                yield from below
+        elif (origin := origins.origin(at)) or is_effective:
+            text = dump_yaml({key: value}).rstrip("\n").split("\n")
+            yield f"{indent}{text[0]}  # {origin or 'default'}"
+            yield from (f"{indent}{line}" for line in text[1:])
+
+
+def _write(path: Path) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as sink:
+            sink.write(starter())
+    except FileExistsError:
+        raise ConfigurationError(
+            f"{path}: exists and is left alone; name another file, or - for standard output"
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigurationError(f"{path}: {reason}; name a file that can be written") from None
+    say(f"{path}: written; 'rightsizer agent --config.file {path}' runs with it")
+
+
+COMMAND = Command("config", configure, run, _DESCRIPTION)

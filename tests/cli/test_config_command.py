@@ -1,0 +1,110 @@
+"""`rightsizer config`: the starter is a configuration, and what is shown loads back."""
+
+from pathlib import Path
+
+import pytest
+
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.whole_settings import WholeSettings
+from rightsizer.cli.config import shown, starter
+from rightsizer.cli.main import main
+from rightsizer.config.loader import load
+from rightsizer.model.errors import ConfigurationError
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_the_starter_pins_no_default() -> None:
+    """It loads as the defaults, and fits a screen."""
+    assert load(Settings, starter(), "starter.yaml") == Settings()
+    assert len(starter().splitlines()) <= 40
+
+
+def test_the_starter_s_examples_load() -> None:
+    """Whatever is commented out is a setting, once the mark is gone."""
+    examples = [
+        line.removeprefix("#").removeprefix(" ")
+        for block in starter().split("\n\n")[2:]
+        for line in block.splitlines()[1:]
+        if line.startswith("# ")
+    ]
+    settings = load(Settings, "\n".join(examples), "starter.yaml")
+
+    assert settings.grafana.url
+    assert settings.webhooks
+    assert settings.policies
+    assert settings.catalogue.prices_file
+
+
+def test_init_writes_it_once(tmp_path: Path, capsys: Captured) -> None:
+    """A file that is there is left alone."""
+    path = tmp_path / "rightsizer.yaml"
+    assert main(["config", "init", str(path)]) == 0
+    path.write_text("mine")
+
+    assert main(["config", "init", str(path)]) == 78
+    assert "left alone" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+
+
+def test_init_prints_where_asked(capsys: Captured) -> None:
+    """For a pipe."""
+    assert main(["config", "init", "-"]) == 0
+    assert capsys.readouterr().out == starter()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: Captured) -> None:
+    """With its name."""
+    assert main(["config", "init", str(tmp_path / "no" / "x.yaml")]) == 78
+    assert str(tmp_path / "no" / "x.yaml") in capsys.readouterr().err
+
+
+def test_show_tells_what_is_set_and_where(tmp_path: Path) -> None:
+    """Files, drop-ins and the environment; nothing else."""
+    path = tmp_path / "rightsizer.yaml"
+    path.write_text("web: {listen_addresses: ['127.0.0.1:0']}\nhistory:\n  retention: 3d\n")
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "a.yaml").write_text("history: {path: ''}\n")
+    told = shown(path, {"RIGHTSIZER_SAMPLING__INTERVAL": "2s"}, is_effective=False)
+
+    assert told.splitlines() == [
+        "sampling:",
+        "  interval: 2s  # RIGHTSIZER_SAMPLING__INTERVAL",
+        "history:",
+        f"  path: ''  # {tmp_path}/conf.d/a.yaml:1",
+        f"  retention: 3d  # {path}:3",
+        "web:",
+        f"  listen_addresses:  # {path}:1",
+        "  - 127.0.0.1:0",
+    ]
+
+
+def test_all_that_is_in_force_loads_back(tmp_path: Path) -> None:
+    """Comments tell the defaults apart."""
+    path = tmp_path / "rightsizer.yaml"
+    path.write_text("policies: [{match: {owner: '*'}, class: standby}]\n")
+    told = shown(path, {}, is_effective=True)
+
+    assert load(WholeSettings, told, "told") == load(WholeSettings, path.read_text(), "file")
+    assert "  interval: 1s  # default" in told
+
+
+def test_a_file_that_sets_nothing_says_so(tmp_path: Path) -> None:
+    """Else one would look for a fault."""
+    path = tmp_path / "empty.yaml"
+    path.write_text("")
+    assert shown(path, {}, is_effective=False).endswith("everything has its default")
+
+
+def test_faults_are_told_as_ever(tmp_path: Path) -> None:
+    """With their places."""
+    path = tmp_path / "wrong.yaml"
+    path.write_text("web: {listen: x}\n")
+    with pytest.raises(ConfigurationError, match=f"^{path}:1:7: "):
+        shown(path, {}, is_effective=False)
+
+
+def test_effective_is_refused_for_init(capsys: Captured) -> None:
+    """A flag that does nothing misleads."""
+    assert main(["config", "init", "-", "--effective"]) == 2
+    assert "config show" in capsys.readouterr().err
