@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from readings import EPOCH, HELD, SECOND, gpu, snapshot
+from readings import EPOCH, HELD, SECOND, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator
 from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import HistoryError
 from rightsizer.model.report import AgentReport
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
@@ -57,7 +59,9 @@ class Seconds:
     def read(self) -> Snapshot | None:
         """The next second."""
         second = next(self._seconds, None)
-        return None if second is None else snapshot(float(second), [gpu()], {gpu(): HELD})
+        if second is None:
+            return None
+        return snapshot(float(second), [gpu()], {gpu(): HELD}, holders={gpu(): workload()})
 
     def close(self) -> None:
         """Nothing to let go."""
@@ -161,6 +165,71 @@ def test_a_history_that_breaks_is_told_once_and_counted(desk: Desk) -> None:
     assert desk.accounted() > 0
 
 
+HARM: Final = {
+    "deleted": ("history_lost", Path.unlink),
+    "overwritten": ("history_set_aside", lambda path: path.write_bytes(b"another program's")),
+    "left alone": ("", lambda _: None),
+}
+
+
+def lived_after(path: Path, how: str) -> Counter[str]:
+    """What a start finds after a life of two days whose history was harmed, by subject."""
+    desk = Desk(path)
+    for hour in range(55):
+        desk.tick(hour * 3600, hour * 3600 + 2)
+    desk.history_writer.flush()
+    desk.tick(55 * 3600, 55 * 3600 + 10)
+    event, harm = HARM[how]
+    harm(path)
+    with capture_logs() as logs:
+        desk.history_writer.flush()
+    told = [entry for entry in logs if entry["event"] == event]
+    assert len(told) == desk.history_writer.counts["history_breaks"] == bool(event)
+    assert all("while it was open" in entry["reason"] for entry in told)
+    assert desk.history_writer.counts["history_write_failures"] == 0
+    for second in range(310, 330, 10):
+        desk.tick(55 * 3600 + second, 55 * 3600 + second + 10)
+        desk.history_writer.flush()
+    desk.storage.close()
+
+    found: Counter[str] = Counter()
+    reader = Storage(str(path), read_only=True)
+    assert reader.history is not None
+    for window in reader.history.load():
+        found[window.uuid] += window.accounted
+        found[f"{window.uuid} blocks"] += len(window.blocks.data)
+    reader.close()
+    return found
+
+
+def test_a_history_that_is_lost_is_written_again_from_memory(tmp_path: Path) -> None:
+    """The next start finds what it would have, each second once; it is told and counted."""
+    lives = [lived_after(tmp_path / how / "history.db", how) for how in HARM]
+    assert lives[0] == lives[1] == lives[2]
+    assert len(lives[0]) == 4  # The GPU and its workload.
+
+
+def test_writing_that_works_again_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a full disk, once, with how many flushes had failed."""
+    desk.tick(0, 10)
+    with monkeypatch.context() as full, capture_logs() as logs:
+        full.setattr(Storage, "save_windows", _refuse)
+        for _ in range(2):
+            with pytest.raises(HistoryError):
+                desk.history_writer.flush()
+        assert logs == []
+    with capture_logs() as logs:
+        desk.history_writer.flush()
+        desk.history_writer.flush()
+    (told,) = logs
+    assert (told["event"], told["failed_flushes"]) == ("history_writes_recovered", 2)
+    assert told["log_level"] == "info"
+
+
+def _refuse(*_: object) -> bool:
+    raise HistoryError("database or disk is full")
+
+
 def test_what_was_broken_at_the_start_counts_too(tmp_path: Path) -> None:
     """A history that was set aside on opening is one that broke."""
     (tmp_path / "history.db").write_bytes(b"no database" * 500)
@@ -175,7 +244,7 @@ def test_what_was_broken_at_the_start_counts_too(tmp_path: Path) -> None:
 
 def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
     """With what to do about it, and how many windows had to go."""
-    desk = Desk(tmp_path / "history.db", maximum_bytes=2**16 + 2**14)
+    desk = Desk(tmp_path / "history.db", maximum_bytes=2**17)
     with capture_logs() as logs:
         for hour in range(60):
             desk.tick(hour * 3600, hour * 3600 + 1)

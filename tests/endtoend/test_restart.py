@@ -96,6 +96,25 @@ def test_a_kill_under_load_costs_no_more_than_the_last_flush(tmp_path: Path) -> 
     assert is_in(both, accounted(tmp_path))
 
 
+def test_a_history_that_is_deleted_under_an_agent_is_there_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """All of what it held, and the metric and the log say that it was lost."""
+    with agent_process(tmp_path, config=CONFIG) as agent:
+        before = flushed(agent)
+        for file in tmp_path.glob("history.db*"):
+            file.unlink()
+        eventually(lambda: agent.metric("rightsizer_history_breaks_total") == 1)
+        after = flushed(agent)
+        (told,) = agent.events("history_lost")
+        agent.end(signal.SIGKILL)
+
+    assert "deleted" in told["reason"]
+    assert (tmp_path / "history.db").stat().st_mode & 0o777 == 0o600
+    assert is_in(before, accounted(tmp_path))
+    assert is_in(after, accounted(tmp_path))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_orderly_end_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """What was last exported is on disk, whenever the last flush was."""

@@ -216,6 +216,8 @@ def test_reader_may_read_where_it_may_not_write(foreign: Path) -> None:
     """A report needs no right to write, whether the agent runs or has stopped."""
     with Database(foreign, MIGRATIONS) as writer:
         write(writer, "seen")
+        for file in foreign.parent.iterdir():
+            file.chmod(0o644)
         with nobody(), Database(foreign, MIGRATIONS, read_only=True) as reader:
             assert notes(reader) == ["seen"]
     with nobody(), Database(foreign, MIGRATIONS, read_only=True) as reader:

@@ -119,17 +119,126 @@ def test_where_no_new_file_can_be_begun_it_is_tried_again(tmp_path: Path) -> Non
     path = tmp_path / "state" / "history.db"
     with Database(path, MIGRATIONS) as database:
         write(database, "first")
-        damage(path)
-        away = tmp_path / "away"
-        path.parent.rename(away)
+        path.parent.rename(tmp_path / "away")
+        path.parent.write_text("in the way")
         with pytest.raises(HistoryError, match="a new one cannot be begun"):
             write(database, "lost")
-        with pytest.raises(HistoryError, match="unable to open"):
+        with pytest.raises(HistoryError, match=r"Not a directory|File exists"):
             write(database, "lost")
-        away.rename(path.parent)
-        path.unlink()
+        path.parent.unlink()
         write(database, "goes on")
         assert notes(database) == ["goes on"]
+        with pytest.raises(HistoryError, match="being written by process"):
+            Database(path, MIGRATIONS)
+
+
+def other_database(path: Path) -> Path:
+    """A sound database of the same program, beside its place."""
+    made = path.with_name("backup.db")
+    with Database(made, MIGRATIONS) as database:
+        write_many(database, 200)
+    return made
+
+
+def replaced(path: Path) -> None:
+    """Move another file into its place."""
+    other_database(path).rename(path)
+
+
+def overwritten(path: Path) -> None:
+    """Copy another file over it, as `cp` does."""
+    path.write_bytes(other_database(path).read_bytes())
+
+
+def cleared(path: Path) -> None:
+    """Delete all that is in its folder."""
+    for file in path.parent.iterdir():
+        file.unlink()
+
+
+LOSSES: Final = {
+    "deleted": Path.unlink,
+    "moved away": lambda path: path.rename(path.with_name("elsewhere.db")),
+    "folder cleared": cleared,
+    "folder deleted": lambda path: shutil.rmtree(path.parent),
+    "log deleted": lambda path: Path(f"{path}-wal").unlink(),
+    "replaced": replaced,
+    "overwritten": overwritten,
+    "garbage": lambda path: path.write_bytes(b"no database" * 500),
+    "emptied": lambda path: path.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path: Path, how: str) -> None:
+    """The next change says so, and those after it are there at the next start."""
+    path = tmp_path / "state" / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write(database, "first")
+        LOSSES[how](path)
+        with pytest.raises(HistoryError, match=r"while it was open; .*a new one begun"):
+            write(database, "lost")
+        assert (database.breaks, notes(database)) == (1, [])
+        assert "while it was open" in database.break_reason
+        write(database, "goes on")
+        with pytest.raises(HistoryError, match="being written by process"):
+            Database(path, MIGRATIONS)
+    with Database(path, MIGRATIONS) as database:
+        assert notes(database) == ["goes on"]
+
+
+@pytest.mark.parametrize("how", ["replaced", "overwritten"])
+def test_a_file_in_its_place_is_set_aside_as_it_is(tmp_path: Path, how: str) -> None:
+    """It may be a backup that was to be restored; a file that is gone leaves nothing aside."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        write(database, "first")
+        LOSSES[how](path)
+        put_there = path.read_bytes()
+        with pytest.raises(HistoryError, match=r"moved to '.*\.corrupt-\d+' and a new one begun"):
+            notes(database)
+        assert database.set_aside is not None
+        assert database.set_aside.read_bytes() == put_there
+        path.unlink()
+        with pytest.raises(HistoryError, match="it was deleted"):
+            notes(database)
+        assert database.set_aside is None
+        # Our log would spoil it when it is opened.
+        assert len(asides(path)) == 1
+
+
+def test_other_programs_may_read_and_fold_the_log_in(tmp_path: Path) -> None:
+    """What `sqlite3` does with a database that is open elsewhere loses nothing."""
+    path = tmp_path / "history.db"
+    with Database(path, MIGRATIONS) as database:
+        for step in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "SELECT * FROM note"):
+            write_many(database, 50)
+            other = sqlite3.connect(path)
+            other.execute(step).fetchall()
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            other.close()
+            os.utime(path)
+        assert len(notes(database)) == 150
+        assert database.breaks == 0
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_what_it_creates_is_closed_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    """Whatever the umask: it tells who runs what. A systemd unit says itself who may read."""
+    former = os.umask(umask)
+    try:
+        for state, folder_mode, file_mode in (("", 0o700, 0o600), ("/state", 0o750, 0o640)):
+            monkeypatch.setenv("STATE_DIRECTORY", state)
+            path = tmp_path / f"of{state.replace('/', '-')}" / "history.db"
+            with Database(path, MIGRATIONS) as database:
+                write(database, "kept")
+                modes = {file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+            assert path.parent.stat().st_mode & 0o777 == folder_mode & ~umask
+            assert modes == {file_mode & ~umask}
+    finally:
+        os.umask(former)
 
 
 def test_a_broken_file_that_cannot_be_moved_away_is_told_each_time(

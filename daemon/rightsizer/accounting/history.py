@@ -186,22 +186,25 @@ class HistoryRepository:
         devices: Iterable[DeviceRecord] = (),
         *,
         running: Iterable[Window] = (),
+        replaces_all: bool = False,
     ) -> None:
         """Write windows and what is known of devices, all or nothing.
 
         The first closed window of a device goes on where its running one was; a running one is
-        saved in place of what it was before.
+        saved in place of what it was before, or all of them in place of all that were saved.
 
         Raises:
             HistoryError: they could not be written; nothing was.
         """
         breaks, latest = self._database.breaks, dict[str, Nanoseconds]()
-        before = dict(self._growing) if self._breaks == breaks else {}
+        before = {} if replaces_all or self._breaks != breaks else dict(self._growing)
         growing: dict[str, int] = {}
         closed, open_now = (list(map(PackedWindow.of, each)) for each in (windows, running))
         for window in (*closed, *open_now):
             latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
         with self._database.transaction() as connection:
+            if replaces_all:
+                connection.execute("DELETE FROM window")
             for window in closed:
                 _put(connection, window, before.pop(window.uuid, None))
             for window in open_now:

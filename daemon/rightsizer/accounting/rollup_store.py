@@ -84,6 +84,22 @@ class WindowQuery:
         """The blocks that begin in a span of time, exact to five minutes up to thirty days."""
         return self.remembered.between(start, end)
 
+    def closed_windows(self) -> Iterator[Window]:
+        """All closed windows, each time once and the oldest first: hours, then five minutes."""
+        reader = WindowReader()
+        fine = [(slot, form) for slot, form in self.fine if slot >= self.fine_since]
+        divided = {slot - slot % HOUR for slot, _ in fine}
+        hours = [(slot, reader.window(form)) for slot, form in self.hours]
+        if self.open_hour is not None:
+            hours.append((self.open_hour.slot, self.open_hour.window))
+        found = [
+            *((slot, HOUR, window) for slot, window in hours if slot not in divided),
+            *((slot, FINE_SPAN, reader.window(form)) for slot, form in fine),
+        ]
+        for slot, grain, window in found:
+            blocks = reader.blocks(self.remembered, slot, slot + grain)
+            yield replace(window, uuid=self.uuid, blocks=blocks)
+
     def _cover(
         self, start: Nanoseconds, end: Nanoseconds, reader: WindowReader
     ) -> Iterator[Window]:

@@ -1,7 +1,7 @@
 """Accounts of a node, and the service that posts and reads them under a lock."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.accounting.accounts_snapshot import (
@@ -152,6 +152,11 @@ class NodeAccounts:
             if not device.has_mig_instances
         )
 
+    def window_queries(self) -> tuple[WindowQuery, ...]:
+        """What is remembered of each device and workload, those that are away included."""
+        devices = (account.windows.rollups.window_query() for account in self._accounts.values())
+        return (*devices, *self._workloads.window_queries())
+
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
         """The derived gauges of a device by exported window."""
         account, settings = self.device(uuid), self._settings.provisioning
@@ -291,11 +296,20 @@ class AccountingService:
     def take_windows(self) -> tuple[list[Window], list[Window], tuple[DeviceRecord, ...]]:
         """What a history should keep: windows closed since the last call, running ones, devices."""
         with self._lock:
-            return (
-                self._accounts.drain_closed(),
-                self._accounts.open_windows(),
-                self._accounts.device_records(),
-            )
+            return self._take_windows()
+
+    def _take_windows(self) -> tuple[list[Window], list[Window], tuple[DeviceRecord, ...]]:
+        accounts = self._accounts
+        return accounts.drain_closed(), accounts.open_windows(), accounts.device_records()
+
+    def take_all_windows(
+        self,
+    ) -> tuple[Iterator[Window], list[Window], tuple[DeviceRecord, ...]]:
+        """The same as for a history that holds nothing: all closed windows that are remembered."""
+        with self._lock:
+            queries = self._accounts.window_queries()
+            _, running, devices = self._take_windows()
+        return (window for each in queries for window in each.closed_windows()), running, devices
 
     def _make_gauges(self, snapshot: Snapshot) -> None:
         present = {device.uuid for device in snapshot.devices}

@@ -150,6 +150,10 @@ class WorkloadAccounts:
         found = (account.rollups.open_window() for account in self._accounts.values())
         return [window for window in found if window is not None]
 
+    def window_queries(self) -> Iterator[WindowQuery]:
+        """What is remembered of each workload."""
+        return (account.rollups.window_query() for account in self._accounts.values())
+
     def window_query(self, key: str) -> WindowQuery | None:
         """What is remembered of a workload, `None` where it is nothing."""
         account = self._accounts.get(key)

@@ -100,6 +100,7 @@ class Storage:
         self._records: tuple[AdviceRecord, ...] = ()
         self._tallies: tuple[OutcomeCounts, ...] = ()
         self._pending_events: tuple[AdviceEvent, ...] = ()
+        self._profiles: Mapping[str, str] = {}
         self._told_breaks = self.breaks
         self.history = HistoryRepository(self.database, maximum_bytes) if path else None
 
@@ -110,8 +111,13 @@ class Storage:
 
     @property
     def breaks(self) -> int:
-        """How many databases were found broken."""
+        """How many databases were found broken, or were lost while they were open."""
         return self.database.breaks
+
+    @property
+    def break_reason(self) -> str:
+        """Why the last of them was given up."""
+        return self.database.break_reason
 
     def ledger(self, settings: LedgerSettings) -> Ledger:
         """The ledger as it was left."""
@@ -170,15 +176,28 @@ class Storage:
         if self._told_breaks != self.breaks:
             # What was opened must not be opened again after a restart.
             self._save_records()
+            self.save_profiles(self._profiles)
             self._told_breaks = self.breaks
         return True
+
+    def rewrite_windows(
+        self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
+    ) -> None:
+        """Keep windows in place of all that are kept, as after a break.
+
+        Raises:
+            HistoryError: they could not be written; nothing was.
+        """
+        if self.history is not None:
+            self.history.save(closed, devices, running=running, replaces_all=True)
 
     def profiles(self) -> dict[str, str]:
         """What was kept of profiles, by its id; raises `HistoryError` where that is unreadable."""
         query = "SELECT id, form FROM profile ORDER BY id"
-        return self._despite_a_break(
+        self._profiles = found = self._despite_a_break(
             lambda: dict(self.database.rows(query)) if self._ledger else {}
         )
+        return dict(found)
 
     def save_profiles(self, forms: Mapping[str, str]) -> None:
         """Keep what is known of profiles, in place of what was kept.
@@ -192,6 +211,7 @@ class Storage:
                 connection.execute("DELETE FROM profile")
                 connection.executemany("INSERT INTO profile VALUES (?, ?)", list(forms.items()))
 
+        self._profiles = dict(forms)
         if self._ledger:
             self._despite_a_break(save)
 

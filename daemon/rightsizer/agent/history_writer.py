@@ -33,6 +33,8 @@ class HistoryWriter:
         self.keep(retention_seconds, fine_seconds)
         self._ahead = self._wall_ahead()
         self._flushing = threading.Lock()
+        self._rewritten_breaks = storage.breaks
+        self._failures_in_row = 0
         self._log = structlog.get_logger(component="recommender")
         self.counts: Counter[str] = Counter(
             {
@@ -54,12 +56,28 @@ class HistoryWriter:
             closed, running, devices = self._accountant.take_windows()
             try:
                 if self._storage.save_windows(closed, running, devices):
+                    self._rewrite_after_break()
                     self.counts["history_writes"] += 1
             except HistoryError:
                 self.counts["history_write_failures"] += 1
+                self._failures_in_row += 1
                 raise
+            else:
+                self._tell_recovery()
             finally:
                 self._tell_history()
+
+    def _rewrite_after_break(self) -> None:
+        """Write all that is remembered into a file that was begun in place of a lost one."""
+        breaks = self._storage.breaks
+        if breaks != self._rewritten_breaks:
+            self._storage.rewrite_windows(*self._accountant.take_all_windows())
+            self._rewritten_breaks = breaks
+
+    def _tell_recovery(self) -> None:
+        if self._failures_in_row:
+            self._log.info("history_writes_recovered", failed_flushes=self._failures_in_row)
+            self._failures_in_row = 0
 
     def prune(self) -> None:
         """Roll old windows up into hours, and forget those beyond the retention.
@@ -80,9 +98,7 @@ class HistoryWriter:
         """Say of each broken file where it went, and once that there is no room for the past."""
         if self._storage.breaks > self.counts["history_breaks"]:
             self.counts["history_breaks"] = self._storage.breaks
-            self._log.error(
-                "history_set_aside", moved_to=str(self._storage.set_aside), remedy="inspect it"
-            )
+            self._tell_break()
         history = self._storage.history
         if history is not None and history.forgotten:
             if not self.counts["history_windows_forgotten"]:
@@ -92,3 +108,14 @@ class HistoryWriter:
                     remedy="raise history.maximum_size, or lower history.retention",
                 )
             self.counts["history_windows_forgotten"] = history.forgotten
+
+    def _tell_break(self) -> None:
+        reason, moved_to = self._storage.break_reason, self._storage.set_aside
+        if moved_to is None:
+            remedy = "keep other programs from the folder; a new history was begun from memory"
+            self._log.error("history_lost", reason=reason, remedy=remedy)
+        else:
+            remedy = "inspect it; stop the agent before you restore a history"
+            self._log.error(
+                "history_set_aside", reason=reason, moved_to=str(moved_to), remedy=remedy
+            )

@@ -12,6 +12,7 @@ from rightsizer.advice.policy import Policy
 from rightsizer.advice.recommender_settings import RecommenderSettings
 from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
 from rightsizer.model.frozen import dataclass, field, make_dataclass
 from rightsizer.model.settings import setting
@@ -261,7 +262,7 @@ def day_cache_path(settings: FleetConfig) -> Path:
     if state is not None and os.access(state, os.W_OK):
         return state / _NAME
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rightsizer"
-    cache.mkdir(parents=True, exist_ok=True)
+    private_folder(cache)
     return cache / _NAME
 
 

@@ -1,14 +1,16 @@
 """SQLite database of one writer, safe against kills, power loss and broken files."""
 
 import contextlib
+import os
 import sqlite3
+import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rightsizer.io.files import HISTORY, Called, Ownership
+from rightsizer.io.files import HISTORY, Called, Ownership, private_file, private_folder
 from rightsizer.model.errors import HistoryError
 
 DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
@@ -23,6 +25,10 @@ class UnsoundDatabase(sqlite3.DatabaseError):
     """A file that opens and whose pages contradict one another."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+class LostDatabase(UnsoundDatabase):
+    """A file that was deleted, replaced or overwritten under its connection."""
 
 
 def is_broken(error: Exception) -> bool:
@@ -43,6 +49,9 @@ def text_of(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
+_HEADER: Final = struct.Struct(">16s12xI4xII16xI")
+_HEADER_PRAGMAS: Final = ("page_count", "freelist_count", "schema_version", "user_version")
+_MAGIC: Final = b"SQLite format 3\0"
 _BESIDE: Final = ("-wal", "-shm")
 _KEPT_ASIDE: Final = 3
 """Broken files that are kept; a disk that breaks one after the other must not fill up."""
@@ -83,7 +92,9 @@ class Database:
         self.set_aside: Path | None = None
         """Where the last file went that was broken."""
         self.breaks = 0
-        """How many files were broken."""
+        """How many files were broken or lost."""
+        self.break_reason = ""
+        """Why the last of them was given up."""
         self.size_bytes = 0
         """What the file and its log took on disk after the last change; asks no disk."""
         self._migrations = migrations
@@ -91,6 +102,7 @@ class Database:
         self._lock = threading.RLock()
         self._owner: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
+        self._file: _ConnectedFile | None = None
         self._unused_changes: int | None = None
         """Changes that a file made here has seen before its first row, `None` for other files."""
         if path is None:
@@ -116,6 +128,9 @@ class Database:
                     yield connection
             except DATABASE_ERRORS as error:
                 raise HistoryError(f"{self._name}: {self._verdict(error)}") from None
+            else:
+                if self._file is not None:
+                    self._file.note_header()
             finally:
                 self._measure()
 
@@ -137,8 +152,7 @@ class Database:
             if self._connection is None:
                 return
             is_unused = self._unused_changes == self._connection.total_changes
-            self._connection.close()
-            self._connection = None
+            self._disconnect()
             if self._owner is None:
                 return
             if is_unused:
@@ -154,8 +168,6 @@ class Database:
 
     def _open_owned(self) -> sqlite3.Connection:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._owner = Ownership(self.path, self._called)
             return self._open()
         except (OSError, *DATABASE_ERRORS) as error:
             self._release()
@@ -173,18 +185,37 @@ class Database:
             self._owner = None
 
     def _open(self) -> sqlite3.Connection:
+        private_folder(self.path.parent)
+        self._own()
         is_new = not self.path.exists()
         try:
             connection = self._connect()
         except DATABASE_ERRORS as error:
             if not is_unreadable(error):
                 raise
-            self._put_aside()
+            self._put_aside(str(error))
             connection, is_new = self._connect(), True
         with _closed_on_error(connection):
             self._migrate(connection)
+            self._file = _ConnectedFile(self.path)
         self._unused_changes = connection.total_changes if is_new else None
         return connection
+
+    def _own(self) -> None:
+        """Take the right to write, also where the lock was deleted with all that was beside it."""
+        if self._owner is None or not self._owner.holds:
+            former, self._owner = self._owner, Ownership(self.path, self._called)
+            if former is not None:
+                former.release()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        file, self._file = self._file, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+        if file is not None:
+            file.close()
 
     def _opened(self) -> sqlite3.Connection:
         """The connection; a new one where the last file broke and no other could be begun."""
@@ -195,30 +226,43 @@ class Database:
                 self._connection = self._open()
             except OSError as error:  # The broken file cannot be moved away.
                 raise HistoryError(f"{self._name}: {error}") from None
+        elif self._file is not None:
+            self._file.check(self._connection)
         return self._connection
 
     def _verdict(self, error: Exception) -> str:
         """What went wrong; a file that turns out to be broken is set aside."""
         if self._owner is None or self._connection is None or not is_broken(error):
             return str(error)
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.close()
-        self._connection = None
         try:
-            self._put_aside()
+            if isinstance(error, LostDatabase) and self._file is not None:
+                self._file.drop_log()
+                # Moved before it is closed: SQLite folds no log into a file that was moved.
+                self._put_aside(str(error))
+            else:
+                self._disconnect()
+                self._put_aside(str(error))
+            self._disconnect()
             self._connection = self._open()
-        except (OSError, *DATABASE_ERRORS) as trouble:
+        except (OSError, HistoryError, *DATABASE_ERRORS) as trouble:
+            self._disconnect()
             return f"{error}; a new one cannot be begun: {trouble}"
-        return f"{error}; it was moved to '{self.set_aside}' and a new one begun"
+        moved = f"it was moved to '{self.set_aside}' and " if self.set_aside else ""
+        return f"{error}; {moved}a new one begun"
 
-    def _put_aside(self) -> None:
+    def _put_aside(self, reason: str) -> None:
         aside = Path(f"{self.path}.corrupt-{time.time_ns()}")
-        with contextlib.suppress(FileNotFoundError):
-            self.path.rename(aside)
+        is_there = _moved(self.path, aside)
         for suffix in _BESIDE:
-            with contextlib.suppress(FileNotFoundError):
-                Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-        self.set_aside = aside
+            beside = Path(f"{self.path}{suffix}")
+            if is_there:
+                _moved(beside, Path(f"{aside}{suffix}"))
+            else:
+                # The log of a file that is gone would be taken for the next one's.
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    beside.unlink()
+        self.set_aside = aside if is_there else None
+        self.break_reason = reason
         self.breaks += 1
         self._forget_oldest_aside()
 
@@ -246,6 +290,7 @@ class Database:
         return int(version)
 
     def _connect(self) -> sqlite3.Connection:
+        private_file(self.path)
         connection = sqlite3.connect(self.path, check_same_thread=False, timeout=self._busy_seconds)
         connection.text_factory = text_of
         with _closed_on_error(connection):
@@ -293,6 +338,84 @@ class Database:
         files = (self.path, Path(f"{self.path}-wal"))
         with contextlib.suppress(OSError):
             self.size_bytes = sum(file.stat().st_size for file in files if file.exists())
+
+
+class _ConnectedFile:
+    """The file of a connection, to see that it is still there and what we left.
+
+    Its descriptor is closed after the connection: closing it frees the locks of the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._log = path, Path(f"{path}{_BESIDE[0]}")
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._log_inode = _inode(self._log)
+        self._header = self._read_header()
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._descriptor)
+
+    def drop_log(self) -> None:
+        """Delete our log, which the next to open the file would fold into it."""
+        if self._log_inode is not None and _inode(self._log) == self._log_inode:
+            for suffix in _BESIDE:
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+
+    def note_header(self) -> None:
+        """Remember how our last change left it."""
+        with contextlib.suppress(OSError):
+            self._header = self._read_header()
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """See that the connection writes where the next start will read.
+
+        Raises:
+            LostDatabase: it does not.
+        """
+        try:
+            found, own = _inode(self._path), os.fstat(self._descriptor)
+            header = self._read_header()
+            is_log_in_place = _inode(self._log) == self._log_inode
+        except OSError:
+            return  # A disk that does not answer has lost nothing yet.
+        if found is None:
+            raise LostDatabase("it was deleted or moved away while it was open")
+        if found != (own.st_dev, own.st_ino):
+            raise LostDatabase("another file was put in its place while it was open")
+        if not is_log_in_place:
+            raise LostDatabase("its write-ahead log was deleted while it was open")
+        if header != self._header and not _agrees(header, connection):
+            raise LostDatabase("it was overwritten while it was open")
+
+    def _read_header(self) -> bytes:
+        return os.pread(self._descriptor, _HEADER.size, 0)
+
+
+def _agrees(header: bytes, connection: sqlite3.Connection) -> bool:
+    """Whether it is of the database that is open: another program may have folded its log in."""
+    if len(header) < _HEADER.size:
+        return False
+    magic, *told = _HEADER.unpack(header)
+    seen = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEADER_PRAGMAS]
+    return magic == _MAGIC and told == seen
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _moved(path: Path, target: Path) -> bool:
+    """Rename a file; whether there was one."""
+    try:
+        path.rename(target)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:

@@ -25,6 +25,34 @@ HISTORY: Final = Called("history", "history.path", "agent")
 """The default."""
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder and those above it where they are not there; ours, it is closed to others."""
+    with contextlib.suppress(FileExistsError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(_FOLDER_MODE | (_GROUP_MAY_ENTER if _has_state_folder() else 0))
+
+
+def private_file(path: Path) -> None:
+    """Make an empty file where there is none, which is closed to others whatever the umask.
+
+    Of a systemd service its group may read it: the service's folder admits that group alone.
+    """
+    if not path.exists():
+        mode = _FILE_MODE | (_GROUP_MAY_READ if _has_state_folder() else 0)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode))
+
+
+def _has_state_folder() -> bool:
+    """Whether systemd made this process a folder, with the mode that its unit asks for."""
+    return bool(os.environ.get("STATE_DIRECTORY"))
+
+
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_GROUP_MAY_ENTER: Final = 0o050
+_GROUP_MAY_READ: Final = 0o040
+
+
 class Ownership:
     """The right to write a file, held by one process at a time."""
 
@@ -38,6 +66,11 @@ class Ownership:
         self._path, self._called = path, called
         self._lock_path = Path(f"{path}.lock")
         self._file: IO[str] | None = self._take()
+
+    @property
+    def holds(self) -> bool:
+        """Whether others still find the lock: it was not deleted along with what it guards."""
+        return self._file is not None and self._is_the_file(self._file)
 
     def release(self, *, remove: bool = False) -> None:
         """Let others write; take the lock file away too where nothing is left to own."""
@@ -59,7 +92,8 @@ class Ownership:
         return file
 
     def _locked(self) -> IO[str]:
-        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        private_file(self._lock_path)
+        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         file = os.fdopen(descriptor, "r+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
