@@ -15,7 +15,7 @@ from fleet_command import asked_in_process, configured
 from fleet_loopback import LoopbackStore, loopback_store
 from kept_advice import keep_advice
 from rightsizer.cli.main import main
-from rightsizer.fleet.command import ProgressLine
+from rightsizer.console.progress import ProgressLine
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.fetch_plan import FetchPlan
 from rightsizer.fleet.model import FleetView

@@ -11,6 +11,7 @@ from rightsizer.agent.replay import DeviceSummary, Replay, filled_history, repla
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.progress import ProgressLine
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
@@ -21,6 +22,7 @@ from rightsizer.model.units import format_duration, seconds
 from rightsizer.report.labels import unknown_parts
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.telemetry.recordings.text_file import no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _STATES_SHOWN = 4
@@ -85,6 +87,7 @@ _FLAGS: Final = """
 --timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
 --into HISTORY: fill a history with the recording
 --json: answer in JSON; times in seconds
+--no-progress: show no progress
 """
 
 
@@ -116,15 +119,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "--device: names the only GPU, and --devices says there are more; drop one"
         )
-    source = open_recording(
-        arguments.files,
-        catalogue=built_in(),
-        board=arguments.board,
-        columns=arguments.columns,
-        stated=StatedDevices(arguments.devices, arguments.device),
-        fields=arguments.fields,
-    )
     with contextlib.ExitStack() as stack:
+        shows = sys.stderr.isatty() and not arguments.no_progress
+        source = open_recording(
+            arguments.files,
+            catalogue=built_in(),
+            board=arguments.board,
+            columns=arguments.columns,
+            stated=StatedDevices(arguments.devices, arguments.device),
+            fields=arguments.fields,
+            progress=stack.enter_context(ProgressLine(sys.stderr)) if shows else no_progress,
+        )
         stack.callback(source.close)
         sinks = []
         if arguments.timeline is not None:

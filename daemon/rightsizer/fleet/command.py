@@ -2,16 +2,15 @@
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final, Self, TextIO
+from typing import Final
 
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import checked_address, duration
+from rightsizer.console.progress import ProgressLine
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge
@@ -27,36 +26,6 @@ from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import UsageError
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds
-
-_EVERY_SECONDS: Final = 0.2
-_BAR: Final = 30
-
-
-class ProgressLine:
-    """A line that is overwritten, and erased in the end."""
-
-    def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._terminal, self._clock = terminal, clock
-        self._due = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._terminal.write("\r\x1b[K")
-        self._terminal.flush()
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show how many parts of a stage are done."""
-        now = self._clock()
-        if now < self._due and done < total:
-            return
-        self._due = now + _EVERY_SECONDS
-        filled = _BAR * done // total if total else 0
-        bar = "#" * filled + "." * (_BAR - filled)
-        self._terminal.write(f"\r\x1b[K{stage:<10} [{bar}] {done}/{total}")
-        self._terminal.flush()
-
 
 _DESCRIPTION: Final = """\
 Advice over all GPUs that a store knows: Prometheus, Thanos Query, Mimir or VictoriaMetrics, with

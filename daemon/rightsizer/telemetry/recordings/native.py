@@ -21,7 +21,13 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.survey import IntervalMedian
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.text_file import (
+    Progress,
+    RecordingFormat,
+    TextFile,
+    no_progress,
+    show_read,
+)
 
 FORMAT: Final = "rightsizer-recording"
 VERSION: Final = 1
@@ -245,6 +251,7 @@ class _NativeState:
 
 
 _SETTLE_EVERY: Final = 1 << 12
+_SHOWN_EVERY: Final = 1 << 8
 
 
 class NativeFiles:
@@ -259,9 +266,13 @@ class NativeFiles:
         self._complete = complete if board is None else cache(complete)
         self.notes = [RecordingNotes(text.name) for text in texts]
         self._devices: tuple[Device, ...] = ()
+        self.end: Nanoseconds = 0
+        """The wall time of the last snapshot, once surveyed."""
 
-    def survey(self) -> tuple[tuple[Device, ...], Nanoseconds | None]:
-        """Read everything once for the devices and the exact median interval.
+    def survey(
+        self, progress: Progress = no_progress
+    ) -> tuple[tuple[Device, ...], Nanoseconds | None]:
+        """Read everything once for the devices, the exact median interval and the end.
 
         Raises:
             RecordingError: there is no device in them.
@@ -270,7 +281,10 @@ class NativeFiles:
         gaps = IntervalMedian()
         with contextlib.closing(gaps):
             for text, notes in zip(self._texts, self.notes, strict=True):
-                for snapshot in _counted(native_snapshots(text, notes), gaps):
+                for count, snapshot in enumerate(_counted(native_snapshots(text, notes), gaps), 1):
+                    self.end = max(self.end, snapshot.wall_time)
+                    if not count % _SHOWN_EVERY:
+                        show_read(progress, self._texts)
                     for device in self._complete(snapshot.devices):
                         devices.setdefault(device.uuid, device)
             interval = gaps.median("readings")

@@ -25,7 +25,7 @@ from rightsizer.telemetry.recordings.survey import (
     merge_rows,
     survey_files,
 )
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.text_file import Progress, TextFile, no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 
@@ -99,6 +99,7 @@ def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
 
 
 _DEFAULTS: Final = RecordingSettings()
+_SHOWN_EVERY: Final = 1 << 6
 _ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
 _ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
 
@@ -134,6 +135,7 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
     columns: Path | None = None,
     stated: StatedDevices = NOTHING_STATED,
     fields: str | None = None,
+    progress: Progress = no_progress,
     settings: RecordingSettings = _DEFAULTS,
 ) -> RecordedSource:
     """Survey the files or pipes of one recording and make them ready to be read.
@@ -160,15 +162,15 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
         _check_patterns(column_map, texts)
         if all(known is NATIVE for known in formats):
             native = NativeFiles(texts, given)
-            devices, interval = native.survey()
-            notes, snapshots = native.notes, native.snapshots()
+            devices, interval = native.survey(progress)
+            notes, snapshots, end = native.notes, native.snapshots(), native.end
         else:
             files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
             for file in files:
                 opened.callback(file.close)
-            found = survey_files(files)
+            found = survey_files(files, progress)
             devices = build_devices(found.facts, catalogue, board)
-            interval = found.interval
+            interval, end = found.interval, found.end
             notes = [file.notes for file in files]
             snapshots = _snapshots(
                 merge_rows([file.rows() for file in files]), found, devices, settings
@@ -178,7 +180,7 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             devices,
             interval or _ASSUMED_INTERVAL,
             tuple(_warnings(notes, interval, stated, len(devices))),
-            snapshots,
+            _shown(snapshots, end, progress),
             opened.pop_all(),
         )
 
@@ -195,6 +197,20 @@ def _warnings(
         yield _ASSUMED
     if stated.count is not None and stated.count != devices:
         yield f"--devices {stated.count}: {devices} devices are in the recording"
+
+
+def _shown(
+    snapshots: Generator[Snapshot, None, None], end: Nanoseconds, progress: Progress
+) -> Generator[Snapshot, None, None]:
+    """The snapshots; shows how much of the recording's time is over."""
+    start: Nanoseconds | None = None
+    with closing(snapshots):
+        for count, snapshot in enumerate(snapshots):
+            if start is None:
+                start = snapshot.wall_time
+            elif not count % _SHOWN_EVERY:
+                progress("replay", 100 * (snapshot.wall_time - start) // max(1, end - start), 100)
+            yield snapshot
 
 
 def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:

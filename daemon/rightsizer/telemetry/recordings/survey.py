@@ -14,7 +14,13 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.text_file import (
+    Progress,
+    RecordingFormat,
+    TextFile,
+    no_progress,
+    show_read,
+)
 
 _MOST_IN_MEMORY: Final = 100_000
 
@@ -135,7 +141,7 @@ class SortedRows:
 
 
 _READINGS: Final = "readings"
-_SETTLE_EVERY: Final = 1 << 16
+_SETTLE_EVERY: Final = 1 << 12
 
 
 class RowFile:
@@ -175,6 +181,8 @@ class RecordingSurvey:
     intervals: dict[tuple[str, str], Nanoseconds]
     """The same by device and stream; 0 for one that was read only once."""
     facts: dict[str, RecordingDeviceFacts]
+    end: Nanoseconds = 0
+    """The time of the last reading."""
 
 
 class _OutOfOrderError(Exception):
@@ -188,7 +196,7 @@ def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingR
     return streams[0] if len(streams) == 1 else merge(*streams, key=attrgetter("time"))
 
 
-def survey_files(files: Sequence[RowFile]) -> RecordingSurvey:
+def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> RecordingSurvey:
     """Read everything once; a file that is out of order is sorted on the way.
 
     Raises:
@@ -197,12 +205,14 @@ def survey_files(files: Sequence[RowFile]) -> RecordingSurvey:
     while True:
         with contextlib.closing(IntervalMedian()) as gaps:
             try:
-                return _surveyed(files, gaps)
+                return _surveyed(files, gaps, progress)
             except _OutOfOrderError as error:
                 error.file.sort()
 
 
-def _surveyed(files: Sequence[RowFile], gaps: IntervalMedian) -> RecordingSurvey:
+def _surveyed(
+    files: Sequence[RowFile], gaps: IntervalMedian, progress: Progress
+) -> RecordingSurvey:
     last: dict[tuple[str, str], Nanoseconds] = {}
     seen: dict[str, Nanoseconds] = {}
     learned: defaultdict[str, RecordingDeviceFacts] = defaultdict(RecordingDeviceFacts)
@@ -228,6 +238,7 @@ def _surveyed(files: Sequence[RowFile], gaps: IntervalMedian) -> RecordingSurvey
                 between_readings[time - before] += 1
         if not count % _SETTLE_EVERY:
             gaps.settle()
+            show_read(progress, [file.text for file in files])
     if not last:
         names = ", ".join(file.text.name for file in files)
         warnings = "; ".join(each for file in files for each in file.notes.warnings)
@@ -240,6 +251,7 @@ def _surveyed(files: Sequence[RowFile], gaps: IntervalMedian) -> RecordingSurvey
         interval=gaps.median(_READINGS),
         intervals={key: gaps.median(key) or 0 for key in last},
         facts=learned,
+        end=max(last.values()),
     )
 
 

@@ -35,6 +35,19 @@ _HEAD_LINES: Final = 64
 _PIECE: Final = 1 << 16
 
 
+Progress = Callable[[str, int, int], None]
+"""Takes a stage, and how many parts of how many are done."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Show nothing."""
+
+
+def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
+    """Show how much of some files the first pass has read."""
+    progress("survey", round(100 * sum(text.read_ratio for text in texts) / len(texts)), 100)
+
+
 def delimiter_of(line: str) -> str:
     """What stands between the cells of a line; other languages put a semicolon for a comma."""
     return max(_DELIMITERS, key=line.count)
@@ -62,6 +75,7 @@ class TextFile:
         self.name = str(path)
         self.stated = stated
         self._heading: str | None = None
+        self._stream: IO[bytes] | None = None
         self._readable = path
         self._spool: IO[bytes] | None = None
         try:
@@ -119,6 +133,17 @@ class TextFile:
             except OSError as error:
                 raise RecordingError(f"{self.name}: {error.strerror}") from None
 
+    @property
+    def read_ratio(self) -> float:
+        """How much of the file the pass that began last has read."""
+        if self._stream is None:
+            return 0.0
+        if self._stream.closed:
+            return 1.0
+        # Of a compressed file what is there, not what comes out of it.
+        raw: IO[bytes] = getattr(self._stream, "fileobj", self._stream)
+        return raw.tell() / max(1, self._readable.stat().st_size)
+
     def close(self) -> None:
         """Remove what was kept of a pipe."""
         if self._spool is not None:
@@ -158,8 +183,10 @@ class TextFile:
 
     def _unpacked(self) -> IO[bytes]:
         if self._packed:
-            return cast(IO[bytes], gzip.open(self._readable, "rb"))
-        return self._readable.open("rb")
+            self._stream = cast(IO[bytes], gzip.open(self._readable, "rb"))  # noqa: SIM115 - the caller does.
+        else:
+            self._stream = self._readable.open("rb")
+        return self._stream
 
 
 @dataclass(frozen=True, slots=True)
