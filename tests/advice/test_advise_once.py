@@ -27,7 +27,7 @@ def history(tmp_path: Path) -> Path:
     log = write_story(tmp_path / "log.csv", story, interval_seconds=10)
     source = open_recording([log], catalogue=built_in(), board=BOARD)
     with filled_history(tmp_path / "history.db") as filling:
-        replay(source, Settings(), history=filling)
+        replay(source, Settings(), into=filling)
     source.close()
     return tmp_path / "history.db"
 

@@ -9,6 +9,7 @@ import pytest
 from cases import NOW, window
 from readings import MINUTE, gpu
 from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.history import HistoryRepository
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.replay import filled_history
 from rightsizer.model.errors import HistoryError
@@ -37,6 +38,12 @@ def kept(path: Path) -> list[Window]:
     return found
 
 
+def history_of(storage: Storage) -> HistoryRepository:
+    """Where a filled history keeps its windows."""
+    assert storage.history is not None
+    return storage.history
+
+
 def names(folder: Path) -> set[str]:
     """The files of a folder, locks apart."""
     return {file.name for file in folder.iterdir() if file.suffix != ".lock"}
@@ -46,14 +53,14 @@ def fill(path: Path, *parts: list[Window]) -> None:
     """Fill a history in a few steps."""
     with filled_history(path) as filling:
         for part in parts:
-            filling.save(part, [DeviceRecord(gpu())])
+            history_of(filling).save(part, [DeviceRecord(gpu())])
 
 
 def test_a_new_history_appears_when_it_is_whole(tmp_path: Path) -> None:
     """Until then its name is free."""
     path = tmp_path / "history.db"
     with filled_history(path) as filling:
-        filling.save(windows(3), [DeviceRecord(gpu())])
+        history_of(filling).save(windows(3), [DeviceRecord(gpu())])
         assert not path.exists()
 
     assert {file.name for file in tmp_path.iterdir()} == {"history.db"}
@@ -97,7 +104,7 @@ def test_what_goes_wrong_changes_nothing(tmp_path: Path, is_there: bool) -> None
 
     def break_off() -> None:
         with filled_history(path) as filling:
-            filling.save(windows(3, first=2))
+            history_of(filling).save(windows(3, first=2))
             raise ValueError("the recording is torn")
 
     with pytest.raises(ValueError, match="torn"):
@@ -122,7 +129,7 @@ def test_no_agent_begins_a_history_that_would_be_replaced(tmp_path: Path) -> Non
     """It may once the recording is in its place."""
     path = tmp_path / "history.db"
     with filled_history(path) as filling:
-        filling.save(windows(3))
+        history_of(filling).save(windows(3))
         with pytest.raises(HistoryError, match="is being written by process"):
             Storage(str(path))
     with contextlib.closing(Storage(str(path))) as agent:

@@ -321,7 +321,7 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
     source = open_recording([story], catalogue=built_in(), board=BOARD)
     with filled_history(tmp_path / "history.db") as filling:
-        result = replay(source, Settings(), history=filling)
+        result = replay(source, Settings(), into=filling)
     source.close()
     findings, advice = run_offline(tmp_path / "history.db", Settings())
 

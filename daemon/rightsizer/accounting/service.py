@@ -101,14 +101,19 @@ class NodeAccounts:
             account.whole = WindowBuilder(account.windows.uuid)
         self._workloads.begin()
 
-    def restore(self, window: Window) -> None:
-        """Put back a window from a history; oldest first for each device and workload."""
+    def restore(self, window: Window, *, counts: bool = False) -> None:
+        """Put back a window from a history; oldest first for each device and workload.
+
+        One that counts is part of all that was posted, too.
+        """
         key = window.workload_key
         if key is not None:
             self._workloads.restore(key, window)
             return
         account = self.device(window.uuid)
         account.windows.restore(window)
+        if counts:
+            account.whole.merge(window)
         if window.end <= account.tenancy.since:
             account.windows.reset_demands()
 
@@ -265,14 +270,20 @@ class AccountingService:
             self._accounts.drain_closed()
             self._accounts.begin()
 
-    def restore(self, devices: Iterable[DeviceRecord], windows: Iterable[Window]) -> int:
+    def restore(
+        self,
+        devices: Iterable[DeviceRecord],
+        windows: Iterable[Window],
+        *,
+        counts: bool = False,
+    ) -> int:
         """Put back devices and windows from a history; how many windows."""
         restored = 0
         with self._lock:
             for known in devices:
                 self._accounts.restore_record(known)
             for window in windows:
-                self._accounts.restore(window)
+                self._accounts.restore(window, counts=counts)
                 restored += 1
         return restored
 

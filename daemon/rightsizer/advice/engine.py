@@ -1,6 +1,6 @@
 """Engine: every rule judges every workload; of verdicts that contradict each other one stands."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache
@@ -46,6 +46,38 @@ def findings(
     There is no grace, no minimum duration and no hysteresis.
     """
     return tuple(_verdict(rule, case, failed) for case in cases for rule in rules)
+
+
+def judge_span(
+    cases: Sequence[Case],
+    rules: Sequence[Rule[Any]] = RULES,
+    tuned: Tuned = lambda rule, _: rule,
+    failed: Failed = raised,
+) -> tuple[Judgement, ...]:
+    """Every rule's verdict on every case as it stands, without contradictions; none opens advice.
+
+    All rules judge the one span that the cases are of, in place of spans of their own.
+    """
+    judgements = []
+    for case in cases:
+        for general in rules:
+            try:
+                with _answerable():
+                    finding = tuned(general, case).judge(case)
+            except _RuleError as fault:
+                failed(general.name, case.key, fault.error)
+                finding = _failure(general, case)
+            judgements.append(_undecided(finding, case, OpeningPolicy()))
+    return without_conflicts(judgements)
+
+
+def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What there is to do, without what other verdicts contradict and what policies ignore."""
+    return tuple(
+        each
+        for each in findings
+        if each.is_complaint and each.evidence.keys().isdisjoint(("held_back", "excluded"))
+    )
 
 
 def judge_all(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import structlog
 
 from rightsizer.accounting.service import AccountingService, NodeAccounts
-from rightsizer.advice.engine import Cases, judge_all
+from rightsizer.advice.engine import Cases, judge_all, judge_span
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
 from rightsizer.advice.policy import PolicySet
@@ -26,6 +26,7 @@ from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, seconds
@@ -175,6 +176,16 @@ class Recommender:
             ),
         )
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
+
+    def over_all(self, now: Nanoseconds) -> tuple[Finding, ...]:
+        """What every rule says of all that was posted or counted, by the policies.
+
+        Replay, advice and report answer with this of the same time, so that they agree.
+        """
+        rules, policies = self._judges
+        cases = self._accounts.look(now).cases(None)
+        found = judge_span(cases, rules, policies.with_thresholds, self.failures.note)
+        return tuple(each.finding for each in policies.suppressed(found, now))
 
 
 def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:

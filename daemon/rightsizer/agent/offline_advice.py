@@ -3,8 +3,10 @@
 One run over a history on disk, printed or saved; decisions, explanations.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet
@@ -16,6 +18,7 @@ from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.explanation import explain_advice, explain_finding
@@ -26,7 +29,7 @@ from rightsizer.web.advice_api import closed_advice_message, unknown_advice_mess
 def run_offline(
     path: Path, settings: Settings, *, save: bool = False
 ) -> tuple[tuple[Finding, ...], tuple[Advice, ...]]:
-    """Every rule's verdict at the end of the history, and the ledger as it then stands.
+    """Every rule's verdict on the whole history, and the ledger as it stands at its end.
 
     `save` keeps the ledger, and delivers its events.
 
@@ -36,7 +39,8 @@ def run_offline(
     storage = _opened(path, settings) if save else Storage(str(path), read_only=True)
     try:
         accountant = AccountingService(settings.accounting)
-        clock = FastClock(_restored(accountant, storage, path))
+        end = _restored(accountant, storage, path)
+        clock = FastClock(end)
         recommender = Recommender(
             accountant,
             configured_rules(settings),
@@ -53,9 +57,30 @@ def run_offline(
         else:
             found = recommender.run(ledger.open_now(), ledger.advice())
             ledger.update(found.judgements, found.time, found.measured)
+        findings = recommender.over_all(end)
     finally:
         storage.close()
-    return tuple(each.finding for each in recommender.judgements), ledger.advice()
+    rules = {finding.rule for finding in findings}
+    of_profiles = (each.finding for each in recommender.judgements)
+    return (*findings, *(each for each in of_profiles if each.rule not in rules)), ledger.advice()
+
+
+def findings_over(
+    devices: Iterable[DeviceRecord], windows: Iterable[Window], settings: Settings
+) -> tuple[Finding, ...]:
+    """Every rule's verdict on some windows of a history, oldest first."""
+    accountant, end = AccountingService(settings.accounting), 0
+
+    def reaching() -> Iterator[Window]:
+        nonlocal end
+        for window in windows:
+            end = max(end, window.end)
+            yield window
+
+    accountant.restore(devices, reaching(), counts=True)
+    policies = PolicySet(settings.policies_here)
+    rules = configured_rules(settings)
+    return Recommender(accountant, rules, policies, FastClock(end)).over_all(end)
 
 
 def _restored(accountant: AccountingService, storage: Storage, path: Path) -> Nanoseconds:
@@ -65,7 +90,7 @@ def _restored(accountant: AccountingService, storage: Storage, path: Path) -> Na
     windows = tuple(storage.history.load())
     if not windows:
         raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
-    accountant.restore(storage.history.devices(), windows)
+    accountant.restore(storage.history.devices(), windows, counts=True)
     return max(window.end for window in windows)
 
 

@@ -8,15 +8,15 @@ from typing import Any, Final, Protocol
 
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.service import NodeAccounts
-from rightsizer.advice.engine import findings
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.service import Recommender, configured_rules
+from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import Ownership
-from rightsizer.model.advice import Advice
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.errors import HistoryError
@@ -72,9 +72,13 @@ def replay(
     settings: Settings,
     *,
     entries: Sequence[EntrySink] = (),
-    history: HistoryRepository | None = None,
+    into: Storage | None = None,
 ) -> Replay:
-    """Account for a whole recording; give each entry in time order to `entries`."""
+    """Account for a whole recording; give each entry in time order to `entries`.
+
+    `into` keeps its windows, and the advice as an agent would have left it.
+    """
+    history = None if into is None else _history(into)
     run, policies = _ReplayRun(settings), settings.policies_here
     while (snapshot := source.read()) is not None:
         snapshot = apply_policies(snapshot, policies)
@@ -87,7 +91,10 @@ def replay(
         run.recommend(snapshot.wall_time)
     if history is not None:
         history.save(run.accounts.open_windows(), run.accounts.device_records())
-    return run.result()
+    result = run.result()
+    if into is not None:
+        into.save_ledger(run.ledger, run.untold())
+    return result
 
 
 class _ReplayRun:
@@ -98,22 +105,40 @@ class _ReplayRun:
         self._recommender = Recommender(self.accounts, self._rules, guidance, SystemClock())
         # However long the recording is, all that was ever opened is told.
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
-        self._ledger = Ledger((), kept)
+        self.ledger = Ledger((), kept)
         self._interval = nanoseconds(settings.recommender.interval)
         self._due: Nanoseconds | None = None
+        self._now: Nanoseconds = 0
+        self._opened: list[AdviceEvent] = []
 
     def recommend(self, now: Nanoseconds) -> None:
         """Judge as often as the agent would have."""
+        self._now = now
         if self._due is None:
             self._due = now + self._interval
         if now < self._due:
             return
+        self._judge(now)
+
+    def _judge(self, now: Nanoseconds) -> None:
         self._due = now + self._interval
-        found = self._recommender.run(self._ledger.open_now(), self._ledger.advice(), now)
-        self._ledger.update(found.judgements, now)
+        found = self._recommender.run(self.ledger.open_now(), self.ledger.advice(), now)
+        self._opened += [
+            event
+            for event in self.ledger.update(found.judgements, now)
+            if event.kind is AdviceEventKind.OPENED
+        ]
+
+    def untold(self) -> tuple[AdviceEvent, ...]:
+        """The openings that are still true, for the next program that delivers its events."""
+        still_open = {advice.id for advice in self.ledger.advice() if advice.is_open}
+        latest = {event.advice.id: event for event in self._opened}
+        return tuple(event for event in latest.values() if event.advice.id in still_open)
 
     def result(self) -> Replay:
-        """Everything, once the recording is over."""
+        """Everything, once the recording is over; its end is judged whenever it comes."""
+        if self._due != self._now + self._interval:
+            self._judge(self._now)
         cases = self.accounts.look(0).cases(None)
         judged = {
             window.uuid: fit
@@ -132,8 +157,8 @@ class _ReplayRun:
                 for device in self.accounts.devices
                 if device.uuid in judged
             ),
-            findings=findings(cases, self._rules, self._recommender.failures.note),
-            advice=self._ledger.advice(),
+            findings=self._recommender.over_all(self._now),
+            advice=self.ledger.advice(),
         )
 
     def _assumed(self, device: Device) -> tuple[str, ...]:
@@ -212,10 +237,11 @@ _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 
 @contextlib.contextmanager
-def filled_history(path: Path) -> Iterator[HistoryRepository]:
+def filled_history(path: Path) -> Iterator[Storage]:
     """A history that is written beside the file and joins it only when it is whole.
 
-    A history that exists keeps what it has, and no other process writes it meanwhile.
+    A history that exists keeps what it has, its advice too, and no other process writes it
+    meanwhile.
 
     Raises:
         HistoryError: it is something else, is held by an agent, or cannot be written.
@@ -238,9 +264,13 @@ def filled_history(path: Path) -> Iterator[HistoryRepository]:
                 stack.callback(Ownership(path).release, remove=True)
             except OSError as error:
                 raise HistoryError(f"history '{path}' cannot be written: {error}") from None
-        yield _history(storage)
+        yield storage
         if target is not None:
             _history(target).replace(_history(storage))
+            settings = LedgerSettings()
+            if not target.ledger(settings).records:
+                ledger = storage.ledger(settings)
+                target.save_ledger(ledger, storage.pending_events)
         storage.close()
         # A recording without any device has left nothing.
         if target is None and partial.exists():

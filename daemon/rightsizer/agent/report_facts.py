@@ -11,10 +11,11 @@ from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.advice.engine import complaints
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.offline_advice import run_offline
+from rightsizer.agent.offline_advice import findings_over, run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.model.advice import Advice
@@ -89,6 +90,7 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         since, until = _span(query, *extent)
         sums = _read(history, since, until)
         known, tenures = history.devices(), history.tenures()
+        findings = findings_over(known, history.load(since, until), settings)
         ledger = storage.ledger(settings.recommender.ledger)
     finally:
         storage.close()
@@ -102,6 +104,7 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         devices=_devices(known, tenures, sums, settings),
         workloads=tuple(_workloads(tenures, sums)),
         advice=advice,
+        findings=complaints(findings),
         rules=tuple(_rules(ledger)),
         gaps=tuple(sums.gaps),
         timezone=query.timezone,
@@ -121,7 +124,7 @@ def _span(
     elif query.last is not None:
         since = until - query.last
     else:
-        since = max(until - _USUAL_SPAN, min(first, until - _HOUR))
+        since = max(until - _USUAL_SPAN, first)
     since -= since % _HOUR
     if since < first <= since + _HOUR:
         since = first  # Nothing is missing of the hour in which the history begins.

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from rightsizer.advice.engine import complaints
 from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.advice import advice_lines, severest_first
+from rightsizer.console.advice import advice_lines, finding_line, severest_first
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.settings_flags import (
     add_config_flag,
@@ -42,6 +43,12 @@ def advise_text(findings: Sequence[Finding], advice: Sequence[Advice]) -> str:
         told = (f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED])
         cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in told)
         lines += ["Closed:", *cut, ""]
+    advised = {each.id for each in advice}
+    if others := [each for each in complaints(findings) if each.id not in advised]:
+        lines.append("Findings over the whole history that are no advice:")
+        for finding in others:
+            lines += wrapped(finding_line(finding), 2)
+        lines.append("")
     if abstained := list(_abstentions(findings)):
         lines += ["No verdict:", *abstained, ""]
     pieces = counted(len(still_open), "piece of advice is", "pieces of advice are")

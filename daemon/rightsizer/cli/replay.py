@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from rightsizer.advice.engine import complaints
 from rightsizer.agent.replay import DeviceSummary, Replay, filled_history, replay, replay_form
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.console.advice import finding_line
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.progress import ProgressLine
 from rightsizer.console.settings_flags import add_config_flag, settings_of
@@ -17,7 +19,6 @@ from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.finding import Finding
 from rightsizer.model.units import format_duration, seconds
 from rightsizer.report.labels import unknown_parts
 from rightsizer.report.timeline import Timeline
@@ -31,21 +32,16 @@ _STATES_SHOWN = 4
 def replay_text(result: Replay) -> str:
     """The replay in a few lines for each device."""
     lines = [line for summary in result.devices for line in _device_lines(summary)]
-    complaints = [finding for finding in result.findings if finding.is_complaint]
+    found = complaints(result.findings)
     abstained = sum(finding.abstained is not None for finding in result.findings)
     lines.append("")
-    lines.extend(finding_line(finding) for finding in complaints)
+    lines.extend(finding_line(finding) for finding in found)
     lines.append(
-        f"{counted(len(complaints), 'finding')}, {counted(abstained, 'abstention')}, "
+        f"{counted(len(found), 'finding')}, {counted(abstained, 'abstention')}, "
         f"{counted(len(result.advice), 'piece of advice', 'pieces of advice')} "
-        "opened over the recording."
+        f"opened over the recording, {sum(each.is_open for each in result.advice)} open at its end."
     )
     return "\n".join(lines)
-
-
-def finding_line(finding: Finding) -> str:
-    """One finding in one line."""
-    return f"{finding.id}  {finding.summary} [{finding.action}, {finding.confidence:.2f}]"
 
 
 def _device_lines(summary: DeviceSummary) -> Iterator[str]:
@@ -85,7 +81,7 @@ _FLAGS: Final = """
 --device GPU: index or name of the only GPU of a log without a column that names GPUs
 --devices N: how many GPUs are in such a log, one row each in every poll
 --timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
---into HISTORY: fill a history with the recording
+--into HISTORY: fill a history with the recording, and with the advice that an agent would have left
 --json: answer in JSON; times in seconds
 --no-progress: show no progress
 """
@@ -134,10 +130,10 @@ def run(arguments: argparse.Namespace) -> int:
         sinks = []
         if arguments.timeline is not None:
             sinks.append(stack.enter_context(Timeline.open(arguments.timeline)))
-        history = None
+        into = None
         if arguments.into is not None:
-            history = stack.enter_context(filled_history(arguments.into))
-        result = replay(source, settings, entries=sinks, history=history)
+            into = stack.enter_context(filled_history(arguments.into))
+        result = replay(source, settings, entries=sinks, into=into)
         warnings = source.warnings
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)

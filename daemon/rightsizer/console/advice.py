@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.console.text import wrapped
-from rightsizer.model.finding import FindingKind, Severity
+from rightsizer.model.finding import Finding, FindingKind, Severity
 
 _KINDS: Final = tuple(FindingKind)
 _SEVERITIES: Final = tuple(Severity)
@@ -22,6 +22,11 @@ def advice_lines(advice: Mapping[str, Any], action: str, about: str = "") -> Ite
     yield from wrapped(advice["summary"], 4, 0)
     rest = f"confidence {advice['confidence']:.2f}, risk {advice['risk']}"
     yield from wrapped(f"{action}; {rest}{_savings(advice['savings'])}", 4, 0)
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding in one line."""
+    return f"{finding.id}  {finding.summary} [{finding.action}, {finding.confidence:.2f}]"
 
 
 def _savings(savings: Mapping[str, Any]) -> str:

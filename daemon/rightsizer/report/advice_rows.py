@@ -9,7 +9,7 @@ from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts
 from rightsizer.report.labels import confidence_label, reason_label
-from rightsizer.report.model import AdviceRow, OutcomeRow, SavingsSummary
+from rightsizer.report.model import AdviceRow, FindingRow, OutcomeRow, SavingsSummary
 from rightsizer.report.usage_rows import label_of
 
 HARDWARE: Final = frozenset(
@@ -152,3 +152,25 @@ def sum_known(values: Iterable[float | None]) -> float | None:
 
 def _joined(texts: Iterable[str]) -> str:
     return "; ".join(sorted({part for text in texts for part in text.split("; ") if part}))
+
+
+def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
+    """What the rules say of the span and no advice does, the surest first."""
+    labels = {each.device.uuid: label_of(each) for each in facts.devices}
+    advised = {each.id for each in facts.advice}
+    rows = (
+        FindingRow(
+            id=each.id,
+            rule=each.rule,
+            finding=each.kind,
+            reasons=tuple(each.reasons),
+            action=each.action,
+            summary=each.summary,
+            workload=each.workload,
+            devices=tuple(labels.get(uuid, uuid) for uuid in each.devices),
+            confidence=each.confidence,
+        )
+        for each in facts.findings
+        if each.id not in advised
+    )
+    return tuple(sorted(rows, key=lambda row: (-row.confidence, row.id)))

@@ -10,6 +10,7 @@ from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.advice_rows import (
     advice_rows,
+    finding_rows,
     hardware_ids,
     outcome_rows,
     sum_known,
@@ -108,6 +109,7 @@ def report_model(facts: ReportFacts) -> ReportModel:
         workloads=workload_rows(facts),
         advice=advice,
         advice_is_judged_now=facts.is_judged_now,
+        findings=finding_rows(facts),
         outcomes=outcomes,
         rules=facts.rules,
         health=_health(facts, devices),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
+from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
@@ -85,6 +86,8 @@ class ReportFacts:
     devices: tuple[ReportDeviceFacts, ...]
     workloads: tuple[WorkloadFacts, ...] = ()
     advice: tuple[Advice, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What the rules say of the span as a whole, whether it is advice or not."""
     rules: tuple[RuleFacts, ...] = ()
     gaps: tuple[Gap, ...] = ()
     timezone: dt.tzinfo = dt.UTC

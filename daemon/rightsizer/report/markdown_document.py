@@ -186,12 +186,24 @@ def _fit(model: ReportModel) -> Iterator[str]:
     )
 
 
+_FINDINGS: Final = (
+    "Findings over the span as a whole; they become advice where they last, and hold at its end:"
+)
+
+
 def _to_change(model: ReportModel, timezone: dt.tzinfo) -> Iterator[str]:
     yield "## What to change"
     if model.advice_is_judged_now:
         yield "The history has no ledger of advice; this is what the rules say of its last days."
     if not model.advice:
         yield "No advice is open."
+    if model.findings:
+        yield _FINDINGS
+        yield "\n".join(
+            f"- {cell(row.summary)} {cell(ACTION_LABELS[Action(row.action)])}; "
+            f"{percent(row.confidence)} sure ({row.id})"
+            for row in model.findings
+        )
     for place, row in enumerate(model.advice, 1):
         who = row.workload or ", ".join(row.devices)
         yield f"### {place}. {ACTION_LABELS[Action(row.action)]}: {cell(who)}"

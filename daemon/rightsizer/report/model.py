@@ -220,6 +220,21 @@ class AdviceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingRow:
+    """What a rule says of the span as a whole, and no advice says yet."""
+
+    id: str
+    rule: str
+    finding: str
+    reasons: tuple[str, ...]
+    action: str
+    summary: str
+    workload: str | None
+    devices: tuple[str, ...]
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeRow:
     """Advice that ended or was verified within the span."""
 
@@ -296,6 +311,8 @@ class ReportModel:
     workloads: tuple[WorkloadRow, ...]
     advice: tuple[AdviceRow, ...]
     advice_is_judged_now: bool
+    findings: tuple[FindingRow, ...]
+    """The surest first."""
     outcomes: tuple[OutcomeRow, ...]
     rules: tuple[RuleFacts, ...]
     health: ReportHealth

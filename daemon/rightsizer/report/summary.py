@@ -58,6 +58,18 @@ def saved_text(savings: SavingsSummary) -> str:
     return f"no figure: {savings.reason}" if savings.reason else "nothing to count"
 
 
+def counted_findings(model: ReportModel) -> str:
+    """How many findings are no advice."""
+    count = len(model.findings)
+    return "there is 1 finding" if count == 1 else f"there are {count} findings"
+
+
+def told(model: ReportModel) -> str:
+    """The first finding as a sentence."""
+    summary = model.findings[0].summary
+    return f"First: {summary}" if len(model.findings) > 1 else summary
+
+
 def unknown_text(health: ReportHealth) -> str:
     """Why states are not known, in parentheses; empty where there are none."""
     reasons = {UnknownReason(reason): time for reason, time in health.unknown_reasons.items()}
@@ -100,7 +112,9 @@ def _wasted(model: ReportModel) -> str:
 
 def _to_do(model: ReportModel) -> str:
     if not model.advice:
-        return "No advice is open: there is nothing to change."
+        if not model.findings:
+            return "No advice is open, and no rule has a finding over the span."
+        return f"No advice is open; {counted_findings(model)} over the span. {told(model)}"
     count = len(model.advice)
     pieces = "1 piece of advice is" if count == 1 else f"{count} pieces of advice are"
     total = model.summary.savings
