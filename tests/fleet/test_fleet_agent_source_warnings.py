@@ -173,12 +173,12 @@ def test_what_the_fleet_itself_exports_is_not_a_nodes_advice() -> None:
     assert [each.id for each in estate.advice] == ["nvml"]
 
 
-def test_labels_of_the_scrape_name_node_pool_and_cluster() -> None:
+def test_labels_of_the_scrape_name_node_and_pool() -> None:
     """The node's label goes before the address of the agent's pod."""
     past = device(0, node="worker-7", pool="train", cluster="paris") + device(1)
     with asked(past) as (store, source):
         assert source.fleet == FleetSettings()
         devices = source.inventory(store, SourceReport("rightsizer"), NOW, DAY).devices
     named, plain = devices["GPU-0"], devices["GPU-1"]
-    assert (named.node, named.pool, named.cluster) == ("worker-7", "train", "paris")
-    assert (plain.node, plain.pool, plain.cluster) == ("n1", "H100-SXM5-80GB", "")
+    assert (named.node, named.pool) == ("worker-7", "train")
+    assert (plain.node, plain.pool) == ("n1", "H100-SXM5-80GB")

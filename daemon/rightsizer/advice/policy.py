@@ -127,12 +127,12 @@ class Policy:
                 raise ValueError(f"thresholds.{rule.name}: {error}") from None
 
 
-def policies_of_pool(policies: Iterable[Policy], pool: str) -> tuple[Policy, ...]:
-    """The policies that are about a machine of a pool, for use on that machine."""
+def policies_of_pool(policies: Iterable[Policy], *names: str) -> tuple[Policy, ...]:
+    """The policies that are about a machine of a pool of these names, for use on that machine."""
     return tuple(
         replace(policy, match=replace(policy.match, pool="*"))
         for policy in policies
-        if fnmatchcase(pool, policy.match.pool)
+        if any(fnmatchcase(name, policy.match.pool) for name in names)
     )
 
 

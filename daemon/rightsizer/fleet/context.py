@@ -1,13 +1,15 @@
 """FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Final, NamedTuple
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.clusters import clusters_in, inventory_in, joined
 from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
-from rightsizer.fleet.model import FleetInventory
+from rightsizer.fleet.model import Cluster, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
@@ -88,7 +90,10 @@ class FleetContext:
     inventory: FleetInventory
     plan: FetchPlan
     store: PrometheusStore
-    sources: CompositeSource
+    readers: Mapping[str, tuple[FleetSource, SourceReport]]
+    """By the keys of the reports."""
+    notes: tuple[str, ...] = ()
+    """On its clusters."""
 
 
 def fleet_context(
@@ -106,28 +111,59 @@ def fleet_context(
     """
     fleet = settings.fleet
     lookback, store = nanoseconds(fleet.lookback_seconds), store_of(fleet)
-    sources = CompositeSource(sources_of(settings, catalogue), fleet)
     progress("probing", 0, 1)
-    reports = sources.probe(store, now, lookback)
+    found = clusters_in(store, fleet.cluster_label, now, lookback)
+    clusters, probed = found.clusters, list[_ProbedCluster]()
+    for done, cluster in enumerate(clusters, start=1):
+        sources = CompositeSource(sources_of(settings, catalogue), fleet)
+        of_cluster = store.within(cluster.matchers) if cluster.matchers else store
+        probed.append(_probed(sources, cluster, of_cluster, now, lookback))
+        progress("probing", done, len(clusters) + 1)
+    reports = tuple(chain.from_iterable(each.reports for each in probed))
     if not any(report.devices for report in reports):
         reason = why_nothing(store, now, lookback)
         raise StoreError(f"the store at {fleet.store.url} {reason}")
-    inventory = sources.inventory(store, reports, now, lookback)
+    inventory = joined(each.inventory for each in probed)
+    readers = {key: each for one in probed for key, each in one.readers.items()}
+    planned = [
+        PlannedSource(
+            report,
+            tuple(
+                each
+                for each in inventory.devices.values()
+                if (each.source, each.cluster) == (report.source, report.cluster.name)
+            ),
+        )
+        for _, report in readers.values()
+    ]
+    plan = plan_of(planned, cache.done, now, fleet)
+    progress("probing", 1, 1)
+    return FleetContext(now, reports, inventory, plan, store, readers, found.warnings)
+
+
+class _ProbedCluster(NamedTuple):
+    reports: tuple[SourceReport, ...]
+    inventory: FleetInventory
+    readers: Mapping[str, tuple[FleetSource, SourceReport]]
+
+
+def _probed(
+    sources: CompositeSource,
+    cluster: Cluster,
+    store: MetricStore,
+    now: Nanoseconds,
+    lookback: Nanoseconds,
+) -> _ProbedCluster:
+    """What there is in a cluster."""
+    reports = tuple(replace(each, cluster=cluster) for each in sources.probe(store, now, lookback))
+    inventory = inventory_in(cluster, sources.inventory(store, reports, now, lookback))
     # So that the name of a device has its host.
     devices = {
         uuid: replace(each, device=replace(each.device, host=each.node))
         for uuid, each in inventory.devices.items()
     }
-    inventory = replace(inventory, devices=devices)
-    planned = [
-        PlannedSource(
-            report, tuple(each for each in devices.values() if each.source == report.source)
-        )
-        for _, report in sources.readers(reports).values()
-    ]
-    plan = plan_of(planned, cache.done, now, fleet)
-    progress("probing", 1, 1)
-    return FleetContext(now, reports, inventory, plan, store, sources)
+    readers = {report.key: (source, report) for source, report in sources.readers(reports).values()}
+    return _ProbedCluster(reports, replace(inventory, devices=devices), readers)
 
 
 def store_of(settings: FleetSettings, workers: int = 1) -> PrometheusStore:

@@ -29,6 +29,7 @@ class TeamUse:
     """A row of the table."""
 
     team: str
+    cluster: str
     workloads: int
     held_gpu_hours: float
     """Whose state is known."""
@@ -45,14 +46,14 @@ class TeamUse:
 
 def team_uses(views: Iterable[FleetWorkload], market: Market) -> tuple[TeamUse, ...]:
     """A row a team, the largest holder first."""
-    by_team: dict[str, list[Case]] = defaultdict(list)
+    by_team: dict[tuple[str, str], list[Case]] = defaultdict(list)
     for view in sorted(views, key=lambda view: view.case.key):
-        by_team[view.team].append(view.case)
-    rows = (_team_use(team, cases, market) for team, cases in by_team.items())
-    return tuple(sorted(rows, key=lambda row: (-row.held_gpu_hours, row.team)))
+        by_team[view.cluster, view.team].append(view.case)
+    rows = (_team_use(*team, cases, market) for team, cases in by_team.items())
+    return tuple(sorted(rows, key=lambda row: (row.cluster, -row.held_gpu_hours, row.team)))
 
 
-def _team_use(team: str, cases: Sequence[Case], market: Market) -> TeamUse:
+def _team_use(cluster: str, team: str, cases: Sequence[Case], market: Market) -> TeamUse:
     windows: list[Window] = []
     costs: list[HourlyCost | None] = []
     held, used, wasted = list[float](), list[float](), list[float]()
@@ -72,6 +73,7 @@ def _team_use(team: str, cases: Sequence[Case], market: Market) -> TeamUse:
     joules = sum(window.energy_joules for window in windows)
     return TeamUse(
         team=team,
+        cluster=cluster,
         workloads=len(cases),
         held_gpu_hours=sum(held),
         used_gpu_hours=sum(used),
@@ -156,6 +158,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "devices": sum(len(pool.devices) for pool in answer.view.pools),
         "gpus": sum(gpus_of(pool) for pool in answer.view.pools),
         "workloads": len(answer.view.workloads),
+        "clusters": _clusters(answer),
         "sources": [encode_source(each) for each in answer.sources],
         "pools": [_pool(each, waiting.get(each.name)) for each in answer.view.pools],
         "findings": [{"key": each.key, **finding_form(each.finding)} for each in answer.judgements],
@@ -206,6 +209,7 @@ def encode_source(report: SourceReport) -> dict[str, Any]:
     """What a probe found of one source."""
     return {
         "source": report.source,
+        "cluster": report.cluster.name,
         "is_found": bool(report.metrics or report.devices or report.oldest is not None),
         "devices": report.devices,
         "oldest": None if report.oldest is None else seconds(report.oldest),
@@ -216,7 +220,7 @@ def encode_source(report: SourceReport) -> dict[str, Any]:
 
 def _served(served: WaitingOutcome) -> dict[str, Any]:
     return {
-        **attributes(served.waiting, "key pool namespace gpus"),
+        **attributes(served.waiting, "key cluster pool namespace gpus"),
         "waiting_seconds": served.waiting.since_seconds,
         **attributes(served, "memory_bytes now_gpus after_gpus left_gpus"),
         "why_left": served.why_left or None,
@@ -240,9 +244,35 @@ def _served(served: WaitingOutcome) -> dict[str, Any]:
     }
 
 
+def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
+    """Each with the sums over its pools, of which unknown means are left out."""
+    found = []
+    for name in dict.fromkeys(each.cluster.name for each in answer.sources):
+        pools = [each for each in answer.view.pools if each.cluster == name]
+        held, active = (
+            [mean for each in pools if (mean := mean_of(getattr(each, figure))) is not None]
+            for figure in ("held", "active")
+        )
+        found.append(
+            {
+                "name": name,
+                "pools": len(pools),
+                "nodes": sum(len(each.size_by_node) for each in pools),
+                "gpus": sum(map(gpus_of, pools)),
+                "workloads": sum(each.cluster == name for each in answer.view.workloads),
+                "held_mean": sum(held) if held else None,
+                "active_mean": sum(active) if active else None,
+                "free_now": sum(sum(each.free_by_node.values()) for each in pools),
+                "waiting_gpus": sum(each.gpus for each in answer.waiting if each.cluster == name),
+            }
+        )
+    return found
+
+
 def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
     return {
         "name": pool.name,
+        "cluster": pool.cluster,
         "board": pool.board,
         "gpus": gpus_of(pool),
         "nodes": len(pool.size_by_node),
@@ -277,16 +307,27 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
     for (name, reason), count in _verdicts_by_reason(answer).items():
         add(f"recommender_{name}", count, reason=reason)
     add("fleet_coverage_ratio", answer.view.coverage_ratio)
-    for source in answer.sources:
-        add("fleet_source_devices", source.devices, source=source.source)
+    for source, devices in _devices_by_source(answer.sources).items():
+        add("fleet_source_devices", devices, source=source)
     for name, count in Counter(each.finding for each in answer.node_advice).items():
         add("fleet_node_advice", count, finding=name)
     for pool, figures in _pool_figures(answer, limit).items():
         for name, value in figures.items():
             add(f"fleet_pool_{name}", value, pool=pool)
     hours = answer.lookback_seconds / HOUR_SECONDS
-    for team in answer.teams[:limit]:
-        add("fleet_team_wasted_gpus", team.wasted_gpu_hours / hours, team=team.team)
+    is_several = any(each.cluster.prefix for each in answer.sources)
+    teams = sorted(answer.teams, key=lambda team: (-team.held_gpu_hours, team.cluster, team.team))
+    for team in teams[:limit]:
+        name = f"{team.cluster}/{team.team}" if is_several else team.team
+        add("fleet_team_wasted_gpus", team.wasted_gpu_hours / hours, team=name)
+    return found
+
+
+def _devices_by_source(sources: Iterable[SourceReport]) -> Counter[str]:
+    """Those of all clusters together."""
+    found: Counter[str] = Counter()
+    for each in sources:
+        found[each.source] += each.devices
     return found
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
+from rightsizer.fleet.clusters import day_in
 from rightsizer.fleet.fetch_plan import FetchPlan, FetchShard
 from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import pooled
@@ -48,6 +49,10 @@ class PrefetchingStore:
         """As in `Store`."""
         return self._store.instant(promql, time)
 
+    def within(self, matchers: str) -> PrefetchingStore:
+        """As in `Store`."""
+        return PrefetchingStore(self._store.within(matchers), self._end)
+
 
 def _within(
     answer: Sequence[SampledSeries], start: Nanoseconds, end: Nanoseconds
@@ -83,6 +88,7 @@ class FetchTask:
     store: Callable[[], MetricStore]
     """Makes a process's own."""
     sources: Mapping[str, tuple[FleetSource, SourceReport]]
+    """By the keys of their reports."""
 
     def begin(self) -> Callable[[FetchShard], _FetchedShard]:
         """What reads one shard after the other, with a store of its own."""
@@ -91,13 +97,16 @@ class FetchTask:
     def _read(self, store: MetricStore, shard: FetchShard) -> _FetchedShard:
         before, days = store.use, []
         source, report = self.sources[shard.source]
+        if report.cluster.matchers:
+            store = store.within(report.cluster.matchers)
         uuids = [device.device.uuid for device in shard.devices]
         grids = shard.grid.parts(_DAYS_PER_FRAME)
         # All parts are one query, so that there is one answer to parse.
         parts = store if len(grids) == 1 else PrefetchingStore(store, shard.grid.end)
         for grid in grids:
             day = read_day(partial(source.day, parts, report, grid=grid), shard.devices)
-            days.append(PackedDay.of(shard.source, grid, uuids, shard.now, day))
+            named = day_in(report.cluster, day)
+            days.append(PackedDay.of(shard.source, grid, uuids, shard.now, named))
         return tuple(days), store.use.since(before)
 
 

@@ -83,7 +83,7 @@ def plan_of(
     kept = wanted = samples = 0
     most = max(1, settings.store.series_maximum // _WIDEST)
     for source in sources:
-        name, known = source.report.source, done(source.report.source, days)
+        name, known = source.report.key, done(source.report.key, days)
         asked: list[_GridDevices] = []
         for day in reversed(days):
             grid = _grid_of(source.report, day, now, is_fine=day in fine)
@@ -175,7 +175,8 @@ def gaps_of(report: SourceReport, now: Nanoseconds) -> Iterator[str]:
     shown = ", ".join(f"{date:%Y-%m-%d}" for date in islice(dates, _SHOWN))
     shown += ", ..." if len(silent) > _SHOWN else ""
     days = f"{len(silent)} days" if len(silent) > 1 else "a day"
+    where = f" in {report.cluster.prefix}" if report.cluster.prefix else ""
     yield (
-        f"The store has no samples of {report.source} on {days} ({shown}): what happened then is "
-        "unknown, and counts neither as idle nor as used."
+        f"The store has no samples of {report.source}{where} on {days} ({shown}): what "
+        "happened then is unknown, and counts neither as idle nor as used."
     )

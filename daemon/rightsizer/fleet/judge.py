@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import chain
 from typing import Any, Final
 
 import structlog
@@ -78,8 +79,9 @@ class FleetGuidance:
         if not policies:
             return cls({}, {})
         pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
-        names = set(pools.values())
-        return cls(pools, {name: PolicySet(policies_of_pool(policies, name)) for name in names})
+        return cls(
+            pools, {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
+        )
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """The rule with the thresholds that hold for a workload."""
@@ -102,6 +104,18 @@ class FleetGuidance:
         return self.by_pool.get(next(pools, ""))
 
 
+def _by_pool(
+    policies: Sequence[Policy], inventory: FleetInventory
+) -> dict[str, tuple[Policy, ...]]:
+    """The policies of each pool, which match by its name with its cluster's and without."""
+    found = {"": policies_of_pool(policies, "")}
+    for each in inventory.devices.values():
+        if each.pool not in found:
+            own = each.pool.removeprefix(f"{each.cluster}/")
+            found[each.pool] = policies_of_pool(policies, each.pool, own)
+    return found
+
+
 def informed(
     inventory: FleetInventory, holders: Mapping[str, str], policies: Sequence[Policy]
 ) -> FleetInventory:
@@ -112,7 +126,7 @@ def informed(
     if not policies:
         return inventory
     pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
-    by_pool = {pool: policies_of_pool(policies, pool) for pool in {"", *pools.values()}}
+    by_pool = _by_pool(policies, inventory)
     workloads = {}
     for key, workload in inventory.workloads.items():
         holder = holders.get(key, "")
@@ -189,9 +203,22 @@ class FleetJudge:
 
     @property
     def node_advice_ids(self) -> frozenset[str]:
-        """Ids of advice that the nodes' own agents export."""
-        found = () if self._answer is None else self._answer.node_advice
-        return frozenset(each.id for each in found)
+        """Ids of what the nodes' own agents advise, and of what the fleet says of it."""
+        if self._answer is None:
+            return frozenset()
+        advice = self._answer.node_advice
+        # Where workloads are named by their clusters, which their agents do not know, ids differ.
+        known = {
+            (each.workload, each.reason, each.action)
+            for each in advice
+            if each.workload.startswith(f"{each.cluster}/")
+        }
+        same = (
+            each.id
+            for each in self._answer.findings
+            if each.reasons and (each.workload, each.reasons[0], each.action) in known
+        )
+        return frozenset(chain((each.id for each in advice), same))
 
     def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan]:
         """What a run would read, after the probe alone.
@@ -214,7 +241,7 @@ class FleetJudge:
         with paused_collection():
             context = self._context()
             store = partial(store_of, self._settings.fleet, self._workers)
-            task = FetchTask(store, context.sources.readers(context.reports))
+            task = FetchTask(store, context.readers)
             reading = partial(self._progress, "reading")
             used = fetch(context.plan, self._cache, task, self._workers, reading)
             self._cache.forget(context.plan.first_day - 1)
@@ -244,6 +271,7 @@ class FleetJudge:
             return RecommenderResult(context.now, judgements, measured)
 
     def _notes(self, context: FleetContext, faults: Sequence[RuleFault]) -> Iterator[str]:
+        yield from context.notes
         yield from context.store.warnings
         aside = self._cache.database.set_aside
         if aside is not None:
@@ -263,7 +291,7 @@ class FleetJudge:
 
     def _request(self, context: FleetContext) -> BatchRequest:
         inventory, first = context.inventory, context.plan.first_day
-        names = tuple(report.source for report in context.reports)
+        names = tuple(report.key for report in context.reports)
         rows = merged_holdings(self._cache.holdings(first, context.now // _DAY), names)
         whole = [
             uuid for uuid, each in inventory.devices.items() if not each.device.has_mig_instances

@@ -19,6 +19,22 @@ MOVABLE_CLASSES: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOO
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster:
+    """One of the clusters whose series are in a store."""
+
+    name: str = ""
+    """Empty where no label tells."""
+    prefix: str = ""
+    """Of names that other clusters may have too; empty in a fleet of one cluster."""
+    matchers: str = ""
+    """What selects its series; empty where all are its own."""
+
+    def named(self, name: str) -> str:
+        """A name as no other cluster has it: `CLUSTER/NAME`."""
+        return f"{self.prefix}/{name}" if self.prefix and name else name
+
+
+@dataclass(frozen=True, slots=True)
 class FleetDevice:
     """A GPU or a MIG instance, and where it stands."""
 
@@ -64,6 +80,7 @@ class NodeAdvice:
     savings_gpus: float | None = None
     savings_dollars_per_hour: float | None = None
     opened_seconds: float | None = None
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,7 @@ class WaitingWork:
     gpus_each: float | None = None
     """Of its largest part, which needs them on one node; `None` where unknown."""
     namespace: str = ""
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +146,7 @@ class FleetWorkload:
     """GPUs' worth of compute, by the upper bound, peak within the hour of the sum."""
     memory_bytes: HourlySeries
     """All its devices together, the peak within the hour."""
+    cluster: str = ""
 
     @property
     def is_movable(self) -> bool:
@@ -155,6 +174,7 @@ class FleetPool:
     size_by_node: Mapping[str, int]
     node_free: Mapping[str, HourlySeries] = field(default_factory=dict, hash=False)
     """By node and hour, GPUs without a holder."""
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)

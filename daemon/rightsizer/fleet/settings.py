@@ -148,7 +148,10 @@ class FleetSettings:
         "", help='Label matchers that every query carries, as in `cluster="paris"`; empty for all.'
     )
     cluster_label: str = setting(
-        "cluster", help="Label that tells clusters apart, where there are several in the store."
+        "",
+        help="Label that tells clusters apart, where there are several in the store; empty for the "
+        "first that a series has of `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name` "
+        "and `kubernetes_cluster`. Mimir's tenants are told apart anyhow.",
     )
     pool_labels: tuple[str, ...] = setting(
         (

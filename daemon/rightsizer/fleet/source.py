@@ -9,7 +9,7 @@ from operator import add, sub
 from typing import Protocol
 
 from rightsizer.fleet.cache.day_frame import Grid
-from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
+from rightsizer.fleet.model import Cluster, FleetDay, FleetDevice, FleetInventory
 from rightsizer.model.frozen import astuple, dataclass, field
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds
@@ -91,6 +91,9 @@ class MetricStore(Protocol):
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """A query at one moment; each series has one sample."""
 
+    def within(self, matchers: str) -> MetricStore:
+        """The same store, of which no other series are asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
@@ -121,6 +124,12 @@ class SourceReport:
     """Days by the hour that it can be asked for with one grid."""
     warnings: tuple[str, ...] = ()
     """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
+    cluster: Cluster = field(default_factory=Cluster)
+
+    @property
+    def key(self) -> str:
+        """By which its days are kept: the source, and its cluster where there are several."""
+        return f"{self.source}@{self.cluster.prefix}" if self.cluster.prefix else self.source
 
 
 class FleetSource(Protocol):

@@ -12,27 +12,58 @@ from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.units import MIB, format_duration
 from rightsizer.report.labels import first_names, readable_name
 
+_MARKS: Final = {"+": "can", "-": "cannot", "!": "warnings"}
+
 
 def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> Iterator[str]:
     yield "Sources:"
+    said: set[tuple[str, str]] = set()
+    clusters = {each["cluster"] for each in sources}
     for source in sources:
         if not source["is_found"]:
             continue
-        facts = [counted(source["devices"], "device")] if source["devices"] else []
-        if source["oldest"] is not None:
-            facts.append(f"{format_duration(max(0.0, now_seconds - source['oldest']))} back")
-        elif source["devices"]:
-            facts.append("nothing within the lookback")
-        if source["resolution_seconds"] is not None:
-            facts.append(f"every {format_duration(source['resolution_seconds'])}")
-        if source["devices"]:
-            facts.append(f"{source['tier']} tier")
-        yield f"  {': '.join(filter(None, (source['source'], ', '.join(facts))))}"
-        for mark, key in (("+", "can"), ("-", "cannot"), ("!", "warnings")):
+        facts = _facts(source, now_seconds)
+        where = source["cluster"] or "(no cluster)"
+        name = f"{source['source']} of {where}" if len(clusters) > 1 else source["source"]
+        yield f"  {': '.join(filter(None, (name, ', '.join(facts))))}"
+        for mark, key in _MARKS.items():
             for sentence in source[key]:
-                yield from wrapped(f"{mark} {sentence}", 4)
-    if absent := [each["source"] for each in sources if not each["is_found"]]:
+                # What holds for all clusters is said of the first.
+                if (source["source"], sentence) not in said:
+                    said.add((source["source"], sentence))
+                    yield from wrapped(f"{mark} {sentence}", 4)
+    found = {each["source"] for each in sources if each["is_found"]}
+    if absent := dict.fromkeys(e["source"] for e in sources if e["source"] not in found):
         yield from wrapped(f"not in the store: {', '.join(absent)}", 2)
+
+
+def _facts(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
+    if source["devices"]:
+        yield counted(source["devices"], "device")
+    if source["oldest"] is not None:
+        yield f"{format_duration(max(0.0, now_seconds - source['oldest']))} back"
+    elif source["devices"]:
+        yield "nothing within the lookback"
+    if source["resolution_seconds"] is not None:
+        yield f"every {format_duration(source['resolution_seconds'])}"
+    if source["devices"]:
+        yield f"{source['tier']} tier"
+
+
+def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if len(clusters) <= 1:
+        return
+    header = ("cluster", "pools", "nodes", "GPUs", "workloads", "held", "active", "free", "waiting")
+    rows = [
+        (
+            *(_short(each["name"] or "(no cluster)"), str(each["pools"]), str(each["nodes"])),
+            *(f"{each['gpus']:g}", str(each["workloads"])),
+            *(_figure(each[key]) for key in ("held_mean", "active_mean")),
+            *(str(each["free_now"]), _figure(each["waiting_gpus"])),
+        )
+        for each in clusters
+    ]
+    yield from _table(header, rows, ("cluster",))
 
 
 _MOST_WAITING_ROWS: Final = 10
@@ -156,6 +187,7 @@ def fleet_text(form: Mapping[str, Any]) -> str:
         "",
         *_sources(form["sources"], form["time"]),
         "",
+        *_clusters(form["clusters"]),
         *_pools(form["pools"]),
         *_waiting(form["waiting_work"]),
         *_teams(form["teams"]),
@@ -185,9 +217,10 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = ("team", "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
+    is_several = len({team["cluster"] for team in teams}) > 1
     rows = [
         (
-            *(_short(team["team"] or "(unknown)"), str(team["workloads"])),
+            *(_short(team_name(team, is_several=is_several)), str(team["workloads"])),
             *(_figure(team[f"{key}_gpu_hours"]) for key in ("held", "used", "wasted")),
             _figure(team["kilowatt_hours"]),
             *(_figure((team[key] or {}).get("value"), 0) for key in ("dollars", "wasted_dollars")),
@@ -195,6 +228,12 @@ def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for team in teams
     ]
     yield from _table(header, rows, ("team",))
+
+
+def team_name(team: Mapping[str, Any], *, is_several: bool) -> str:
+    """With its cluster's name, where there are several."""
+    name = str(team["team"] or "(unknown)")
+    return f"{team['cluster']}/{name}" if is_several and team["cluster"] else name
 
 
 def _table(

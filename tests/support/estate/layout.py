@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["JOBS", "LARGE", "SMALL", "Job", "Layout", "Machine", "Owner"]
+__all__ = ["EAST", "JOBS", "LARGE", "SMALL", "WEST", "Job", "Layout", "Machine", "Owner"]
 
 
 class Owner(StrEnum):
@@ -154,6 +154,13 @@ LARGE: Final = Layout(
     ),
 )
 """A hundred GPUs, and eight that are new."""
+
+EAST: Final = Layout(
+    "east",
+    (_machine("serve-1", _A100, "chat-api:2 embed-svc:1 -:1"), _machine("spare-1", _A100, "-:2")),
+)
+WEST: Final = Layout("west", (_machine("serve-1", _A100, "chat-api@notebook-ana:2 embed-svc:1"),))
+"""A cluster with the names of the other: the same service does nothing in it, and none is free."""
 
 SMALL: Final = Layout(
     "small",

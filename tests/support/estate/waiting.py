@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from estate.layout import LARGE, SMALL, Owner
+from estate.layout import LARGE, SMALL, WEST, Owner
 
 __all__ = ["PENDING", "QUEUED", "Pending"]
 
@@ -37,6 +37,7 @@ _ALIKE: Final = (
 )
 
 PENDING: Final[Mapping[str, tuple[Pending, ...]]] = {
+    WEST.name: (Pending("summarize", "production", 1, 1, 20, Owner.DEPLOYMENT),),
     SMALL.name: (
         *_ALIKE,
         Pending("big-finetune", "research", 1, 2, 48 * 60),

@@ -113,6 +113,7 @@ def _workload(
         busy=hours("mean:busy", ratio),
         compute=hours("peak:compute", ratio),
         memory_bytes=hours("peak:memory_bytes", 1.0),
+        cluster=devices[0].cluster,
     )
 
 
@@ -190,6 +191,7 @@ def _pool(
         free_by_node=_gpus([each for each in devices if each.device.uuid in parts.free]),
         size_by_node=sizes,
         node_free=node_free,
+        cluster=devices[0].cluster,
     )
 
 

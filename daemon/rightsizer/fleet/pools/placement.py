@@ -24,6 +24,8 @@ _SLURM_QUEUE: Final = "slurm"
 class PoolObstacle(StrEnum):
     """Why a pool cannot serve a piece of waiting work, whatever is free of it."""
 
+    CLUSTER = "cluster"
+    """It is in another one."""
     SCHEDULER = "scheduler"
     """Another one allocates its GPUs."""
     MEMORY = "memory"
@@ -73,12 +75,14 @@ class PoolChoice:
     def _obstacle(
         self, pool: FleetPool, waiting: WaitingWork, needed: float | None
     ) -> PoolObstacle | None:
+        if pool.cluster != waiting.cluster:
+            return PoolObstacle.CLUSTER
         if pool.name != waiting.pool:
             kind, own = self._kinds[pool.name], self._kinds.get(waiting.pool)
             # A scheduler allocates its own nodes alone.
             if waiting.namespace:
                 own = WorkloadKind.KUBERNETES
-            elif waiting.key in {waiting.pool, _SLURM_QUEUE}:
+            elif waiting.key in {waiting.pool, _SLURM_QUEUE, f"{waiting.cluster}/{_SLURM_QUEUE}"}:
                 own = WorkloadKind.SLURM
             if kind is not None and own is not None and kind is not own:
                 return PoolObstacle.SCHEDULER
@@ -111,6 +115,7 @@ def why_left(
         (PoolObstacle.NODE, "has", "have", f"no node of {gpus_text(each)}"),
         (PoolObstacle.MEMORY, "has", "have", memory),
         (PoolObstacle.SCHEDULER, "is", "are", "another scheduler's"),
+        (PoolObstacle.CLUSTER, "is", "are", "in another cluster"),
     ):
         if count := Counter(obstacles.values())[obstacle]:
             reasons.append(f"1 pool {one} {why}" if count == 1 else f"{count} pools {many} {why}")

@@ -180,20 +180,26 @@ def placed_waiting(
     In this order: what it says itself; where more of the same already runs; where everything else
     of its namespace runs; the only pool with nodes that are large enough for one of its parts.
     """
-    own, spaces = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    own = defaultdict[str, set[str]](set)
+    spaces = defaultdict[tuple[str, str], set[str]](set)
     for each in workloads:
         own[each.case.key].add(each.pool)
         if each.case.workload is not None and each.case.workload.namespace:
-            spaces[each.case.workload.namespace].add(each.pool)
+            spaces[each.cluster, each.case.workload.namespace].add(each.pool)
 
     def pool_of(each: WaitingWork) -> str:
-        roomy = {pool.name for pool in pools if 0 < part_of(each, pool) <= _largest(pool)}
-        for found in (own[each.key], spaces[each.namespace], roomy):
+        roomy = {pool.name for pool in pools if _could_hold(pool, each)}
+        for found in (own[each.key], spaces[each.cluster, each.namespace], roomy):
             if len(fitting := found & roomy) == 1:
                 return fitting.pop()
         return ""
 
     return tuple(each if each.pool else replace(each, pool=pool_of(each)) for each in waiting)
+
+
+def _could_hold(pool: FleetPool, waiting: WaitingWork) -> bool:
+    """Whether a part of it would fit an empty node; no work waits for another cluster's nodes."""
+    return pool.cluster == waiting.cluster and 0 < part_of(waiting, pool) <= _largest(pool)
 
 
 def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
@@ -216,7 +222,7 @@ def may_wait_for(view: FleetView, pool: FleetPool) -> float:
     return waiting_gpus(view, pool) + sum(
         each.gpus
         for each in view.waiting
-        if not each.pool and most_free < part_of(each, pool) <= _largest(pool)
+        if not each.pool and _could_hold(pool, each) and most_free < part_of(each, pool)
     )
 
 

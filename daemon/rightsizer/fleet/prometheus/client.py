@@ -5,6 +5,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import reduce
 from itertools import chain
 from typing import Final
@@ -115,12 +116,20 @@ class PrometheusStore:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._settings = settings
-        self._matchers = Matchers.parse(matchers)
+        self.matchers = Matchers.parse(matchers)
+        """That every selector gets."""
         self._endpoint = Endpoint(settings, sleep, jitter)
         self._span = QuerySpan()
         self._warnings: set[str] = set()
         self._slow = 0
         self._lock = threading.Lock()
+
+    def within(self, matchers: str) -> "PrometheusStore":
+        """As in `Store`; connections, limits and counts are shared."""
+        both = ",".join(filter(None, (self.matchers.text, matchers)))
+        found = copy(self)
+        found.matchers = Matchers.parse(both)
+        return found
 
     @property
     def use(self) -> StoreUse:
@@ -141,7 +150,7 @@ class PrometheusStore:
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
         """As in `Store`."""
-        query = self._matchers.merge(promql)
+        query = self.matchers.merge(promql)
         found: list[Sequence[SampledSeries]] = []
         span, was_refused = self._span.points(step), False
         begin, left = start, (end - start) // step + 1
@@ -162,7 +171,7 @@ class PrometheusStore:
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """As in `Store`; a range selector gives the samples as they were scraped."""
-        query = self._matchers.merge(promql)
+        query = self.matchers.merge(promql)
         answer = self._series("/api/v1/query", query, {"time": time})
         if isinstance(answer, StoreLimit):
             raise self._too_much(answer, query)

@@ -64,6 +64,7 @@ class _SpareBoards(NamedTuple):
     pool: str
     board: str
     gpus: int
+    cluster: str
 
 
 def judge(
@@ -76,7 +77,8 @@ def judge(
     for each in sorted(view.workloads, key=lambda each: each.case.key):
         # Other boards of which a pool has enough for all of the workload's GPUs.
         own, needed = {device.board for device in each.case.devices}, sum(each.nodes.values())
-        boards = tuple(sorted({some.board for some in room if some.gpus >= needed > 0} - own))
+        near = {some.board for some in room if some.cluster == each.cluster and some.gpus >= needed}
+        boards = tuple(sorted(near - own)) if needed > 0 else ()
         sized = _sized(each.case, boards, settings, market)
         options: tuple[Option, ...] = ()
         if sized.is_complaint:
@@ -120,7 +122,8 @@ def _given(
     needed = sum(view.nodes.values())
     for option in options:
         for room, gpus in left.items():
-            if room.board == option.target and gpus >= needed:
+            is_near = room.cluster == view.cluster
+            if is_near and room.board == option.target and gpus >= needed:
                 left[room] = gpus - needed
                 return _complaint(view, sized, option, room, market)
     summary = "A cheaper board would do; those that stand empty are better used by others."
@@ -139,7 +142,7 @@ def _spare(
         is_filling = growth is not None and growth.is_filling
         spare = spare_of(pool, settings.spare).gpus
         if too_little is None and spare and not is_filling:
-            found.append(_SpareBoards(pool.name, pool.board, spare))
+            found.append(_SpareBoards(pool.name, pool.board, spare, pool.cluster))
     return tuple(found)
 
 

@@ -51,7 +51,6 @@ def devices_of(
             device=replace(device, has_mig_instances=uuid in parents),
             node=node_of(labels),
             pool=first_label(labels, settings.pool_labels) or own,
-            cluster=labels.get(settings.cluster_label, ""),
         )
     return found
 
@@ -141,11 +140,6 @@ def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
         ),
     )
     return {workload.key: workload for workload in reversed(known)}
-
-
-def team_of(labels: Mapping[str, str], team_labels: Iterable[str]) -> str:
-    """The team of a workload: a label, else its namespace; else empty."""
-    return first_label(labels, team_labels) or _own(labels, "namespace")
 
 
 def _own(labels: Mapping[str, str], name: str) -> str:

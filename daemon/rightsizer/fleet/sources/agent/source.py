@@ -17,12 +17,11 @@ from rightsizer.fleet.sources.agent.devices import (
     DEVICE_LABELS,
     WORKLOAD_LABELS,
     devices_of,
-    team_of,
     workloads_of,
 )
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
-from rightsizer.fleet.sources.series import NODE_LABELS, word_of
+from rightsizer.fleet.sources.series import NODE_LABELS, first_label, word_of
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Resource
@@ -110,7 +109,7 @@ class AgentSource:
         if report.oldest is not None:
             lookback = min(lookback, now - report.oldest)
         fleet = self.fleet
-        labels = (*DEVICE_LABELS, "instance", *NODE_LABELS, fleet.cluster_label, *fleet.pool_labels)
+        labels = (*DEVICE_LABELS, "instance", *NODE_LABELS, *fleet.pool_labels)
         by = ", ".join(dict.fromkeys(labels))
         query = f"max by ({by}) (rightsizer_device_info) or max by ({by}) ({_RECORDED})"
         # Of what left meanwhile, the end of its last whole day is near enough.
@@ -128,7 +127,7 @@ class AgentSource:
             key: team
             for series in infos
             if (key := series.labels.get("workload", ""))
-            and (team := team_of(series.labels, fleet.team_labels))
+            and (team := first_label(series.labels, fleet.team_labels))
         }
         demands = _demands(store.instant(_NEED, now), self.provisioning)
         advice = store.instant(_ADVICE, now)

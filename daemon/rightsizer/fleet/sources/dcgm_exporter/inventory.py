@@ -87,9 +87,8 @@ def read_inventory(
 
     GPUs that have instances are among them, and marked.
     """
-    cluster_label = settings.cluster_label
     series = one_of("__name__", presence_names(report.metrics))
-    by = ", ".join((*FACT_LABELS, *HOLDER_LABELS, cluster_label))
+    by = ", ".join((*FACT_LABELS, *HOLDER_LABELS))
     begin, step = span.end - span.length, min(_STEP, span.length)
     seen = [
         found
@@ -115,7 +114,6 @@ def read_inventory(
                 replace(device, has_mig_instances=uuid in parents),
                 node_of(labels, nodes),
                 device.board or device.name or "unknown",
-                labels.get(cluster_label, ""),
             )
     exported = HolderNames.seen_in(all_labels)
     newest = (each.labels for each in seen if each.times[-1] >= span.end)

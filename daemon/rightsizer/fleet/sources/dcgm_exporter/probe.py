@@ -82,6 +82,11 @@ def presence_names(metrics: Iterable[str]) -> tuple[str, ...]:
     return next(filter(None, there), ())
 
 
+def presence_spellings() -> tuple[str, ...]:
+    """All metrics by which a device may be known."""
+    return tuple(name for each in _PRESENCE for name in spellings(each))
+
+
 def tier_of_metrics(metrics: Iterable[str]) -> Tier:
     """What the metrics of a fleet allow to be claimed at best."""
     found = {FORMER_DCGM_NAMES.get(name, name).removesuffix("_total") for name in metrics}

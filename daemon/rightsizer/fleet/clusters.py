@@ -1,0 +1,153 @@
+"""Clusters of a store: which there are, what selects each, and names that hold across them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.model import Cluster, FleetDay, FleetInventory
+from rightsizer.fleet.prometheus.selector import quoted
+from rightsizer.fleet.source import MetricStore
+from rightsizer.fleet.sources.dcgm_exporter.probe import presence_spellings
+from rightsizer.fleet.sources.series import one_of
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload
+
+_LABELS: Final = (
+    *("cluster", "k8s_cluster", "cluster_name", "k8s_cluster_name", "kubernetes_cluster"),
+)
+_TENANT: Final = "__tenant_id__"
+"""Of Mimir, where `fleet.store.tenant` names several: each has clusters of its own."""
+_DEVICES: Final = (
+    *("rightsizer_device_up", "uuid:rightsizer_device_info:last5m"),
+    *presence_spellings(),
+)
+_SCHEDULERS: Final = (
+    *("kube_node_info", "kube_node_labels", "kube_pod_owner", "kube_pod_status_phase"),
+    *("slurm_queue_pending", "slurm_partition_jobs_pending", "slurm_job_info", "slurm_node_info"),
+)
+_EVERY: Final[Nanoseconds] = 6 * COARSE_STEP
+_Place = tuple[tuple[str, str], ...]
+"""The labels of a cluster with their values, those that are empty left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClustersFound:
+    """The clusters that have GPUs."""
+
+    clusters: tuple[Cluster, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def clusters_in(
+    store: MetricStore, label: str, now: Nanoseconds, lookback: Nanoseconds
+) -> ClustersFound:
+    """The clusters of all GPUs within the lookback; one without a name where no label tells.
+
+    `label` tells them apart; where it is empty, the first of the usual ones that a series has.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    labels = (label,) if label else _LABELS
+    by = ", ".join(dict.fromkeys((_TENANT, *labels)))
+    devices = f"group by ({by}) (last_over_time({{{one_of('__name__', _DEVICES)}}}[15m]))"
+    start = now - lookback // _EVERY * _EVERY
+    seen = [series.labels for series in store.range(devices, start, now, _EVERY)]
+    query = f"group by ({by}) ({{{one_of('__name__', _SCHEDULERS)}}})"
+    of_schedulers = [series.labels for series in store.instant(query, now)]
+    known = (_TENANT, *labels)
+    used = [name for name in known if any(each.get(name) for each in (*seen, *of_schedulers))]
+    places = sorted({_place(each, used) for each in seen})
+    others = {_place(each, used) for each in of_schedulers} - set(places)
+    tenants = {value for place in (*places, *others) for name, value in place if name == _TENANT}
+    names = [_name(place, tenants) for place in places]
+    if len(places) <= 1 and len({*places, *others} - {()}) <= 1:
+        # One cluster, of which some series may lack the label.
+        return ClustersFound((Cluster(next(iter(names), "")),))
+    is_several = len(set(names)) > 1
+    found = tuple(
+        Cluster(name, name if is_several else "", _matchers(place, used))
+        for name, place in zip(names, places, strict=True)
+    )
+    warnings = []
+    if any(all(name == _TENANT for name, _ in place) for place in others):
+        warnings.append(
+            f"Some series of schedulers have no label that tells their cluster ({', '.join(used)}) "
+            "and are left out: their pods, jobs and pools could be of any; give them the label."
+        )
+    return ClustersFound(found, tuple(warnings))
+
+
+def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
+    """The tenant, and the first label of a cluster."""
+    found = [(name, labels[name]) for name in used if labels.get(name)]
+    tenant = [each for each in found if each[0] == _TENANT]
+    return (*tenant, *found[len(tenant) : len(tenant) + 1])
+
+
+def _name(place: _Place, tenants: Iterable[str]) -> str:
+    is_one = len(set(tenants)) == 1
+    return "/".join(
+        value for name, value in place if name != _TENANT or not is_one or len(place) == 1
+    )
+
+
+def _matchers(place: _Place, used: Sequence[str]) -> str:
+    """What selects its series alone: labels before its own are empty, and all where it has none."""
+    values = dict(place)
+    last = max((used.index(name) for name in values if name != _TENANT), default=len(used) - 1)
+    return ",".join(f"{name}={quoted(values.get(name, ''))}" for name in used[: last + 1])
+
+
+def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
+    """What was found of a cluster, by names that no other cluster has."""
+    named = cluster.named
+    return FleetInventory(
+        devices={
+            uuid: replace(each, cluster=cluster.name, pool=named(each.pool))
+            for uuid, each in found.devices.items()
+        },
+        workloads={
+            named(key): workload_in(cluster, workload) for key, workload in found.workloads.items()
+        },
+        teams={named(key): team for key, team in found.teams.items()},
+        advice=tuple(
+            replace(each, cluster=cluster.name, workload=named(each.workload))
+            for each in found.advice
+        ),
+        waiting=tuple(
+            replace(each, cluster=cluster.name, key=named(each.key), pool=named(each.pool))
+            for each in found.waiting
+        ),
+    )
+
+
+def day_in(cluster: Cluster, day: FleetDay) -> FleetDay:
+    """A day with the names of its cluster's workloads."""
+    if not cluster.prefix:
+        return day
+    holdings = {
+        uuid: tuple(replace(each, workload=workload_in(cluster, each.workload)) for each in held)
+        for uuid, held in day.holdings.items()
+    }
+    return replace(day, holdings=holdings)
+
+
+def workload_in(cluster: Cluster, workload: Workload) -> Workload:
+    """A workload by a key that no other cluster has."""
+    return replace(workload, key=cluster.named(workload.key))
+
+
+def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:
+    """The fleet of several clusters; a device that was in two is where it was found first."""
+    whole = FleetInventory()
+    for each in inventories:
+        whole = FleetInventory(
+            devices={**each.devices, **whole.devices},
+            workloads={**each.workloads, **whole.workloads},
+            teams={**each.teams, **whole.teams},
+            advice=(*whole.advice, *each.advice),
+            waiting=(*whole.waiting, *each.waiting),
+        )
+    return whole

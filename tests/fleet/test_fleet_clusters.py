@@ -1,0 +1,181 @@
+"""Two clusters of one store that name nodes, pods and workloads alike are never mixed."""
+
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from estate.clusters import in_cluster
+from estate.layout import EAST, WEST
+from estate.life import live
+from estate.stores import filled_victoria
+from estate.truth import Metrics
+from evaluation.fleet import START, sources_of
+from fleet_command import asked_in_process, configured
+from prometheus_server import Prometheus
+from rightsizer.fleet.clusters import clusters_in
+from rightsizer.fleet.model import Cluster
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.settings import StoreSettings
+from rightsizer.fleet.source import SampledSeries
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
+
+DAYS: Final = 2
+END: Final = START + DAYS * 86400
+CHAT: Final = "kubernetes:production/chat-api"
+STYLES: Final = {
+    "cluster": Metrics.OWN,
+    "k8s_cluster": Metrics.DCGM,
+    # What a Thanos or a Prometheus calls its own series by.
+    "region": Metrics.OWN,
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Prometheus]:
+    """Both clusters in each style, which a label of its own tells apart for the test."""
+    sources, lives = [], []
+    for layout in (EAST, WEST):
+        life = live(layout, DAYS, START, tick_seconds=300, variants=1)
+        lives.append(life)
+        for style, metrics in STYLES.items():
+            labels = ((style, layout.name), ("style", style))
+            sources += [
+                in_cluster(source, f"{style[0]}{layout.name}", labels)
+                for source in sources_of(life, metrics)
+            ]
+    with filled_victoria(lives[0], *sources) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=STYLES)
+def form(
+    server: Prometheus, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, Any]:
+    """What the command answers, with every verdict."""
+    style = request.param
+    own = {"cluster_label": style} if style == "region" else {}
+    settings = {"matchers": f'style="{style}"', "lookback": f"{DAYS - 1}d", **own}
+    config = configured(tmp_path_factory.mktemp(style), server.url, **settings)
+    return asked_in_process(config, "--json", "--all", "--at", str(END)).form
+
+
+def test_each_cluster_has_its_own_sums(form: dict[str, Any]) -> None:
+    """GPUs, pools and workloads by cluster come to those of all."""
+    clusters = {each["name"]: each for each in form["clusters"]}
+    assert {name: each["gpus"] for name, each in clusters.items()} == {"east": 6, "west": 3}
+    assert {name: each["workloads"] for name, each in clusters.items()} == {"east": 2, "west": 2}
+    assert sum(each["gpus"] for each in clusters.values()) == form["gpus"]
+    assert {(each["cluster"], each["name"]) for each in form["pools"]} == {
+        ("east", "east/serve"),
+        ("east", "east/spare"),
+        ("west", "west/serve"),
+    }
+    for name, each in clusters.items():
+        own = [pool for pool in form["pools"] if pool["cluster"] == name]
+        for key in ("gpus", "nodes", "free_now"):
+            assert each[key] == sum(pool[key] for pool in own)
+
+
+def test_no_verdict_is_about_two_clusters(form: dict[str, Any]) -> None:
+    """Its devices are those of the cluster in its key."""
+    found = [each for each in form["findings"] if each["devices"]]
+    assert {each["key"].partition("/")[0] for each in found} >= {"east", "west"}
+    for each in found:
+        places = {uuid.split("-")[1][1:] for uuid in each["devices"]}
+        assert len(places) == 1
+        if "/" in each["key"]:
+            assert places == {each["key"].removeprefix("pool/").partition("/")[0]}
+
+
+def test_a_service_is_judged_by_its_own_cluster(form: dict[str, Any]) -> None:
+    """It does nothing in one of them, and works in the other."""
+    idle = {each["key"]: each for each in form["findings"] if each["rule"] == "idle"}
+    assert idle[f"west/{CHAT}"]["reasons"] == ["IdleHeld"]
+    assert len(idle[f"west/{CHAT}"]["devices"]) == 2
+    assert idle[f"east/{CHAT}"]["reasons"] == []
+
+
+def test_work_is_offered_no_node_of_another_cluster(form: dict[str, Any]) -> None:
+    """What waits in one stays there, though the other has free GPUs of its board."""
+    (each,) = (each for each in form["waiting_work"] if each["key"].endswith("/summarize"))
+    assert (each["cluster"], each["key"]) == ("west", "west/kubernetes:production/summarize")
+    assert {offer["pool"] for offer in each["offers"]} <= {"west/serve"}
+    assert sum(offer["gpus"] for offer in each["offers"] if offer["is_now"]) == 0
+    waits = {each["name"]: each["waiting_gpus"] for each in form["clusters"]}
+    assert waits["west"] == waits["east"] + 1
+
+
+def test_teams_are_those_of_a_cluster(form: dict[str, Any]) -> None:
+    """The same team has a row in each."""
+    rows = {(each["cluster"], each["team"]): each["held_gpu_hours"] for each in form["teams"]}
+    assert rows["east", "chat"] == pytest.approx(rows["west", "chat"], rel=0.01)
+    assert ("east", "search") in rows
+
+
+def test_sources_are_told_by_cluster(form: dict[str, Any]) -> None:
+    """Devices of each, and none twice."""
+    devices = {}
+    for each in form["sources"]:
+        devices[each["cluster"]] = devices.get(each["cluster"], 0) + each["devices"]
+    assert devices == {"east": 6, "west": 3}
+
+
+def test_the_text_has_a_row_for_each_cluster(server: Prometheus, tmp_path: Path) -> None:
+    """Beside the pools, whose names begin with it."""
+    settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
+    config = configured(tmp_path, server.url, **settings)
+    said = asked_in_process(config, "--at", str(END), "--html", str(tmp_path / "page.html")).out
+    lines = [line.split() for line in said.splitlines()]
+    assert ["east", "2", "2", "6"] in [line[:4] for line in lines]
+    assert ["west", "1", "1", "3"] in [line[:4] for line in lines]
+    assert any(line[:1] == ["east/chat"] for line in lines)
+    assert "west/serve" in (tmp_path / "page.html").read_text()
+
+
+def test_a_fleet_of_one_cluster_keeps_plain_names(server: Prometheus) -> None:
+    """What is the only cluster of a store is known by name, and nothing has to select it."""
+    with_one = PrometheusStore(StoreSettings(url=server.url), 'style="cluster",cluster="east"')
+    found = clusters_in(with_one, "", END * 10**9, 86400 * 10**9)
+    assert found.clusters == (Cluster("east"),)
+    assert found.warnings == ()
+
+
+def test_series_of_no_cluster_are_one_of_their_own(server: Prometheus) -> None:
+    """Matchers exclude each other, whatever labels series have beside."""
+    store = PrometheusStore(StoreSettings(url=server.url), 'style=~"cluster|region"')
+    found = clusters_in(store, "", END * 10**9, 86400 * 10**9)
+    assert found.clusters == (
+        Cluster("", "", 'cluster=""'),
+        Cluster("east", "east", 'cluster="east"'),
+        Cluster("west", "west", 'cluster="west"'),
+    )
+
+
+class Federated:
+    """A Mimir that is asked for two tenants, each with a cluster of the same name."""
+
+    def range(self, *_: object) -> list[SampledSeries]:
+        """Its devices."""
+        return [
+            SampledSeries({"__tenant_id__": tenant, "cluster": "prod"}, (1,), array("d", [1.0]))
+            for tenant in ("a", "b")
+        ]
+
+    def instant(self, *_: object) -> list[SampledSeries]:
+        """A scheduler that nobody has labelled."""
+        return [SampledSeries({"__tenant_id__": "a"}, (1,), array("d", [1.0]))]
+
+
+def test_tenants_have_clusters_of_their_own() -> None:
+    """The name has both, and what cannot be told is left out and said."""
+    found = clusters_in(Federated(), "", END * 10**9, 86400 * 10**9)
+    assert [(each.name, each.matchers) for each in found.clusters] == [
+        ("a/prod", '__tenant_id__="a",cluster="prod"'),
+        ("b/prod", '__tenant_id__="b",cluster="prod"'),
+    ]
+    (warning,) = found.warnings
+    assert "no label that tells their cluster" in warning
