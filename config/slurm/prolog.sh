@@ -5,11 +5,13 @@
 # and dcgm-exporter with --hpc-job-mapping-dir=/run/rightsizer-jobs. Not needed to know whose a process
 # is: that the control groups tell.
 #
-# It always succeeds: a prolog that fails drains its node.
+# It always succeeds, and soon: a prolog that fails drains its node, and one that hangs holds the job.
+# Where another holds the lock for longer than RIGHTSIZER_LOCK_SECONDS, the job stays off the map.
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 folder=${RIGHTSIZER_JOB_MAP:-/run/rightsizer-jobs}
 job=${SLURM_JOB_ID:-}
+patience=${RIGHTSIZER_LOCK_SECONDS:-4}
 
 case $job in
 '' | *[!0-9]*) exit 0 ;;
@@ -27,7 +29,7 @@ mkdir -p "$folder" || exit 0
 
 # Jobs that share a GPU come and go at the same time: each file is changed under one lock.
 (
-    flock 9
+    flock -w "$patience" 9 || exit 0
     IFS=,
     set -f
     for device in $devices; do

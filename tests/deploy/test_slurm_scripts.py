@@ -1,7 +1,9 @@
 """Slurm's prolog and epilog, run as slurmd runs them, beside a real agent on a simulated node."""
 
+import fcntl
 import getpass
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -169,6 +171,77 @@ def test_nothing_makes_a_script_fail(tmp_path: Path, script: str, environ: dict[
     assert (done.returncode, done.stdout) == (0, "")
     assert files <= {".lock"}
     assert {path.name for path in tmp_path.iterdir()} <= {"jobs", "rightsizer"}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_lock_that_is_held_is_not_waited_for(tmp_path: Path, script: str) -> None:
+    """Whatever holds it: the script gives up and succeeds, and the map is as it was."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "0").write_text("17\n")
+    with (tmp_path / "jobs" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = run(
+            script,
+            tmp_path,
+            SLURM_JOB_ID="17" if script == "epilog.sh" else "4242",
+            SLURM_JOB_GPUS="0",
+            RIGHTSIZER_JOB_REPORT="none",
+            RIGHTSIZER_LOCK_SECONDS="0",
+        )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert mapped(tmp_path) == {"index:0": ("17",)}
+
+
+def test_a_report_that_hangs_is_given_up(tmp_path: Path) -> None:
+    """The job is off the map before it is asked for."""
+    run("prolog.sh", tmp_path, SLURM_JOB_ID="17", SLURM_JOB_GPUS="0")
+    hanging = tmp_path / "hanging"
+    hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
+    hanging.chmod(0o755)
+    done = run(
+        "epilog.sh",
+        tmp_path,
+        SLURM_JOB_ID="17",
+        RIGHTSIZER_COMMAND=str(hanging),
+        RIGHTSIZER_REPORT_SECONDS="0.1",
+    )
+
+    assert (done.returncode, done.stderr, mapped(tmp_path)) == (0, "", {})
+
+
+def test_a_destination_that_hangs_is_left_behind(tmp_path: Path) -> None:
+    """As the job's output on a file server that is away; a pipe that nothing reads here."""
+    output = tmp_path / "mailer"
+    output.mkdir()
+    (output / "mail").write_text("#!/bin/sh\ntrap '' TERM\nexec sleep 3\n")
+    (output / "mail").chmod(0o755)
+    reporter = tmp_path / "reporter"
+    reporter.write_text("#!/bin/sh\necho GPU use\n")
+    reporter.chmod(0o755)
+    script = tmp_path / "epilog.sh"
+    text = (SLURM / "epilog.sh").read_text()
+    script.write_text(text.replace("PATH=", f"PATH={output}:", 1))
+    script.chmod(0o755)
+    done = run(
+        str(script),
+        tmp_path,
+        SLURM_JOB_ID="17",
+        RIGHTSIZER_COMMAND=str(reporter),
+        RIGHTSIZER_JOB_REPORT="mail",
+        RIGHTSIZER_DELIVERY_SECONDS="1",
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_steps_of_both_scripts_fit_into_twenty_seconds() -> None:
+    """As shipped, all waited for to their ends, with a second each for what has to be killed."""
+    for script in SCRIPTS:
+        text = (SLURM / script).read_text()
+        limits = re.findall(r"RIGHTSIZER_\w+_SECONDS:-(\d+)", text)
+        assert limits
+        assert sum(int(each) + 1 for each in limits) <= 20
 
 
 def test_the_report_stands_at_the_end_of_the_jobs_output(
