@@ -42,17 +42,24 @@ def agent() -> Iterator[Agent]:
     storage.close()
 
 
-def test_the_clock_is_fast_for_a_day_and_then_the_worlds() -> None:
-    """So the demonstration shows a day in minutes, and stays up afterwards."""
-    clock = DemoClock(EPOCH, speed=1e9)
+def test_the_clock_is_fast_until_it_has_caught_up_with_the_world() -> None:
+    """So the demonstration shows a day in minutes, and its samples are of now afterwards.
+
+    A clock that stayed behind would have it alert that it no longer samples.
+    """
+    world = EPOCH + DAY + MINUTE
+    clock = DemoClock(EPOCH, 1e9, lambda: world)
     clock.wait_until(EPOCH + DAY, NEVER)
-    in_the_day = clock.speed
+    behind = clock.speed
     stopped = threading.Event()
     stopped.set()
-    clock.wait_until(EPOCH + DAY + SECOND, stopped)
+    clock.wait_until(world + SECOND, stopped)
+    in_step = clock.speed
+    world += MINUTE
+    clock.wait_until(world - SECOND, NEVER)
 
-    assert (in_the_day, clock.speed) == (1e9, 1.0)
-    assert clock.time() == EPOCH + DAY + SECOND
+    assert (behind, in_step, clock.speed) == (1e9, 1.0, 1e9)
+    assert clock.time() == world - SECOND
 
 
 def test_the_days_before_are_remembered(agent: Agent) -> None:

@@ -43,16 +43,18 @@ class DemoSettings:
 
 
 class DemoClock(FastClock):
-    """A fast clock that falls into step with the world after a day."""
+    """A fast clock until it has caught up with the world, and in step with it from then on."""
 
-    def __init__(self, start: Nanoseconds, speed: float) -> None:
+    def __init__(
+        self, start: Nanoseconds, speed: float, now: Callable[[], Nanoseconds] = time.time_ns
+    ) -> None:
         super().__init__(start, speed)
-        self._day_ends = start + nanoseconds(_DAY)
+        self._fast = speed
+        self._world_time = now
 
     def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
-        """Jump, or wait once the day is over."""
-        if deadline > self._day_ends:
-            self.speed = 1.0
+        """Jump where the world is ahead, else wait as long as it does."""
+        self.speed = self._fast if deadline < self._world_time() else 1.0
         return super().wait_until(deadline, stop)
 
 
