@@ -330,3 +330,19 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     ]
     assert [each.id for each in advice] == [each.id for each in result.advice]
     assert not list(tmp_path.glob(".*"))
+
+
+def test_productive_is_not_used(tmp_path: Path) -> None:
+    """A saw-tooth of 29 % on average is at work nearly all the time, and mostly headroom."""
+    teeth = (0.06, 0.2, 0.34, 0.56)
+    rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
+    (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
+    result = replayed(tmp_path / "log.csv")
+    (device,) = replay_form(result)["devices"]
+
+    assert device["states"] == {"productive": 1200}
+    assert device["effective_utilization"] == pytest.approx(0.29, abs=0.001)
+    assert device["headroom_ratio"] == pytest.approx(0.71, abs=0.001)
+    assert "effective utilization 29.0%, headroom 71.0%, busy 29.0% on average" in replay_text(
+        result
+    )

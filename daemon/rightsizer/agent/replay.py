@@ -194,6 +194,8 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
         },
         "waste": dict(sorted(window.waste_seconds.items())),
         "used_seconds": window.used_seconds,
+        "effective_utilization": window.effective_utilization,
+        "headroom_ratio": window.headroom_ratio,
         **_energy_form(summary),
         "signals": _signals_form(summary.totals),
         "needs": _by_resource(fit, "need"),

@@ -19,7 +19,8 @@ from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, seconds
 from rightsizer.report.labels import unknown_parts
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
@@ -57,10 +58,24 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
     longest = sorted(window.states.items(), key=lambda item: -item[1])[:_STATES_SHOWN]
     shares = ", ".join(f"{state} {time / accounted:.1%}" for state, time in longest)
     yield f"  {shares}"
+    yield from _use_lines(summary)
     for why, time in unknown_parts(window.unknown_reasons):
         yield f"  unknown {time / accounted:.1%}: {why}"
     if fit.overprovisioned is not None:
         yield f"  {fit.overprovisioned:.0%} over-provisioned by the largest need"
+
+
+def _use_lines(summary: DeviceSummary) -> Iterator[str]:
+    """How much of the GPU the states used: to be productive is not to be used."""
+    window, totals = summary.window, summary.totals
+    used, headroom = window.effective_utilization, window.headroom_ratio
+    if used is None or headroom is None:
+        return
+    parts = [f"effective utilization {used:.1%}", f"headroom {headroom:.1%}"]
+    if (busy := totals.distributions.get(Signal.GPU_BUSY)) is not None and busy.total:
+        mean = totals.signal_seconds[Signal.GPU_BUSY] * NANOSECONDS_PER_SECOND / busy.total
+        parts.append(f"busy {mean:.1%} on average")
+    yield f"  {', '.join(parts)}"
 
 
 _DESCRIPTION = """\

@@ -97,6 +97,19 @@ class Window:
             return Tier.NONE
         return max(self.tiers, key=lambda tier: self.tiers[tier])
 
+    @property
+    def effective_utilization(self) -> float | None:
+        """What was used of the known time, by its busiest resource; `None` where it is unknown."""
+        attributed = self.used_seconds + sum(self.waste_seconds.values())
+        return self.used_seconds / attributed if attributed > 0.0 else None
+
+    @property
+    def headroom_ratio(self) -> float | None:
+        """What was left of the known time while at work, for no cause of its own."""
+        attributed = self.used_seconds + sum(self.waste_seconds.values())
+        left = self.waste_seconds.get(Cause.HEADROOM, 0.0)
+        return left / attributed if attributed > 0.0 else None
+
     def share(self, *states: State) -> float:
         """The part of the known time that was spent in any of these states, 0 to 1."""
         known = self.known

@@ -159,16 +159,20 @@ def _wasted(model: ReportModel) -> Iterator[str]:
         "llrrlr",
     )
     yield table(
-        ("GPU", "used", "unused", "mostly", "energy", "money unused"),
+        (
+            *("GPU", "effective utilization", "headroom", "used", "unused", "mostly", "energy"),
+            "money unused",
+        ),
         [
             (
-                *(row.label, hours(row.used_hours), hours(row.wasted.gpu_hours)),
+                *(row.label, percent(row.effective_utilization), percent(row.headroom_ratio)),
+                *(hours(row.used_hours), hours(row.wasted.gpu_hours)),
                 *(main_cause(row.waste_hours), kilowatt_hours(row.total.kilowatt_hours)),
                 money(row.wasted),
             )
             for row in model.devices
         ],
-        "lrrlrr",
+        "lrrrrlrr",
     )
 
 

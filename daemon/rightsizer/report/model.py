@@ -151,6 +151,10 @@ class DeviceRow:
     states: Mapping[str, float]
     unrecorded_hours: float
     used_hours: float
+    effective_utilization: float | None
+    """What was used of the known time; `None` where it is unknown."""
+    headroom_ratio: float | None
+    """What was left of it while at work, for no cause of its own."""
     wasted: UsageAmount
     waste_hours: Mapping[str, float]
     """By cause."""

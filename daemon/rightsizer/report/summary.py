@@ -87,7 +87,14 @@ def _done(model: ReportModel) -> str:
     ]
     noun = "GPU" if all(row.capacity_ratio == 1 for row in model.devices) else "device"
     count = f"1 {noun}" if summary.devices == 1 else f"{summary.devices} {noun}s"
-    return f"Of the known time the {count} spent {_listed(parts)}."
+    used = summary.used.gpu_hours
+    attributed = used + summary.wasted.gpu_hours
+    effective = (
+        f" Effective utilization was {percent(used / attributed)}: what the busiest resource used."
+        if attributed
+        else ""
+    )
+    return f"Of the known time the {count} spent {_listed(parts)}.{effective}"
 
 
 def _wasted(model: ReportModel) -> str:

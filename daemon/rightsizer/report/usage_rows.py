@@ -44,6 +44,8 @@ def device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
         states=states,
         unrecorded_hours=unrecorded,
         used_hours=window.used_seconds * part / HOUR_SECONDS,
+        effective_utilization=window.effective_utilization,
+        headroom_ratio=window.headroom_ratio,
         wasted=priced(wasted_seconds * part / HOUR_SECONDS, waste_joules, facts.rate),
         waste_hours={
             cause: lost * part / HOUR_SECONDS for cause, lost in window.waste_seconds.items()
