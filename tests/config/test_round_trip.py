@@ -73,6 +73,8 @@ def test_any_size_reads_back_to_the_same_bytes(size_bytes: int) -> None:
     ("duration_seconds", "spelled"),
     [
         (0.0, "0s"),
+        (0.00004, "40us"),
+        (2.5e-7, "0.25us"),
         (0.1, "100ms"),
         (1.5, "1s500ms"),
         (600.0, "10m"),

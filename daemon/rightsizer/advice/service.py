@@ -22,7 +22,7 @@ from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import Measured, measure_all
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
-from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
@@ -41,6 +41,10 @@ class RecommenderSections(Protocol):
         """Files of boards and prices."""
 
     @property
+    def prices(self) -> PriceSettings:
+        """What is paid for GPUs."""
+
+    @property
     def recommender(self) -> RecommenderSettings:
         """Thresholds of the rules, and of what may be bought."""
 
@@ -57,7 +61,7 @@ def configured_market(settings: RecommenderSections) -> Market:
     """
     files = settings.catalogue
     catalogue = read_catalogue(files.boards_path)
-    prices = read_prices(files.prices_path, catalogue)
+    prices = read_prices(files.prices_path, catalogue, settings.prices)
     return Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
 
 

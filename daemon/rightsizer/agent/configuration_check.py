@@ -56,6 +56,8 @@ def _own(settings: Settings) -> Iterator[_Look]:
     yield "catalogue.boards_file", lambda: read_catalogue(files.boards_path)
     if files.prices_path is not None:
         yield "catalogue.prices_file", lambda: _prices(settings)
+    elif settings.prices.dollars_per_gpu_hour:
+        yield "prices.dollars_per_gpu_hour", lambda: _prices(settings)
     if web.config_file:
         yield "web.config_file", WebConfigReader(Path(web.config_file)).read
     if scenario := settings.sources.simulated.scenario:
@@ -175,7 +177,7 @@ def _prices(settings: Settings) -> None:
         catalogue = read_catalogue(settings.catalogue.boards_path)
     except ConfigurationError:
         catalogue = built_in()  # The fault is told under its own key.
-    read_prices(settings.catalogue.prices_path, catalogue)
+    read_prices(settings.catalogue.prices_path, catalogue, settings.prices)
 
 
 def _authorities(ca_file: str) -> None:

@@ -166,7 +166,7 @@ def _devices(
 ) -> tuple[ReportDeviceFacts, ...]:
     files = settings.catalogue
     catalogue = read_catalogue(files.boards_path)
-    prices = read_prices(files.prices_path, catalogue)
+    prices = read_prices(files.prices_path, catalogue, settings.prices)
     market = Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
     return tuple(
         _device(each, tenures, sums, settings, market)

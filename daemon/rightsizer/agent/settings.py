@@ -7,7 +7,7 @@ from rightsizer.actions.settings import ActionSettings, ActionsSettings
 from rightsizer.advice.policy import NodeSettings, Policy, policies_of_pool
 from rightsizer.advice.recommender_settings import RecommenderSettings
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
-from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.log_settings import LogSettings
 from rightsizer.model.frozen import dataclass, field
@@ -59,6 +59,7 @@ class Settings:
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     sources: SourceSettings = field(default_factory=SourceSettings)
     catalogue: CatalogueSettings = field(default_factory=CatalogueSettings, metadata=LIVE)
+    prices: PriceSettings = field(default_factory=PriceSettings, metadata=LIVE)
     accounting: AccountingSettings = field(default_factory=AccountingSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     recommender: RecommenderSettings = field(default_factory=RecommenderSettings, metadata=LIVE)

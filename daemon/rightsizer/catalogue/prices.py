@@ -127,6 +127,25 @@ class Prices:
         """Clouds whose own prices are known."""
         return sorted({name for price in self.by_board.values() for name in price.by_provider})
 
+    def with_stated(self, dollars_by_key: Mapping[str, float], source: str) -> "Prices":
+        """The same with prices that are paid in place of the clouds'.
+
+        They take the place of every cloud price of the board, so that dates do not mix; what it
+        costs to buy stays.
+        """
+        own = {}
+        for key, dollars in dollars_by_key.items():
+            known = self.of(key) or Price(key)
+            own[key] = Price(
+                key,
+                on_demand=OnDemand(dollars, dollars, dollars),
+                sources=(source,),
+                purchases=known.purchases,
+                node_power_factor=known.node_power_factor,
+                is_stated=True,
+            )
+        return replace(self, by_board={**self.by_board, **own}) if own else self
+
     def of_provider(self, provider: str) -> "Prices":
         """Those of one cloud alone: boards that it does not list have no price to rent them at."""
         own = {

@@ -1,7 +1,7 @@
 """Price files: the packaged one, and an operator's laid over it."""
 
 import datetime as dt
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,9 @@ _ON_PREMISES: Final[Mapping[str, tuple[float, float]]] = {
     "utilization_ratio": (0.001, 1.0),
 }
 _FILE: Final = "prices.yaml"
-_KEYS: Final = ("boards", "sources", "dates", "reserved", "on_premises")
+STATED: Final = "dollars_per_gpu_hour"
+"""What is paid, by GPU: the key of plans and of the configuration too."""
+_KEYS: Final = (STATED, "boards", "sources", "dates", "reserved", "on_premises")
 
 
 def _price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
@@ -160,11 +162,33 @@ def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
         else entry
         for key, entry in packaged["boards"].items()
     }
-    tables = {name: top.row(name).values for name in _KEYS if name != "boards"}
+    paid_row = top.row(STATED)
+    amounts = {str(name): paid_row.number(name, 0.0, _MOST_PER_HOUR) for name in paid_row.values}
+    tables = {name: top.row(name).values for name in _KEYS if name not in {STATED, "boards"}}
     data = merged(packaged, {**tables, "boards": entries})
     prices = _prices(data, faults, stated)
+    paid = {name: dollars for name, dollars in amounts.items() if dollars is not None}
+    keys = dollars_by_key(paid, catalogue, paid_row.fault)
     faults.refuse()
-    return prices
+    return prices.with_stated(keys, own.name)
+
+
+def dollars_by_key(
+    stated: Mapping[str, float], catalogue: Catalogue, refuse: Callable[[str, str], None]
+) -> dict[str, float]:
+    """Prices by keys of boards, where names of families stand for all of theirs.
+
+    A board that is named itself goes before its family. `refuse` is told of unknown names.
+    """
+    found: dict[str, float] = {}
+    families = {name: catalogue.family(name) for name in stated}
+    for name, boards in sorted(families.items(), key=lambda each: -len(each[1])):
+        found |= {board.key: stated[name] for board in boards}
+        if not boards:
+            near = " or ".join(catalogue.nearest(name))
+            hint = f"did you mean {near}?" if near else "add it to a catalogue file first"
+            refuse(name, f"is no board of the catalogue; {hint}")
+    return found
 
 
 def _packaged() -> Document:

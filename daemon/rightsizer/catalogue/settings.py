@@ -1,9 +1,23 @@
 """Settings of the catalogue: the operator's files of boards and prices."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSettings:
+    """What an operator pays, in the same key as in plans and files of prices."""
+
+    dollars_per_gpu_hour: Mapping[str, float] = setting(
+        MappingProxyType({}),
+        help="Dollars an hour of one GPU, by key, name or family such as h100; in place of the"
+        " clouds' prices and those of prices_file.",
+        within=(0.0, 10000.0),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
-    prices = read_prices(arguments.prices or settings.catalogue.prices_path, catalogue)
+    prices_file = arguments.prices or settings.catalogue.prices_path
+    prices = read_prices(prices_file, catalogue, settings.prices)
     planner = Planner(catalogue, prices, settings.sizing)
     file, found = _answered(arguments, planner)
     measured = _measured(arguments, file, found, planner)

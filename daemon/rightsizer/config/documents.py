@@ -176,7 +176,7 @@ def _inline(value: Any) -> str:
 
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w|y))+$"
+_DURATION: Final = r"^([0-9]+(\.[0-9]+)?(us|ms|s|m|h|d|w|y))+$"
 _SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([KkMmGg][Ii]?[Bb]|[Bb]([Yy][Tt][Ee][Ss]?)?)$"
 _TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
 

@@ -291,7 +291,7 @@ def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:
 
 _NAMES: Final = (
     "accounting acting actions broker catalogue fleet grafana history labels log node path"
-    " placement policies profiles recommender sampling sizing sources web webhooks"
+    " placement policies prices profiles recommender sampling sizing sources web webhooks"
 )
 SECTIONS: Final = frozenset(_NAMES.split())
 """All sections at the top of the configuration file; a test compares them with the settings."""

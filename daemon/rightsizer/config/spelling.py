@@ -10,6 +10,7 @@ from rightsizer.model.units import Unit, convert, parse_duration
 
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _MILLISECONDS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+_MICROSECONDS: Final = 1_000_000
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _SHOWN_CHARACTERS: Final = 60
 
@@ -66,6 +67,9 @@ def spell_seconds(duration_seconds: float) -> str:
         parts += f"{int(count)}{name}" if count else ""
     if parts and not rest and parse_duration(parts) == duration_seconds:
         return parts
+    small = f"{(exact * _MICROSECONDS).normalize():f}us"
+    if 0 < exact * 1000 < 1 and parse_duration(small) == duration_seconds:
+        return small
     return f"{exact.normalize():f}s"
 
 

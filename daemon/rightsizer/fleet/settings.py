@@ -10,7 +10,7 @@ from typing import Any, Final
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.advice.policy import Policy
 from rightsizer.advice.recommender_settings import RecommenderSettings
-from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
@@ -238,6 +238,7 @@ class FleetConfig:
 
     fleet: FleetSettings = field(default_factory=FleetSettings)
     catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
+    prices: PriceSettings = field(default_factory=PriceSettings)
     accounting: AccountingSettings = field(default_factory=AccountingSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     recommender: RecommenderSettings = field(default_factory=RecommenderSettings)

@@ -55,7 +55,9 @@ _SPELLINGS: Final = {
 }
 
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w|y)")
-_DURATION_SECONDS: Final = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0} | {
+_PER_SECOND: Final = {"us": 1e6, "ms": 1e3}
+"""Of units below a second, so that 40us is the number nearest to it."""
+_DURATION_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0} | {
     unit: days * DAY_SECONDS for unit, days in (("d", 1), ("w", 7), ("y", 365))
 }
 
@@ -96,7 +98,7 @@ def convert(spelling: str) -> tuple[Unit, float]:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration in Prometheus's notation: `500ms`, `10m`, `1h30m`, `14d`.
+    """Seconds of a duration in Prometheus's notation, and below: `40us`, `500ms`, `1h30m`, `14d`.
 
     Raises:
         ValueError: the text is not such a duration.
@@ -104,7 +106,12 @@ def parse_duration(text: str) -> float:
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"'{text}' is not a duration; write it like '10m'")
-    return sum(float(number) * _DURATION_SECONDS[unit] for number, unit in parts)
+    return sum(
+        float(number) / _PER_SECOND[unit]
+        if unit in _PER_SECOND
+        else float(number) * _DURATION_SECONDS[unit]
+        for number, unit in parts
+    )
 
 
 def format_duration(duration_seconds: float) -> str:

@@ -5,8 +5,9 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.prices import Assumption, OnDemand, Price, Prices
+from rightsizer.catalogue.prices import Assumption, Prices
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.candidate import (
     Bill,
     CostAmount,
@@ -46,23 +47,8 @@ class PlanPrices:
 
     @classmethod
     def of(cls, catalogue: Catalogue, prices: Prices, stated: Mapping[str, float]) -> "PlanPrices":
-        """Prices with those that a plan states, by key, in place of the clouds'.
-
-        What a plan says takes the place of every cloud price of the board, so that dates do not
-        mix; what it costs to buy stays.
-        """
-        own = {}
-        for key, dollars in stated.items():
-            known, of_hour = prices.of(key) or Price(key), OnDemand(dollars, dollars, dollars)
-            own[key] = Price(
-                key,
-                on_demand=of_hour,
-                sources=(_SOURCE,),
-                purchases=known.purchases,
-                node_power_factor=known.node_power_factor,
-                is_stated=True,
-            )
-        return cls(catalogue, replace(prices, by_board={**prices.by_board, **own}))
+        """Prices with those that a plan states, by key, in place of the clouds'."""
+        return cls(catalogue, prices.with_stated(stated, _SOURCE))
 
     def board(self, key: str) -> Board:
         """A board or a slice of one, by the key of a candidate."""
@@ -133,16 +119,26 @@ class Biller:
         grams = self.requirement.carbon_grams_per_kilowatt_hour
         if grams is None:
             grams = self.settings.carbon_grams_per_kilowatt_hour
+        offers = tuple(
+            PriceOffer(each, self._amount(each.dollars_per_hour.scaled(count), rate))
+            for each in terms
+        )
+        rented = next((each.dollars for each in offers if each.is_on_demand), None)
         return Bill(
-            offers=tuple(
-                PriceOffer(each, self._amount(each.dollars_per_hour.scaled(count), rate))
-                for each in terms
-            ),
+            offers=offers,
+            per_million_asked=None if rented is None else self._asked(rented, rate),
             ownership=self._ownership(board, count, terms),
             kilowatt_hours=energy,
             carbon_kilograms=None if grams is None else energy.scaled(grams / 1000.0),
             carbon_grams_per_kilowatt_hour=grams,
         )
+
+    def _asked(self, rented: CostAmount, rate: PredictedRate) -> EstimateInterval | None:
+        """Of a million of what the load asks for: what could be made beyond that is paid too."""
+        asked, made = self.requirement.load.tokens_per_second, rate.tokens_per_second
+        if asked is None or made is None or asked >= made.value or self.requirement.task.trains:
+            return rented.per_million
+        return rented.per_hour.scaled(1e6 / (asked * HOUR_SECONDS))
 
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
         """Of an amount that each hour takes, what goes into a unit of work."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.board_format import BoardFormat
-from rightsizer.sizing.cost import HourlyCost, OwnedCost
+from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 
@@ -40,6 +40,11 @@ class PriceOffer:
     dollars: CostAmount
     """Of all of them."""
 
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether it is had without commitment."""
+        return self.terms.billing is Billing.ON_DEMAND
+
 
 @dataclass(frozen=True, slots=True)
 class OwnershipCost:
@@ -69,6 +74,13 @@ class Bill:
     carbon_kilograms: CostAmount | None
     """`None` where the carbon intensity of a kilowatt-hour is not known."""
     carbon_grams_per_kilowatt_hour: float | None = None
+    per_million_asked: EstimateInterval | None = None
+    """Dollars on demand, of a million of what the load asks for; `None` without a price."""
+
+    @property
+    def on_demand(self) -> CostAmount | None:
+        """What renting costs, without commitment."""
+        return next((each.dollars for each in self.offers if each.is_on_demand), None)
 
 
 class CandidateFilter(StrEnum):

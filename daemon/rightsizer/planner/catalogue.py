@@ -11,7 +11,7 @@ from rightsizer.catalogue.board_parser import EFFICIENCIES, FIGURES
 from rightsizer.catalogue.catalogue import Catalogue, plain_name
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.prices import Price, Prices
-from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
@@ -184,6 +184,7 @@ class _CatalogueCommandSettings:
     """Sections that the command reads."""
 
     catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
+    prices: PriceSettings = field(default_factory=PriceSettings)
     path: PathSettings = field(default_factory=PathSettings)
 
 
@@ -205,7 +206,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments, _CatalogueCommandSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
-    prices = read_prices(arguments.prices or settings.catalogue.prices_path, catalogue)
+    prices = read_prices(
+        arguments.prices or settings.catalogue.prices_path, catalogue, settings.prices
+    )
     if arguments.names and arguments.search is not None:
         raise UsageError("--search lists boards; leave it out to tell of those that are named")
     boards = () if arguments.names else _searched(catalogue, arguments.search)

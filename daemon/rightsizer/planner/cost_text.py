@@ -17,12 +17,15 @@ from rightsizer.planner.figures import (
     NOTHING,
     SourceNotes,
     dollars,
+    hourly_dollars,
     interval_text,
     number,
+    priced,
 )
-from rightsizer.planner.growth import GrowthOutlook
+from rightsizer.planner.growth import GrowingKind, GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.sizing.cost import Billing
+from rightsizer.sizing.estimate import EstimateInterval
 
 _LEAST_IMAGE: Final = 1e-4
 _VISIBLY: Final = 1.005
@@ -30,7 +33,7 @@ _LEFT: Final = frozenset({"terms", "from", "as of", ""})
 _Work = tuple[str, str, float]
 """A column of what work costs: its heading, the part of an amount, and a factor."""
 _NAMED: Final = 8
-_GROWTH_LEFT: Final = frozenset({"kind", "remark"})
+_GROWTH_LEFT: Final = frozenset({"kind", "$ in all", "remark"})
 
 
 def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
@@ -163,12 +166,14 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
             str(step.month),
             f"x{step.load_ratio:.2f}",
             str(step.candidate),
-            dollars(step.candidate.dollars_per_hour) if step.candidate.fits else NOTHING,
+            priced(step.candidate.dollars_per_hour, hourly_dollars(step.candidate))
+            if step.candidate.fits
+            else NOTHING,
             "" if step.candidate.fits else step.candidate.rejections[0].by.lack,
         )
         for step in plan.growth
     ]
-    yield from (f"  {line}" for line in aligned(header, rows, frozenset({"GPUs", "remark"})))
+    yield from (f"  {line}" for line in aligned(header, rows, frozenset({"GPUs", "$/h", "remark"})))
     if len(outlook.kinds) > 1:
         yield ""
         yield f"  over all {last.month} months, as many of a kind as each month takes:"
@@ -177,7 +182,7 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
                 each.gpu,
                 str(each.steps[0].candidate.count),
                 str(each.steps[-1].candidate.count) if each.outgrown is None else NOTHING,
-                number(each.dollars()) if each.outgrown is None else NOTHING,
+                _span_text(plan.span_dollars(each), each),
                 "" if each.outgrown is None else f"outgrown in month {each.outgrown}",
             )
             for each in outlook.kinds
@@ -185,6 +190,15 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
         lines = aligned(("kind", "now", "then", "$ in all", "remark"), kinds, _GROWTH_LEFT)
         yield from (f"    {line}" for line in lines)
     yield from wrapped(_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
+
+
+def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
+    """What all months cost, with its range behind it."""
+    if kind.outgrown is not None:
+        return NOTHING
+    told = number(kind.dollars())
+    is_range = interval is not None and interval.low < interval.high
+    return f"{told} ({interval_text(interval)})" if is_range else told
 
 
 def _verdict(outlook: GrowthOutlook, today: str) -> str:

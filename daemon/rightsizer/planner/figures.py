@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.sizing.cost import Billing
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
@@ -97,6 +98,25 @@ def dollars(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.2f}" if value >= _CENTS or not value else f"{value:.2g}"
+
+
+def hourly_dollars(candidate: PlanCandidate) -> EstimateInterval | None:
+    """Where the price of an hour lies; `None` without one."""
+    rented = None if candidate.bill is None else candidate.bill.on_demand
+    return None if rented is None else rented.per_hour
+
+
+def million_dollars(candidate: PlanCandidate) -> EstimateInterval | None:
+    """Where the cost of a million of what is asked for lies; `None` without a price."""
+    return None if candidate.bill is None else candidate.bill.per_million_asked
+
+
+def priced(value: float | None, interval: EstimateInterval | None) -> str:
+    """`1.53 (1.2 to 4.1)`: the likeliest, with the range behind it where there is one."""
+    told = dollars(value)
+    if interval is None or not interval.low < interval.high:
+        return told
+    return f"{told} ({dollars(interval.low)} to {dollars(interval.high)})"
 
 
 def short_number(value: float) -> str:

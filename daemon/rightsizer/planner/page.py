@@ -76,7 +76,7 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
                 str(each["month"]),
                 f"x{each['load_ratio']:.2f}",
                 f"{each['count']} x {each['gpu']}",
-                dollars(each["cost_per_hour"], each["cost_per_hour"]),
+                _priced(each, "cost_per_hour"),
                 "" if each["fits"] else "does not fit",
             )
             for each in form["growth"]
@@ -87,7 +87,6 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
 def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
     memory, free = form["memory"], form["memory_headroom_ratio"]
     usable = memory["total_bytes"] / (1.0 - free) if free is not None and free < 1 else None
-    hourly, work = form["cost_per_hour"], form["cost_per_million_tokens_asked"]
     latencies = [
         f"{number(form[key])} ms {what}"
         for key, what in (("ttft_ms", "to the first"), ("tpot_ms", "between"))
@@ -104,10 +103,21 @@ def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
         f"{', may turn out short' if form['memory_is_tight'] else ''}",
         "speed": _speed(form),
         "latency": ", ".join(latencies) or "-",
-        "hourly": dollars(hourly, hourly),
-        "work": dollars(work, work),
+        "hourly": _priced(form, "cost_per_hour"),
+        "work": _priced(form, "cost_per_million_tokens_asked"),
         "reasons": "; ".join(form["reasons"]),
     }
+
+
+def _priced(form: Mapping[str, Any], key: str) -> str:
+    """Dollars with the range behind them."""
+    value, low, high = form[key], form[f"{key}_low"], form[f"{key}_high"]
+    told = dollars(value, value)
+    return (
+        told
+        if low is None or low >= high
+        else f"{told} ({dollars(low, low)} to {dollars(high, high)})"
+    )
 
 
 def _speed(form: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
-from rightsizer.planner.figures import requests_asked, told_unit
+from rightsizer.planner.figures import hourly_dollars, million_dollars, requests_asked, told_unit
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
@@ -115,10 +115,11 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
                 "layout": asdict(step.candidate.layout),
                 "fits": step.candidate.fits,
                 "cost_per_hour": step.candidate.dollars_per_hour,
+                **_ends("cost_per_hour", hourly_dollars(step.candidate)),
             }
             for step in plan.growth
         ],
-        "growth_outlook": None if outlook is None else _outlook_form(outlook),
+        "growth_outlook": None if outlook is None else _outlook_form(plan, outlook),
         "validation": [
             {**asdict(each), "measure": list(each.measure), "expect": list(each.expect)}
             for each in steps
@@ -145,8 +146,11 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "concurrency": rate.concurrency,
         **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
         "cost_per_hour": candidate.dollars_per_hour,
+        **_ends("cost_per_hour", hourly_dollars(candidate)),
         "cost_per_million_tokens": candidate.dollars_per_million_tokens,
+        **_ends("cost_per_million_tokens", _full_load(candidate)),
         "cost_per_million_tokens_asked": candidate.work_dollars,
+        **_ends("cost_per_million_tokens_asked", million_dollars(candidate)),
         **encode_interval("training_hours", rate.training_hours),
         "mfu_ratio": rate.mfu_ratio,
         "bound": rate.bound or None,
@@ -154,6 +158,18 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "costs": None if candidate.bill is None else encode_bill(candidate.bill),
         "rank": candidate.rank,
     }
+
+
+def _full_load(candidate: PlanCandidate) -> EstimateInterval | None:
+    rented = None if candidate.bill is None else candidate.bill.on_demand
+    return None if rented is None else rented.per_million
+
+
+def _ends(name: str, interval: EstimateInterval | None) -> dict[str, float | None]:
+    """Where a figure lies, beside it."""
+    form = encode_interval(name, interval)
+    del form[name]
+    return form
 
 
 def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
@@ -164,7 +180,7 @@ def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
     return parts | total
 
 
-def _outlook_form(outlook: GrowthOutlook) -> dict[str, Any]:
+def _outlook_form(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:
     cheapest, switch = outlook.cheapest, outlook.switch
     return {
         "months": outlook.kinds[0].months,
@@ -177,6 +193,7 @@ def _outlook_form(outlook: GrowthOutlook) -> dict[str, Any]:
                 "count_first": kind.steps[0].candidate.count,
                 "count_last": kind.steps[-1].candidate.count,
                 "cost_of_all_months": kind.dollars() if kind.outgrown is None else None,
+                **_ends("cost_of_all_months", plan.span_dollars(kind)),
                 "outgrown_in_month": kind.outgrown,
             }
             for kind in outlook.kinds

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.catalogue.prices_file import STATED
 from rightsizer.config.row import Row, shown
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import RequirementError, UsageError
@@ -233,15 +234,29 @@ def _gpus(row: Row) -> tuple[str, ...]:
     return row.texts("gpus")
 
 
+def _dollars(prices: Row, gpus: tuple[str, ...]) -> dict[str, float]:
+    """Dollars an hour by GPU: under their one key, or, as plans had it, beside the carbon.
+
+    One number is that of every GPU that the plan names.
+    """
+    given = prices.values.get(STATED)
+    if given is not None and not isinstance(given, Mapping):
+        each = prices.number(STATED, 0.0, _MOST_DOLLARS)
+        if not gpus:
+            prices.fault(STATED, "is one number for no gpus; write it like {h100: 2.10}")
+        return {} if each is None else dict.fromkeys(gpus, each)
+    inner = prices.row(STATED)
+    cells = [(inner, name) for name in inner.values]
+    cells += [(prices, name) for name in prices.values if name not in {CARBON, STATED}]
+    found = {str(name): row.number(name, 0.0, _MOST_DOLLARS) for row, name in cells}
+    return {name: price for name, price in found.items() if price is not None}
+
+
 def _rest(row: Row) -> dict[str, Any]:
     """All but the model, by the fields of a requirement."""
     growth, prices = row.row("growth", ("per_month", "months")), row.row("prices")
     task, training = _training(row)
-    dollars = {
-        str(name): prices.number(name, 0.0, _MOST_DOLLARS)
-        for name in prices.values
-        if name != CARBON
-    }
+    dollars = _dollars(prices, _gpus(row))
     parts: dict[str, type] = {"lora": Lora}
     if "parallel" in row:
         parts["parallel"] = Parallelism
@@ -256,6 +271,6 @@ def _rest(row: Row) -> dict[str, Any]:
         ),
         "gpus": _gpus(row),
         "provider": (row.text("provider") or "").strip().lower(),
-        "prices": {name: price for name, price in dollars.items() if price is not None},
+        "prices": dollars,
         "carbon_grams_per_kilowatt_hour": prices.number(CARBON, 0.0, _MOST_GRAMS),
     }

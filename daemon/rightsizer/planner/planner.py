@@ -13,6 +13,7 @@ from rightsizer.planner.alternatives import Alternative, alternatives
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate, ranked
 from rightsizer.planner.growth import (
+    GrowingKind,
     GrowthOutlook,
     GrowthStep,
     growing_kinds,
@@ -23,7 +24,7 @@ from rightsizer.planner.plan_file import PlanFile, PlanFileItem
 from rightsizer.planner.rates import predict_rate
 from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.planner.search import Search
-from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
@@ -59,6 +60,15 @@ class GpuPlan:
     def memory(self) -> MemoryEstimate:
         """What one GPU of the best candidate needs, or of the one nearest to fitting."""
         return self.candidates[0].memory
+
+    def span_dollars(self, kind: GrowingKind) -> EstimateInterval | None:
+        """What a kind costs over all months, by where its price of an hour lies."""
+        dollars = kind.dollars() if kind.outgrown is None else None
+        bills = (each.bill for each in self.candidates if each.gpu == kind.gpu)
+        rented = next((bill.on_demand for bill in bills if bill is not None), None)
+        if dollars is None or rented is None:
+            return None
+        return rented.per_hour.scaled(dollars / rented.per_hour.value)
 
     @property
     def why_nothing_fits(self) -> str:
@@ -114,7 +124,10 @@ class Planner:
                 replace(each, candidate=biller.billed(each.candidate))
                 for each in alternatives(requirement, leading, self._search, price)
             ),
-            growth=tuple(growth_steps(kinds[0])) if kinds else (),
+            growth=tuple(
+                replace(each, candidate=biller.billed(each.candidate))
+                for each in (growth_steps(kinds[0]) if kinds else ())
+            ),
             outlook=growth_outlook(kinds, settings.switch_saving_ratio),
         )
 

@@ -1,6 +1,6 @@
 """Settings of the planner's commands: the sections of the configuration that they read."""
 
-from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.settings import SizingSettings
 
@@ -10,4 +10,5 @@ class PlannerSettings:
     """Sections for planning, comparing and projecting."""
 
     catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
+    prices: PriceSettings = field(default_factory=PriceSettings)
     sizing: SizingSettings = field(default_factory=SizingSettings)

@@ -13,17 +13,20 @@ from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_li
 from rightsizer.planner.figures import (
     MEMORY_PARTS,
     NOTHING,
-    dollars,
+    hourly_dollars,
     interval_text,
     large,
     middle,
+    million_dollars,
     number,
+    priced,
     range_text,
     told_unit,
     unit_of,
 )
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 
 _Column = tuple[str, Callable[[PlanCandidate], str]]
+_LEFT_COSTS: Final = frozenset({"GPUs", "$/run", "$/h", "$/M"})
 _LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
 _PLACE: Final[tuple[_Column, ...]] = (
     ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
@@ -49,7 +53,7 @@ _LEGEND: Final = (
 )
 _SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
 _BATCHED: Final = "batch ms: of one batch; an answer may wait for the batch before it."
-_PRICES: Final = "$: medians of dated lists, no quotes."
+_PRICES: Final = "$: median list prices, not quotes, and where they and the rate lie."
 _HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
 
 
@@ -118,9 +122,6 @@ def _columns(requirement: Requirement) -> Sequence[_Column]:
         (not trains and is_of_tokens, ("TPOT", lambda each: middle(each.rate.tpot_ms))),
         (trains, ("MFU", _mfu)),
         (has_run, ("hours", lambda each: middle(each.rate.training_hours))),
-        (has_run, ("$/run", _run_dollars)),
-        (True, ("$/h", lambda each: dollars(each.dollars_per_hour))),
-        (True, ("$/M", lambda each: dollars(each.work_dollars))),
     )
     return (*_PLACE, *(column for is_shown, column in columns if is_shown))
 
@@ -130,9 +131,21 @@ def _mfu(candidate: PlanCandidate) -> str:
     return NOTHING if ratio is None else f"{ratio:.0%}"
 
 
-def _run_dollars(candidate: PlanCandidate) -> str:
-    hourly, hours = candidate.dollars_per_hour, candidate.rate.training_hours
-    return NOTHING if hourly is None or hours is None else number(hourly * hours.value)
+def _cost_columns(requirement: Requirement) -> Sequence[_Column]:
+    """Money, each with its range behind it."""
+    has_run = requirement.task.trains and requirement.training.tokens is not None
+    columns: tuple[tuple[bool, _Column], ...] = (
+        (has_run, ("$/run", lambda each: priced(*_run_dollars(each)))),
+        (True, ("$/h", lambda each: priced(each.dollars_per_hour, hourly_dollars(each)))),
+        (not has_run, ("$/M", lambda each: priced(each.work_dollars, million_dollars(each)))),
+    )
+    return (*_PLACE[:2], *(column for is_shown, column in columns if is_shown))
+
+
+def _run_dollars(candidate: PlanCandidate) -> tuple[float | None, EstimateInterval | None]:
+    rented = None if candidate.bill is None else candidate.bill.on_demand
+    run = None if rented is None else rented.per_run
+    return None if run is None else run.value, run
 
 
 def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
@@ -162,7 +175,7 @@ def _nothing_lines(plan: GpuPlan) -> Iterator[str]:
         return
     spread = "" if least.count == 1 else f" ({least.layout})"
     price = least.dollars_per_hour
-    cost = "" if price is None else f", ${dollars(price)} an hour"
+    cost = "" if price is None else f", ${priced(price, hourly_dollars(least))} an hour"
     yield f"What would: {least}{spread}{cost}."
 
 
@@ -184,7 +197,13 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     unit = told_unit(plan.requirement)
     work = f"$/M: of a million {unit}" + (" asked for." if serves else ".")
     starred = _STARRED if any(each.format is not None for each in shown) else ""
-    yield from wrapped(" ".join(filter(None, (_LEGEND, starred, served, work, _PRICES))), hanging=0)
+    yield from wrapped(" ".join(filter(None, (_LEGEND, starred, served))), hanging=0)
+    yield ""
+    columns = _cost_columns(plan.requirement)
+    rows = [[cell(each) for _, cell in columns] for each in shown]
+    yield from aligned([name for name, _ in columns], rows, left=_LEFT_COSTS)
+    told = (work if any(name == "$/M" for name, _ in columns) else "", _PRICES)
+    yield from wrapped(" ".join(filter(None, told)), hanging=0)
 
 
 def _detail_lines(plan: GpuPlan) -> Iterator[str]:
@@ -214,7 +233,7 @@ def _alternative_lines(plan: GpuPlan) -> Iterator[str]:
         speed = "" if made is None else f", {number(made.value)} {unit}/s"
         if candidate.format is not None:
             speed = f" ({candidate.format.name}){speed}"
-        price = "" if cost is None else f", ${dollars(cost)} a million"
+        price = "" if cost is None else f", ${priced(cost, million_dollars(candidate))} a million"
         caution = f"; {each.caution}" if each.caution else ""
         yield from wrapped(f"{each.change}: {candidate}{speed}{price}{caution}", indent=2)
 

@@ -1,0 +1,121 @@
+"""What is paid for GPUs: one key in plans, files of prices and the configuration."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plan_answers import refusal
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.operator_file import read_prices
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.catalogue.settings import PriceSettings
+from rightsizer.cli.main import main
+from rightsizer.model.errors import ConfigurationError
+
+Captured = pytest.CaptureFixture[str]
+Ask = Callable[..., Any]
+KEY = "dollars_per_gpu_hour: {h100: 2.10, H100-PCIE-80GB: 1.50}"
+PLAN = "model: llama-3.1-8b\nrps: 5\ngpus: [h100, l40s]\n"
+
+
+@pytest.fixture
+def ask(capsys: Captured, tmp_path: Path) -> Ask:
+    """Candidates of a plan file by GPU."""
+
+    def answered(text: str, *words: str) -> Any:
+        file = tmp_path / "plan.yaml"
+        file.write_text(text, encoding="utf-8")
+        assert main(["plan", str(file), *words, "--json"]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        return {each["gpu"]: each for each in plan["candidates"]}
+
+    return answered
+
+
+def test_one_key_stands_in_plans_price_files_and_the_configuration(
+    ask: Ask, tmp_path: Path
+) -> None:
+    """A family is each of its boards but those that are named themselves."""
+    prices, settings = tmp_path / "prices.yaml", tmp_path / "rightsizer.yaml"
+    prices.write_text(f"{KEY}\n", encoding="utf-8")
+    settings.write_text(f"prices: {{{KEY}}}\n", encoding="utf-8")
+    ways = (
+        ask(f"{PLAN}prices: {{{KEY}}}\n"),
+        ask(PLAN, "--prices", str(prices)),
+        ask(PLAN, "--config.file", str(settings)),
+    )
+
+    for found in ways:
+        each = {key: one["cost_per_hour"] / one["count"] for key, one in found.items()}
+        assert each["H100-SXM5-80GB"] == pytest.approx(2.10)
+        assert each["H100-SXM5-96GB"] == pytest.approx(2.10)
+        assert each["H100-PCIE-80GB"] == pytest.approx(1.50)
+        assert each["L40S"] == built_in_prices().dollars_per_hour("L40S")
+
+
+def test_one_number_is_that_of_every_gpu_named(ask: Ask) -> None:
+    """It needs some."""
+    found = ask(f"{PLAN}prices: {{dollars_per_gpu_hour: 3}}\n")
+
+    assert {one["cost_per_hour"] / one["count"] for one in found.values()} == {3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "prices: {dollars_per_gpu_hour: {h999: 2}}",
+            "prices: board 'h999' is not in the catalogue",
+        ),
+        (
+            "prices: {dollars_per_gpu_hour: 2}",
+            "is one number for no gpus; write it like {h100: 2.10}",
+        ),
+        (
+            "prices: {dollars_per_gpu_hour: {h100: x}}",
+            "prices.dollars_per_gpu_hour.h100: must be a",
+        ),
+    ],
+)
+def test_wrong_price_of_a_plan_is_told(
+    text: str, message: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """With its key."""
+    told = refusal(tmp_path / "plan.yaml", f"model: llama-3.1-8b\n{text}\n", capsys)
+
+    assert message in told
+
+
+def test_wrong_price_of_the_configuration_is_told() -> None:
+    """With the nearest boards."""
+    with pytest.raises(ConfigurationError, match=r"prices.dollars_per_gpu_hour.l44: is no board"):
+        read_prices(None, built_in(), PriceSettings({"l44": 1.0}))
+
+
+def test_money_has_its_range_behind_it(ask: Ask) -> None:
+    """From the lowest to the highest list price; what is stated has none."""
+    (found,) = ask("model: llama-3.1-8b\nrps: 5\ngpus: [H100-SXM5-80GB]\n").values()
+    (paid,) = ask(
+        "model: llama-3.1-8b\nrps: 5\ngpus: [H100-SXM5-80GB]\nprices: {H100-SXM5-80GB: 2}\n"
+    ).values()
+    listed = built_in_prices().by_board["H100-SXM5-80GB"].on_demand
+    assert listed is not None
+
+    for key in ("cost_per_hour", "cost_per_million_tokens", "cost_per_million_tokens_asked"):
+        assert found[f"{key}_low"] < found[key] < found[f"{key}_high"]
+    assert found["cost_per_hour_low"] == pytest.approx(listed.low_dollars_per_hour)
+    assert found["cost_per_hour_high"] == pytest.approx(listed.high_dollars_per_hour)
+    assert paid["cost_per_hour_low"] == paid["cost_per_hour"] == paid["cost_per_hour_high"]
+
+
+def test_people_read_money_with_its_range(capsys: Captured) -> None:
+    """Of the table, of alternatives, and of growth."""
+    assert main(["plan", "--model", "llama-3.1-8b", "--rps", "50", "--gpus", "h100"]) == 0
+    text = capsys.readouterr().out
+
+    (change,) = (line for line in text.splitlines() if "weights in fp8" in line)
+    assert "$" in change
+    assert " to " in text[text.index("weights in fp8") :].split(";")[0]
