@@ -1,13 +1,14 @@
 """Values of a `config.json`, by key, and the number format of its checkpoint."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, field
+from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 
 _FILE: Final = "model_types.yaml"
@@ -162,6 +163,10 @@ class Configuration:
     def names(self, key: str) -> tuple[str, ...]:
         """The texts of a list, empty where there is none."""
         return tuple(item for item in self.lists(key) if isinstance(item, str))
+
+
+ConfigReader = Callable[[Configuration, str], Transformer]
+"""The model of a configuration, with its name."""
 
 
 def checkpoint_format(config: Configuration) -> NumberFormat | None:

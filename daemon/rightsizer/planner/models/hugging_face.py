@@ -1,11 +1,12 @@
 """Model from a `config.json` of Hugging Face's transformers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.model.frozen import replace
 from rightsizer.planner.models.configuration import (
     MODEL_TYPES,
+    ConfigReader,
     Configuration,
     checkpoint_format,
     leaves_attention_out,
@@ -25,7 +26,6 @@ from rightsizer.planner.models.families.special_layers import (
     with_linear_attention,
 )
 from rightsizer.planner.models.published import PublishedModel
-from rightsizer.planner.models.recurrent import gated, mamba
 from rightsizer.planner.models.towers.parts import OTHER_PARTS, count_towers
 from rightsizer.planner.models.towers.vision import COLORS, channels
 from rightsizer.planner.requirement_checks import check_model
@@ -39,24 +39,11 @@ _MULTIPLIED: Final = frozenset({"yarn", "linear", "dynamic"})
 _SCALED: Final = "gemma3"
 """Its files tell the length after a linear scaling, alone of all."""
 _WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
-_READERS: Final[Mapping[str, Callable[[Configuration, str], Transformer]]] = {
-    "bamba": mamba.read_bamba,
-    "falcon_h1": mamba.read_falcon_h1,
-    "falcon_mamba": mamba.read_mamba,
-    "granitemoehybrid": mamba.read_granite_hybrid,
-    "jamba": mamba.read_jamba,
-    "lfm2": gated.read_lfm2,
-    "lfm2_moe": gated.read_lfm2_mixture,
-    "mamba": mamba.read_mamba,
-    "mamba2": mamba.read_mamba2,
-    "nemotron_h": mamba.read_nemotron_h,
-    "recurrent_gemma": gated.read_recurrent_gemma,
-    "zamba2": mamba.read_zamba2,
+_TWO_STACKS: Final[Mapping[str, ConfigReader]] = {
     **dict.fromkeys(("t5", "mt5", "umt5"), read_encoder_decoder),
     **dict.fromkeys(("bart", "mbart", "whisper"), read_bart),
 }
 """Each as its class in transformers has it; the tests hold them against published counts."""
-_TWO_STACKS: Final = (read_encoder_decoder, read_bart)
 _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
 _TIED: Final = "tie_word_embeddings"
@@ -160,7 +147,7 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
     check_model(model)
     if isinstance(model, Transformer) and leaves_attention_out(config):
         model = replace(model, attention_in_16_bits=True)
-    has_two_stacks = _READERS.get(config.text("model_type")) in _TWO_STACKS
+    has_two_stacks = config.text("model_type") in _TWO_STACKS
     longest = None if has_two_stacks else _context_tokens(config)
     read = TextModel(model, checkpoint_format(config), longest)
     has_more = any(config.part(key) for key in OTHER_PARTS)
@@ -214,13 +201,18 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
     if kind in _VISION:
         return _vision_transformer(config, name)
     defaults = MODEL_TYPES["defaults"].get(kind, {})
-    if kind in _READERS:
-        return _READERS[kind](Configuration(config.values, defaults), name)
+    if kind in _TWO_STACKS:
+        return _TWO_STACKS[kind](Configuration(config.values, defaults), name)
     if kind in FAMILIES:
         family = FAMILIES[kind]
         nested = {key: each for part in family.nested for key, each in config.part(part).items()}
         return _transformer(Configuration({**nested, **config.values}, defaults), family, name)
-    known = ", ".join(sorted({*_VISION, *_READERS, *FAMILIES}))
+    # Three modules that most plans have no use for.
+    from rightsizer.planner.models.recurrent.readers import RECURRENT  # noqa: PLC0415
+
+    if kind in RECURRENT:
+        return RECURRENT[kind](Configuration(config.values, defaults), name)
+    known = ", ".join(sorted({*_VISION, *_TWO_STACKS, *RECURRENT, *FAMILIES}))
     fault = f"'{kind}' is not known" if kind else "is missing"
     remedy = (
         "describe the model in the plan instead (parameters, layers, hidden, heads, kv_heads, ffn,"
