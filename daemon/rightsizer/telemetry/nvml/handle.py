@@ -57,7 +57,8 @@ class DeviceHandle:
         wanted = tuple(key for key in keys if (_FIELD, key) not in self._unsupported)
         answers = self.ask_fields(wanted)
         for key, answer in answers.items():
-            self._remember((_FIELD, key), answer)
+            if isinstance(answer, NvmlFailure):
+                self._remember((_FIELD, key), answer)
         self._fields = answers
 
     def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
@@ -67,8 +68,8 @@ class DeviceHandle:
 
     def field(self, key: FieldKey) -> Any:
         """The value of a numbered field that was fetched for this round, or a `Failure`."""
-        answer = self._fields.get(key, _NOT_FETCHED)
-        return self._unsupported.get((_FIELD, key), answer)
+        answer = self._fields.get(key)
+        return self._unsupported.get((_FIELD, key), _NOT_FETCHED) if answer is None else answer
 
     def _one_by_one(self, keys: Sequence[FieldKey], failure: NvmlFailure) -> dict[FieldKey, Any]:
         """Each field alone, where a driver refuses them all for the sake of one."""

@@ -1,6 +1,7 @@
 """GPM, the profiling counters of Hopper and later: what happened between two samples."""
 
 from collections.abc import Collection
+from ctypes import Structure
 from functools import partial
 from typing import Any, Final
 
@@ -41,6 +42,12 @@ _RELEASED: Final = NvmlFailure(
 )
 
 
+class _Metric(Structure):
+    """The bindings' structure without their conversion of each attribute, which costs most."""
+
+    _fields_ = pynvml.c_nvmlGpmMetric_t._fields_
+
+
 class _Sampler:
     """Two sample buffers of one device, used in turn by the one thread that owns them.
 
@@ -51,6 +58,8 @@ class _Sampler:
         self._handle = handle
         self._query = pynvml.c_nvmlGpmMetricsGet_t()
         self._query.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        place = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
+        self._answers = (_Metric * len(self._query.metrics)).from_buffer(self._query, place)
         self._metrics: dict[Signal, Any] = {}
         self._absent: dict[Signal, NvmlFailure] = {}
         self._want(tuple(_METRICS))
@@ -121,7 +130,7 @@ class _Sampler:
     def _want(self, signals: Collection[Signal]) -> None:
         """Have the next evaluations ask for these metrics alone."""
         self._query.numMetrics = len(signals)
-        self._metrics = dict(zip(signals, self._query.metrics, strict=False))
+        self._metrics = dict(zip(signals, self._answers, strict=False))
         for signal, metric in self._metrics.items():
             metric.metricId = _METRICS[signal]
 
