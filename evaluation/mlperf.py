@@ -52,8 +52,6 @@ class Cell:
     workload: ComparedWorkload
     logs: Mapping[str, float]
     """Logarithms of throughput by GPU, medians over systems."""
-    count: str = ""
-    """Of accelerators, in training."""
 
     def without(self, gpu: str) -> "Cell":
         """The same where one GPU was never measured."""
@@ -119,8 +117,9 @@ def _cell(key: tuple[str, ...], logs: Mapping[str, float], activity: WorkloadAct
     assert benchmark is not None, key
     name = f"{activity}-{_FAMILIES[benchmark]}"
     workload = WORKLOADS.get(f"{name}-{key[2].lower()}") or parse_workload(name)
-    count = key[3] if activity is WorkloadActivity.TRAINING else ""
-    return Cell(key[0], benchmark, key[2], workload, logs, count)
+    if activity is WorkloadActivity.TRAINING:
+        workload = replace(workload, gpus=int(key[3]))
+    return Cell(key[0], benchmark, key[2], workload, logs)
 
 
 def _plain(benchmark: str) -> str | None:

@@ -1,4 +1,4 @@
-"""How far ratios are off that were fitted without a GPU, a benchmark or a round."""
+"""How far ratios are off that were fitted without a GPU, a family, a benchmark or a round."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from evaluation.mlperf import Cell, Pair, pairs
 from evaluation.ratio_fit import fit_cells
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit
-from rightsizer.sizing.ratio import error_kind, is_no_worse, log_score
+from rightsizer.sizing.ratio import error_kind, log_ratio
 from rightsizer.sizing.workload_family import WorkloadActivity
 
 __all__ = ["Judged", "error_of", "left_out"]
@@ -19,18 +19,27 @@ class Judged:
 
     pair: Pair
     left_out: str
+    held: str
+    """The GPU, family, benchmark or round that was."""
     kind: str
     log_error: float
 
+    def tells_of(self, held: str) -> bool:
+        """Whether it has to do with a GPU, family, benchmark or round."""
+        cell = self.pair.cell
+        family = str(cell.workload.family)
+        return held in {self.pair.gpu, self.pair.other, family, cell.benchmark, cell.round}
+
 
 def left_out(cells: Sequence[Cell], activity: WorkloadActivity) -> Iterator[Judged]:
-    """Every pair under each of the three ways to leave it out of the fit."""
+    """Every pair under each of the ways to leave it out of the fit."""
     for gpu in sorted({gpu for cell in cells for gpu in cell.logs}):
         fit = fit_cells([cell.without(gpu) for cell in cells], activity)
         for pair in pairs(cells):
             if gpu in {pair.gpu, pair.other}:
-                yield _judged(pair, "GPU", fit)
+                yield _judged(pair, "GPU", gpu, fit)
     ways: tuple[tuple[str, Callable[[Cell], str]], ...] = (
+        ("family", lambda cell: str(cell.workload.family)),
         ("benchmark", lambda cell: cell.benchmark),
         ("round", lambda cell: cell.round),
     )
@@ -38,22 +47,17 @@ def left_out(cells: Sequence[Cell], activity: WorkloadActivity) -> Iterator[Judg
         for held in sorted({key(cell) for cell in cells}):
             fit = fit_cells([cell for cell in cells if key(cell) != held], activity)
             for pair in pairs([cell for cell in cells if key(cell) == held]):
-                yield _judged(pair, way, fit)
+                yield _judged(pair, way, held, fit)
 
 
 def error_of(pair: Pair, fit: RatioFit) -> float:
     """Measured less predicted, as logarithms."""
-    workload, boards = pair.cell.workload, built_in()
-    board, other = boards.get(pair.gpu), boards.get(pair.other)
-    log = log_score(fit, workload, other) - log_score(fit, workload, board)
-    if is_no_worse(other, board):
-        log = max(0.0, log)
-    if is_no_worse(board, other):
-        log = min(0.0, log)
+    boards = built_in()
+    log, _ = log_ratio(fit, pair.cell.workload, boards.get(pair.gpu), boards.get(pair.other))
     return pair.log_ratio - log
 
 
-def _judged(pair: Pair, way: str, fit: RatioFit) -> Judged:
+def _judged(pair: Pair, way: str, held: str, fit: RatioFit) -> Judged:
     boards = built_in()
     kind = error_kind(fit, pair.cell.workload, boards.get(pair.gpu), boards.get(pair.other))
-    return Judged(pair, way, kind, error_of(pair, fit))
+    return Judged(pair, way, held, kind, error_of(pair, fit))

@@ -1,9 +1,12 @@
 """Fits the exponents and boards' own ways of `catalogue/ratios.yaml` on cells of MLPerf.
 
-Ridge regression about a priori exponents, each cell with a level of its own. Errors beyond a limit
-count less (Huber), as single submissions are off by factors. An architecture's and a board's own
-ways are shrunk to nothing by as many measurements as the penalty says, so that one submission does
-not make them; cells of one benchmark and round are one measurement.
+Ridge regression about a priori exponents, each cell with a level of its own. The exponents of a
+board's figures sum to 1, so that a board twice as good in everything is twice as fast; what a
+family's differ by is a priori. Errors beyond a limit count less (Huber), as single submissions are
+off by factors. An architecture's and a board's own ways belong to the family they were measured in
+and are shrunk to nothing by as many measurements as the penalty says, so that one submission does
+not make them; cells of one benchmark and round are one measurement. Language models have none: what
+one of them does on a board told nothing of another.
 """
 
 from collections import Counter
@@ -15,7 +18,7 @@ from typing import Final
 from evaluation.mlperf import Cell
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit
-from rightsizer.sizing.ratio import board_features
+from rightsizer.sizing.ratio import board_features, log_score
 from rightsizer.sizing.workload_family import (
     COMPUTE_SHARES,
     USUAL_COMPUTE_SHARE,
@@ -28,19 +31,18 @@ __all__ = ["PRIORS", "fit_cells"]
 
 PRIORS: Final[Mapping[WorkloadActivity, Mapping[str, float]]] = {
     WorkloadActivity.INFERENCE: {
-        "compute": 0.46,
-        "bandwidth": 0.29,
-        "power": 0.25,
+        "compute": 0.42,
+        "bandwidth": 0.27,
+        "power": 0.22,
         "l2": 0.09,
         "other_vendor": -0.2,
         "llm": 1.0,
     },
     WorkloadActivity.TRAINING: {
-        "compute": 0.45,
-        "bandwidth": 0.4,
-        "power": 0.3,
+        "compute": 1 / 3,
+        "bandwidth": 1 / 3,
+        "power": 1 / 3,
         "other_vendor": -0.2,
-        "link": 0.1,
     },
 }
 """Where the fit starts. A language model's capacity is a roofline already, so that it counts in
@@ -48,95 +50,92 @@ full; what is not NVIDIA's is not what engines are tuned on."""
 _EXPONENT_PER_SHARE: Final = 0.4
 """That moves from bandwidth to compute with a part of the time; with a benchmark left out the same
 does well for both activities."""
-_OF_ALL: Final = 30.0
-_OF_FAMILY: Final = 30.0
-_OF_BOARD: Final = 12.0
-_OF_BOARD_AND_FAMILY: Final = 3.0
+_OF_FIGURE: Final = 30.0
+_OF_BOARD: Final = 3.0
 _OF_ARCHITECTURE: Final = 6.0
 _HUBER_LOG: Final = 0.1
 _ROUNDS: Final = 3
+_REST: Final = "power"
+"""The figure whose exponent is what the others leave of 1."""
 
 Name = tuple[str, ...]
-"""A kind (figure, board or architecture), a name of it, and a family where it is of one."""
+"""A kind (figure, board or architecture), a name of it, and a family but for a figure."""
 Features = dict[Name, float]
 
 
 def fit_cells(cells: Sequence[Cell], activity: WorkloadActivity) -> RatioFit:
     """The fit, without errors."""
     cells = [cell for cell in cells if len(cell.logs) > 1]
-    rows = [_rows(cell) for cell in cells]
+    before = _a_priori(activity)
+    rows = [_rows(cell, before) for cell in cells]
     names = sorted({name for cell in rows for features, _ in cell for name in features})
-    priors = {name: _prior(name, activity) for name in names}
     repeats = Counter(map(_measurement, cells))
     shares = [1.0 / repeats[_measurement(cell)] for cell in cells]
     weights = [[share] * len(cell) for share, cell in zip(shares, rows, strict=True)]
     found: dict[Name, float] = {}
     for _ in range(_ROUNDS):
-        found = _solved(rows, weights, priors)
+        found = _solved(rows, weights, names)
         weights = [_weights(cell, found, share) for cell, share in zip(rows, shares, strict=True)]
-    return _as_fit(found, activity)
+    return _as_fit(found, before)
 
 
-def _measurement(cell: Cell) -> tuple[str, ...]:
+def _measurement(cell: Cell) -> tuple[str, str, int | None]:
     """Scenarios and accuracy targets repeat each other."""
-    return (cell.round, cell.benchmark, cell.count)
+    return (cell.round, cell.benchmark, cell.workload.gpus)
 
 
-def _prior(name: Name, activity: WorkloadActivity) -> float:
-    if name[0] != "figure":
-        return 0.0
-    if len(name) == 2:
-        return PRIORS[activity][name[1]]
-    return _tilt(name[1], activity, ModelKind(name[2]))
+def _a_priori(activity: WorkloadActivity) -> RatioFit:
+    tilts = {str(family): _tilt(activity, family) for family in COMPUTE_SHARES[activity]}
+    return RatioFit(PRIORS[activity], {family: tilt for family, tilt in tilts.items() if tilt})
 
 
-def _tilt(figure: str, activity: WorkloadActivity, family: ModelKind) -> float:
+def _tilt(activity: WorkloadActivity, family: ModelKind) -> dict[str, float]:
     share = COMPUTE_SHARES[activity].get(family, USUAL_COMPUTE_SHARE)
     moved = _EXPONENT_PER_SHARE * (share - USUAL_COMPUTE_SHARE)
-    return {"compute": moved, "bandwidth": -moved}.get(figure, 0.0)
+    return {"compute": moved, "bandwidth": -moved} if moved else {}
 
 
 @cache
 def _figures(gpu: str, workload: ComparedWorkload) -> Mapping[str, float]:
-    return board_features(built_in().get(gpu), workload)
+    """Beside that whose exponent is the rest: more of one is less of that."""
+    known = board_features(built_in().get(gpu), workload)
+    free = {name: value - known[_REST] for name, value in known.items() if name != _REST}
+    free["other_vendor"] = known["other_vendor"]
+    if workload.family is ModelKind.LLM and workload.activity is WorkloadActivity.INFERENCE:
+        return {"other_vendor": free["other_vendor"]}
+    return free
 
 
-def _rows(cell: Cell) -> list[tuple[Features, float]]:
-    family = str(cell.workload.family)
-    rows = []
+def _rows(cell: Cell, before: RatioFit) -> list[tuple[Features, float]]:
+    """What is left by the exponents that the fit starts from, and what may tell of it."""
+    family, rows = str(cell.workload.family), []
     for gpu, log in cell.logs.items():
-        architecture = built_in().get(gpu).architecture
+        board = built_in().get(gpu)
         features: Features = {
-            ("board", gpu): 1.0,
-            ("board", gpu, family): 1.0,
-            ("architecture", architecture): 1.0,
-            ("architecture", architecture, family): 1.0,
+            ("figure", figure): value for figure, value in _figures(gpu, cell.workload).items()
         }
-        for figure, value in _figures(gpu, cell.workload).items():
-            features["figure", figure] = features["figure", figure, family] = value
-        rows.append((features, log))
+        if family != ModelKind.LLM:
+            features["board", gpu, family] = 1.0
+            features["architecture", board.architecture, family] = 1.0
+        rows.append((features, log - log_score(before, cell.workload, board)))
     return rows
 
 
 def _penalty(name: Name) -> float:
-    if name[0] == "figure":
-        return _OF_ALL if len(name) == 2 else _OF_FAMILY
-    if name[0] == "architecture":
-        return _OF_ARCHITECTURE
-    return _OF_BOARD if len(name) == 2 else _OF_BOARD_AND_FAMILY
+    of = {"figure": _OF_FIGURE, "architecture": _OF_ARCHITECTURE, "board": _OF_BOARD}
+    return of[name[0]]
 
 
 def _solved(
     rows: Sequence[Sequence[tuple[Features, float]]],
     weights: Sequence[Sequence[float]],
-    priors: Mapping[Name, float],
+    names: Sequence[Name],
 ) -> dict[Name, float]:
-    at = {name: index for index, name in enumerate(priors)}
-    left = [[0.0] * len(priors) for _ in priors]
-    right = [0.0] * len(priors)
+    at = {name: index for index, name in enumerate(names)}
+    left = [[0.0] * len(names) for _ in names]
+    right = [0.0] * len(names)
     for name, index in at.items():
         left[index][index] = _penalty(name)
-        right[index] = _penalty(name) * priors[name]
     for cell, weighted in zip(rows, weights, strict=True):
         for weight, centered, level in _centered(cell, weighted):
             items = [(at[name], value) for name, value in centered.items() if value]
@@ -145,7 +144,7 @@ def _solved(
                 line = left[index]
                 for other, also in items:
                     line[other] += weight * value * also
-    return dict(zip(priors, _eliminated(left, right), strict=True))
+    return dict(zip(names, _eliminated(left, right), strict=True))
 
 
 def _centered(
@@ -191,20 +190,13 @@ def _eliminated(left: list[list[float]], right: list[float]) -> list[float]:
     return solution
 
 
-def _as_fit(found: Mapping[Name, float], activity: WorkloadActivity) -> RatioFit:
-    exponents = dict(PRIORS[activity])
-    families = {
-        str(family): {
-            figure: tilt for figure in exponents if (tilt := _tilt(figure, activity, family))
-        }
-        for family in COMPUTE_SHARES[activity]
-    }
+def _as_fit(found: Mapping[Name, float], before: RatioFit) -> RatioFit:
+    exponents = dict(before.exponents)
     own: dict[str, dict[str, dict[str, float]]] = {"board": {}, "architecture": {}}
     for (kind, name, *family), value in found.items():
         if kind != "figure":
-            own[kind].setdefault(name, {})[family[0] if family else "all"] = value
-        elif family:
-            families.setdefault(family[0], {})[name] = value
-        else:
-            exponents[name] = value
-    return RatioFit(exponents, families, own["board"], own["architecture"])
+            own[kind].setdefault(name, {})[family[0]] = value
+            continue
+        exponents[name] += value
+        exponents[_REST] -= value if name != "other_vendor" else 0.0
+    return RatioFit(exponents, before.family_exponents, own["board"], own["architecture"])

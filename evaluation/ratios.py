@@ -19,7 +19,6 @@ from evaluation.ratio_fit import fit_cells
 from measured import quantile, table
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.sizing.workload_family import WorkloadActivity
 
@@ -31,8 +30,8 @@ HEADER: Final = """\
 #
 #   exponents         of a board's figures; other_vendor is a logarithm, llm the capacity for a
 #                     large language model
-#   family_exponents  what a family's differ by
-#   boards            logarithms of what a board does beyond its figures, in all and in families
+#   family_exponents  what a family's differ by, a priori
+#   boards            logarithms of what a board does beyond its figures, in families measured on it
 #   architectures     the same that all boards of an architecture have in common
 #   errors            logarithms of the factor that 90 % of pairs are within, left out of the fit
 """
@@ -65,7 +64,7 @@ _BASELINES: Final[Mapping[str, Figure]] = {
 
 
 def evaluate(options: Options) -> Iterator[str]:
-    """Errors with a GPU, a benchmark or a round left out of the fit, and what intervals cover."""
+    """Errors with a GPU, a family, a benchmark or a round left out, and what intervals cover."""
     if options.truth is None or not (options.truth / FILE).is_file():
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
@@ -87,9 +86,10 @@ def fitted_errors(judged: Sequence[Judged]) -> dict[str, float]:
         for kind in kinds
     }
     for near in ("same", "across"):
-        # Nobody knows less of a board for having measured it.
-        unmeasured = f"{near} unmeasured"
-        errors[unmeasured] = max(errors[unmeasured], errors[f"{near} other family"])
+        # No less is known of a board for having measured it.
+        other, unmeasured = f"{near} other family", f"{near} unmeasured"
+        if other in errors and unmeasured in errors:
+            errors[unmeasured] = max(errors[unmeasured], errors[other])
     return errors
 
 
@@ -119,15 +119,24 @@ def _rounded_each(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[s
 
 
 def _fitted(judged: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
-    packaged = built_in_ratios()
-    for way in ("GPU", "benchmark", "round"):
+    for way in ("GPU", "family", "benchmark", "round"):
         group = [each for each in judged if each.left_out == way]
-        covered = [
-            abs(each.log_error) <= packaged.fits[each.pair.cell.workload.activity].errors[each.kind]
-            for each in group
-        ]
         name = f"**ours, {way} left out**"
-        yield _row(name, [each.log_error for each in group], sum(covered) / len(covered))
+        yield _row(name, [each.log_error for each in group], _covered(group, judged))
+
+
+def _covered(group: Sequence[Judged], judged: Sequence[Judged]) -> float:
+    """The part that lies in intervals set without what was left out."""
+    covered = 0
+    for held in {each.held for each in group}:
+        errors = fitted_errors([each for each in judged if not each.tells_of(held)])
+        widest = max(errors.values())
+        covered += sum(
+            abs(each.log_error) <= errors.get(each.kind, widest)
+            for each in group
+            if each.held == held
+        )
+    return covered / len(group)
 
 
 def _baselines(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:

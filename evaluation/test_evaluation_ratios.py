@@ -10,11 +10,11 @@ import pytest
 from evaluation import mig, ratios, training_truth
 from evaluation.mlperf import FILE, Cell, pairs, read_cells
 from evaluation.options import Options
-from evaluation.ratio_errors import error_of
+from evaluation.ratio_errors import error_of, left_out
 from evaluation.ratio_fit import fit_cells
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.ratio import board_features
-from rightsizer.sizing.workload_family import WorkloadActivity, parse_workload
+from rightsizer.sizing.workload_family import ModelKind, WorkloadActivity, parse_workload
 
 GPUS = ("T4", "A10", "A30", "A100-SXM4-80GB", "H100-SXM5-80GB", "L4", "L40S", "B200")
 WORKLOAD = parse_workload("inference-cnn")
@@ -41,7 +41,7 @@ def test_more_cells_move_the_fit_to_what_was_planted() -> None:
     )
     pair = next(pairs([planted("other", {})]))
     assert abs(error_of(pair, many)) < abs(error_of(pair, few))
-    assert many.exponents["bandwidth"] > few.exponents["bandwidth"] > 0.29
+    assert many.exponents["bandwidth"] > few.exponents["bandwidth"] > 0.27
 
 
 def test_a_boards_own_way_takes_more_than_one_cell() -> None:
@@ -76,6 +76,31 @@ def test_boards_nobody_measured_share_their_architecture() -> None:
         for name in ("Ada", "Hopper")
     }
     assert gained["Ada"] > 0.05 > gained["Hopper"]
+
+
+def test_a_fits_exponents_sum_to_one() -> None:
+    """Whatever was measured: a board twice as good in everything is told twice as fast."""
+    fit = fit_cells([planted(str(each), {"L4": 0.4}) for each in range(20)], WORKLOAD.activity)
+    for family in ModelKind:
+        figures = ("compute", "bandwidth", "power", "l2")
+        assert sum(fit.exponent(each, family) for each in figures) == pytest.approx(1.0)
+
+
+def test_what_was_not_measured_gets_the_plain_form() -> None:
+    """What boards do beyond their figures in one family is not carried over to others."""
+    fit = fit_cells([planted(str(each), {"L4": 0.4}) for each in range(20)], WORKLOAD.activity)
+    assert fit.beyond("L4", "cnn") > 0.05
+    assert fit.beyond("L4", "speech") == fit.beyond_architecture("Ada", "speech") == 0.0
+
+
+def test_intervals_are_set_without_what_was_left_out() -> None:
+    """A pair tells of its GPUs, family, benchmark and round, and of no others."""
+    cells = [planted(name, {}) for name in ("v1", "v2")]
+    first = next(left_out(cells, WORKLOAD.activity))
+    assert (first.left_out, first.held) == ("GPU", first.pair.gpu)
+    about = {"cnn", "resnet50", first.pair.cell.round, first.pair.gpu, first.pair.other}
+    assert all(map(first.tells_of, about))
+    assert not any(map(first.tells_of, {"llm", "v3", *GPUS} - about))
 
 
 def test_families_nobody_measured_keep_what_is_known_before() -> None:

@@ -39,6 +39,21 @@ def test_a_list_gives_a_list_with_errors_in_place(capsys: Captured, tmp_path: Pa
     assert "workload: is required" in fourth["error"]
 
 
+def test_gpus_that_train_together_exchange_gradients(capsys: Captured, tmp_path: Path) -> None:
+    """The number is a flag, or a key of a question; without it the answer is the middle."""
+    pair = ("A100-PCIE-80GB", "A100-SXM4-80GB", "--workload", "training-transformer-encoder")
+    one, eight = (answer(capsys, *pair, "--gpus", count)["ratio"] for count in ("1", "8"))
+    assert one < answer(capsys, *pair)["ratio"] < eight
+    file = tmp_path / "asked.json"
+    asked = {"workload": pair[3], "from": pair[0], "to": pair[1], "gpus": 8}
+    served = asked | {"workload": "inference-cnn"}
+    file.write_text(json.dumps([asked, asked | {"gpus": 0}, served]))
+    told, none, wrong = answer(capsys, file)
+    assert told["ratio"] == eight
+    assert "gpus: must be from 1" in none["error"]
+    assert "gpus: inference-cnn is compared GPU by GPU" in wrong["error"]
+
+
 def test_a_file_with_one_question_gives_one_answer(capsys: Captured, tmp_path: Path) -> None:
     """In YAML, too; what is wrong with it is told with its place."""
     file = tmp_path / "asked.yaml"
@@ -80,6 +95,7 @@ def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
         (("--workload", "cooking", *FLAGS[2:]), "--workload: 'cooking'"),
         ((*FLAGS[:4], "--to", "L44"), "did you mean L4"),
         ((*FLAGS, "--precision", "fp17"), "--precision: 'fp17'"),
+        ((*FLAGS, "--gpus", "8"), "--gpus: inference-llm-offline is compared GPU by GPU"),
         (("asked.yaml", *FLAGS), "the file asks already"),
     ],
 )

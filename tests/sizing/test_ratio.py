@@ -12,7 +12,13 @@ from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit, built_in_ratios
 from rightsizer.model.errors import RequirementError
-from rightsizer.sizing.ratio import error_kind, is_no_worse, throughput_ratio
+from rightsizer.sizing.ratio import (
+    error_kind,
+    exchange_seconds,
+    is_no_worse,
+    log_score,
+    throughput_ratio,
+)
 from rightsizer.sizing.roofline import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
@@ -147,12 +153,12 @@ def test_every_kind_of_pair_has_an_error() -> None:
 
 
 def test_a_fit_adds_what_is_known_of_family_and_board() -> None:
-    """Exponents and boards' own ways are sums of the common part and the family's."""
-    fit = RatioFit({"power": 0.3}, {"cnn": {"power": 0.1}}, {"T4": {"all": 0.2, "cnn": -0.3}})
+    """Exponents are sums of the common part and the family's; boards' own ways are a family's."""
+    fit = RatioFit({"power": 0.3}, {"cnn": {"power": 0.1}}, {"T4": {"cnn": -0.1}})
     assert fit.exponent("power", ModelKind.CNN) == pytest.approx(0.4)
     assert fit.exponent("power", ModelKind.LLM) == 0.3
     assert fit.beyond("T4", ModelKind.CNN) == pytest.approx(-0.1)
-    assert fit.beyond("L4", ModelKind.CNN) == 0.0
+    assert fit.beyond("L4", ModelKind.CNN) == fit.beyond("T4", ModelKind.LLM) == 0.0
     assert fit.beyond_architecture("Turing", ModelKind.CNN) == 0.0
 
 
@@ -161,6 +167,94 @@ def test_more_of_a_figure_never_slows() -> None:
     for fit in TABLE.fits.values():
         for figure, family in itertools.product(fit.exponents, ModelKind):
             assert figure == "other_vendor" or fit.exponent(figure, family) >= 0.0
+
+
+TRAININGS = [each for each in WORKLOADS.values() if each.activity is WorkloadActivity.TRAINING]
+
+
+def twice(board: Board) -> Board:
+    """A board with twice of everything."""
+    return replace(
+        board,
+        key="TWICE",
+        memory_bytes=2 * board.memory_bytes,
+        nominal_memory_bytes=2 * (board.nominal_memory_bytes or board.memory_bytes),
+        memory_bandwidth_bytes_per_second=2 * board.memory_bandwidth_bytes_per_second,
+        power_limit_watts=2 * board.power_limit_watts,
+        nvlink_bytes_per_second=2 * board.nvlink_bytes_per_second,
+        infinity_fabric_bytes_per_second=2 * board.infinity_fabric_bytes_per_second,
+        pcie_width=2 * board.pcie_width,
+        peak_per_second={name: 2 * peak for name, peak in board.peak_per_second.items()},
+    )
+
+
+@given(st.sampled_from(TRAININGS), st.sampled_from((1, 2, 8, 64)))
+def test_twice_of_everything_trains_twice_as_fast(workload: ComparedWorkload, gpus: int) -> None:
+    """Exponents sum to 1; memory that saves exchanges of gradients may add a little."""
+    asked = replace(workload, gpus=gpus)
+    for key in ("RTX4090", "A100-SXM4-80GB", "T4", "V100-SXM2-32GB"):
+        board = replace(built_in().get(key), key="ONCE")
+        ratio = throughput_ratio(asked, board, twice(board), TABLE).value
+        assert ratio == pytest.approx(2.0, rel=0.001) or (gpus > 1 and 2.0 < ratio < 4.0)
+
+
+def test_exponents_sum_to_one() -> None:
+    """In every activity and family of the packaged table."""
+    for activity, fit in TABLE.fits.items():
+        figures = fit.exponents.keys() - {"other_vendor", "llm"}
+        for family in ModelKind:
+            total = sum(fit.exponent(figure, family) for figure in figures)
+            assert total == pytest.approx(1.0, abs=0.001), (activity, family)
+
+
+def test_only_exchanges_that_weigh_are_charged() -> None:
+    """Small gradients hide behind compute over PCIe too; those of large encoders do not."""
+    pcie, linked = (built_in().get(key) for key in ("A100-PCIE-80GB", "A100-SXM4-80GB"))
+    lost = {
+        name: throughput_ratio(replace(parse_workload(name), gpus=1), pcie, linked, TABLE).value
+        / throughput_ratio(replace(parse_workload(name), gpus=8), pcie, linked, TABLE).value
+        for name in ("training-cnn", "training-detection", "training-transformer-encoder")
+    }
+    assert 0.95 < lost["training-cnn"] < 1.0
+    assert 0.95 < lost["training-detection"] < 1.0
+    assert 0.6 < lost["training-transformer-encoder"] < 0.85
+
+
+def test_a_bridge_joins_two() -> None:
+    """An A100 of PCIe exchanges over its bridge with one other, and over PCIe with seven."""
+    board = built_in().get("A100-PCIE-80GB")
+    alone, two, eight = (
+        exchange_seconds(board, ModelKind.TRANSFORMER_ENCODER, gpus) for gpus in (1, 2, 8)
+    )
+    assert alone == 0.0
+    assert 0.0 < 10.0 * two < eight
+
+
+def test_little_memory_exchanges_more_often() -> None:
+    """Batches are smaller, gradients are not."""
+    board = built_in().get("A30")
+    roomy = replace(board, nominal_memory_bytes=48e9)
+    little, much = (exchange_seconds(each, ModelKind.CNN, 8) for each in (board, roomy))
+    assert little == pytest.approx(2.0 * much)
+
+
+def test_a_group_that_is_not_told_is_one_more_thing_to_be_wrong_about() -> None:
+    """The answer lies between those for one GPU and for eight, and its interval is wider."""
+    pcie, linked = (built_in().get(key) for key in ("A100-PCIE-80GB", "A100-SXM4-80GB"))
+    workload = parse_workload("training-transformer-encoder")
+    untold, one, eight = (
+        throughput_ratio(replace(workload, gpus=gpus), pcie, linked, TABLE) for gpus in (None, 1, 8)
+    )
+    assert one.value < untold.value < eight.value
+    assert untold.high / untold.low > one.high / one.low
+
+
+def test_unmeasured_families_keep_the_plain_form() -> None:
+    """What a board does beyond its figures in a family that was measured stays there."""
+    fit = TABLE.fits[WorkloadActivity.TRAINING]
+    speech, plain = parse_workload("training-speech"), RatioFit(fit.exponents, fit.family_exponents)
+    for board in built_in().boards.values():
+        assert log_score(fit, speech, board) == log_score(plain, speech, board)
 
 
 def test_unknown_names_are_refused_with_those_known() -> None:

@@ -9,7 +9,6 @@ from rightsizer.io.yaml import load_yaml
 from rightsizer.model.frozen import dataclass, field
 
 _FILE: Final = "ratios.yaml"
-_ALL: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class RatioFit:
     family_exponents: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What a family's differ from those of all."""
     boards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By board: logarithms of what it does beyond its figures, in all and in single families."""
+    """By board: logarithms of what it does beyond its figures, in families measured on it."""
     architectures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The same that all boards of an architecture have in common."""
     errors: Mapping[str, float] = field(default_factory=dict)
@@ -33,11 +32,11 @@ class RatioFit:
 
     def beyond(self, board: str, family: str) -> float:
         """What a board does beyond its figures, as a logarithm; 0 where not measured."""
-        return _own(self.boards, board, family)
+        return self.boards.get(board, {}).get(family, 0.0)
 
     def beyond_architecture(self, architecture: str, family: str) -> float:
         """The same that all boards of an architecture have in common."""
-        return _own(self.architectures, architecture, family)
+        return self.architectures.get(architecture, {}).get(family, 0.0)
 
     def has_measured(self, board: str, family: str | None = None) -> bool:
         """Whether the board is among those measured, in a family where one is named."""
@@ -57,11 +56,6 @@ class RatioTable:
         """The table of a parsed file of the packaged form."""
         fits = {name: RatioFit(**entry) for name, entry in data["activities"].items()}
         return cls(fits, data["source"])
-
-
-def _own(ways: Mapping[str, Mapping[str, float]], name: str, family: str) -> float:
-    known = ways.get(name, {})
-    return known.get(_ALL, 0.0) + known.get(family, 0.0)
 
 
 @cache

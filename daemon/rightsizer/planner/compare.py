@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ from rightsizer.sizing.settings import MemorySettings
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
     ComparedWorkload,
+    WorkloadActivity,
     parse_precision,
     parse_workload,
 )
@@ -32,6 +34,8 @@ _Find = Callable[[str, ComparedWorkload], tuple[GpuPlace, str]]
 _DESCRIPTION = f"""\
 Tell the throughput of one GPU over that of another at a kind of workload, each in its best usable
 number format and as many of either, with the interval that it lies in with a probability of 90 %.
+GPUs that train together exchange gradients, which slow links show: give their number with gpus;
+without it the middle of one and eight is told, and the interval holds both.
 GPUs are named by catalogue key or NVML name, MIG slices like A100-SXM4-80GB:1g.10gb; neighbors of
 slices idle. Ratios are derived from datasheets and results of MLCommons; they are not verified by
 MLCommons. Two names and a workload are a question:
@@ -46,10 +50,13 @@ A file in YAML or JSON holds one question or a list of them; a list gives a list
 same order, with {{error}} in the place of one that fails:
 
   - {{workload: training-llm, from: A100-SXM4-80GB, to: H100-SXM5-80GB}}
+  - {{workload: training-cnn, from: A30, to: L40S, gpus: 4}}
   - {{workload: inference-cnn, from: T4, to: L4, precision: int8}}
 """
-_KEYS: Final = ("workload", "from", "to", "precision")
-_NEEDED: Final = _KEYS[:3]
+_TEXTS: Final = ("workload", "from", "to", "precision")
+_KEYS: Final = (*_TEXTS, "gpus")
+_NEEDED: Final = _TEXTS[:3]
+_MOST_GPUS: Final = 1_000_000
 _ENDS: Final = ("from", "to")
 _REMEDY: Final = "'rightsizer compare --help' shows what it takes"
 
@@ -59,6 +66,7 @@ _FLAGS: Final = """
 --from GPU: catalogue key or NVML name
 --to GPU: catalogue key or NVML name
 --precision FORMAT: number format to run in where a GPU has it
+--gpus N: how many of either train together
 --catalogue FILE: YAML file that changes or adds boards
 """
 
@@ -67,9 +75,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Which GPUs at what, or a file that asks; and how to answer."""
     asked_help = "YAML or JSON file; or two GPUs, in place of --from and --to"
     parser.add_argument("asked", nargs="*", metavar="FILE|GPU", help=asked_help)
-    add_flags(parser.add_argument, _FLAGS, catalogue=Path)
+    add_flags(parser.add_argument, _FLAGS, catalogue=Path, gpus=_group)
     add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
+
+
+def _group(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST_GPUS):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of GPUs; give 1 or more")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -108,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_flags(given: Mapping[str, str], find: _Find) -> dict[str, Any]:
+def _of_flags(given: Mapping[str, Any], find: _Find) -> dict[str, Any]:
     missing = [f"--{key}" for key in _NEEDED if key not in given]
     if missing:
         raise UsageError(
@@ -123,25 +137,29 @@ def _of_flags(given: Mapping[str, str], find: _Find) -> dict[str, Any]:
 def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
     row = question.row
     row.refuse_unknown(_KEYS)
-    texts = {key: row.needed_text(key) for key in _KEYS if key in _NEEDED or key in row}
+    asked: dict[str, Any] = {"gpus": row.count("gpus", 1, _MOST_GPUS)}
+    asked |= {key: row.needed_text(key) for key in _TEXTS if key in _NEEDED or key in row}
     question.refuse()
     try:
-        return _comparison(texts, find)
+        return _comparison(asked, find)
     except RequirementError as error:
         raise question.placed(error) from None
 
 
-def _comparison(texts: Mapping[str, str], find: _Find) -> dict[str, Any]:
-    workload, places, notes = parse_workload(texts["workload"]), list[GpuPlace](), list[str]()
+def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
+    workload = replace(parse_workload(asked["workload"]), gpus=asked.get("gpus"))
+    if workload.gpus and workload.activity is not WorkloadActivity.TRAINING:
+        raise RequirementError(f"gpus: {workload.name} is compared GPU by GPU; leave it out")
+    places, notes = list[GpuPlace](), list[str]()
     for key in _ENDS:
         try:
-            place, note = find(texts[key], workload)
+            place, note = find(asked[key], workload)
         except (RequirementError, UsageError) as error:
             raise RequirementError(f"{key}: {error}") from None
         places.append(place)
         notes += filter(None, (note,))
     place, other = places
-    precision = parse_precision(texts["precision"]) if "precision" in texts else None
+    precision = parse_precision(asked["precision"]) if "precision" in asked else None
     if precision is not None:
         notes += [
             f"{each.name} has no {precision}: its best usable format counts"

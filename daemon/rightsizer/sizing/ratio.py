@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
@@ -12,6 +13,7 @@ from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.roofline import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.settings import MemorySettings
 from rightsizer.sizing.workload_family import (
+    EXCHANGED_BYTES_PER_SECOND,
     ComparedWorkload,
     InferenceScenario,
     ModelKind,
@@ -50,6 +52,21 @@ _FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = {
 """What engines and recipes use, without which 16 bits (MLPerf's closed division)."""
 _FALLBACK: Final = (Precision.BF16, Precision.FP32)
 _ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
+_REFERENCE: Final[Mapping[str, float]] = {
+    "compute": math.log(262e12),
+    "bandwidth": math.log(2.039e12),
+    "power": math.log(400.0),
+}
+"""An A100 SXM of 80 GB, at which exchanges are told and features are 0."""
+_REFERENCE_MEMORY_BYTES: Final = 80e9
+_GROUPS: Final = (1, 8)
+"""Of GPUs that train together where the question does not say."""
+_SERVER_GPUS: Final = 8
+"""Of larger groups the links within a server count: exchanges go over them first."""
+_EXPOSED_SHARE: Final = 0.5
+"""Of an exchange, that does not hide behind compute; as training of language models showed."""
+_PCIE_SHARE: Final = 0.4
+"""Of a slot's bandwidth, that GPUs behind it reach when all exchange."""
 
 
 def board_features(
@@ -58,7 +75,7 @@ def board_features(
     precision: Precision | None = None,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> Mapping[str, float]:
-    """The features of a board, by the names of the fit's exponents.
+    """The features of a board, by the names of the fit's exponents, beside those of an A100.
 
     `precision`: the format to run in; the best that is usable where it is `None` or the board does
     not compute in it.
@@ -67,18 +84,17 @@ def board_features(
     if precision is not None and board.achieved(precision):
         formats = ((precision,),)
     features = {
-        "power": math.log(board.power_limit_watts),
+        "power": math.log(board.power_limit_watts) - _REFERENCE["power"],
         "other_vendor": 0.0 if board.vendor == "NVIDIA" else 1.0,
     }
     if workload.activity is WorkloadActivity.INFERENCE and workload.family is ModelKind.LLM:
         features["llm"] = _llm_capacity(board, workload.scenario, precision, memory_settings)
         return features
-    features["compute"] = sum(_achieved(board, each) for each in formats) / len(formats)
-    features["bandwidth"] = math.log(board.memory_bandwidth_bytes_per_second)
-    if workload.activity is WorkloadActivity.TRAINING:
-        link = max(board.link_bytes_per_second, board.pcie_bytes_per_second)
-        features["link"] = math.log(link)
-    else:
+    compute = sum(_achieved(board, each) for each in formats) / len(formats)
+    bandwidth = math.log(board.memory_bandwidth_bytes_per_second)
+    features["compute"] = compute - _REFERENCE["compute"]
+    features["bandwidth"] = bandwidth - _REFERENCE["bandwidth"]
+    if workload.activity is WorkloadActivity.INFERENCE:
         features["l2"] = math.log(board.l2_bytes or _SMALL_L2_BYTES)
     return features
 
@@ -128,14 +144,37 @@ def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows bet
     if board.key == other.key:
         return _ALIKE
     fit = table.fits[workload.activity]
-    theirs, own = (
-        log_score(fit, workload, each, precision, memory_settings) for each in (other, board)
-    )
-    log = max(0.0, theirs - own) if is_no_worse(other, board) else theirs - own
-    log = min(0.0, log) if is_no_worse(board, other) else log
+    log, doubt = log_ratio(fit, workload, board, other, precision, memory_settings=memory_settings)
     kind = error_kind(fit, workload, board, other)
     error = fit.errors.get(kind, fit.errors["across unmeasured"])
-    return EstimateInterval.around(math.exp(log), math.exp(error))
+    return EstimateInterval.around(math.exp(log), math.exp(math.hypot(error, doubt)))
+
+
+def log_ratio(  # noqa: PLR0913 - as above.
+    fit: RatioFit,
+    workload: ComparedWorkload,
+    board: Board,
+    other: Board,
+    precision: Precision | None = None,
+    *,
+    memory_settings: MemorySettings = _DEFAULTS,
+) -> tuple[float, float]:
+    """The logarithm of a ratio, and how far off it may be for the group that is left open."""
+    logs = [
+        log_score(fit, each, other, precision, memory_settings)
+        - log_score(fit, each, board, precision, memory_settings)
+        for each in _groups(workload)
+    ]
+    log = (max(logs) + min(logs)) / 2.0
+    doubt = max(logs) - log
+    log = max(0.0, log) if is_no_worse(other, board) else log
+    return min(0.0, log) if is_no_worse(board, other) else log, doubt
+
+
+def _groups(workload: ComparedWorkload) -> tuple[ComparedWorkload, ...]:
+    if workload.activity is WorkloadActivity.INFERENCE or workload.gpus is not None:
+        return (workload,)
+    return tuple(replace(workload, gpus=each) for each in _GROUPS)
 
 
 def log_score(
@@ -148,8 +187,27 @@ def log_score(
     """The logarithm of a board's throughput, but for what is the same on all boards."""
     features, family = board_features(board, workload, precision, memory_settings), workload.family
     by_figures = sum(fit.exponent(figure, family) * value for figure, value in features.items())
-    beyond = fit.beyond_architecture(board.architecture, family)
-    return by_figures + fit.beyond(board.key, family) + beyond
+    beyond = fit.beyond(board.key, family) + fit.beyond_architecture(board.architecture, family)
+    if workload.activity is WorkloadActivity.INFERENCE:
+        return by_figures + beyond
+    # Beside a second of the A100's computing, on this board.
+    exposed = exchange_seconds(board, workload.family, workload.gpus or 1) * math.exp(by_figures)
+    return by_figures + beyond - math.log1p(exposed)
+
+
+def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
+    """What GPUs that train together wait for each other, for a second's work of an A100.
+
+    A board with less memory takes smaller batches, and exchanges the same gradients more often.
+    """
+    if gpus == 1:
+        return 0.0
+    is_linked = (board.linked_gpu_count or 0) >= min(gpus, _SERVER_GPUS)
+    pcie = _PCIE_SHARE * board.pcie_bytes_per_second
+    link = max(board.link_bytes_per_second, pcie) if is_linked else pcie
+    steps = max(1.0, _REFERENCE_MEMORY_BYTES / (board.nominal_memory_bytes or board.memory_bytes))
+    handed_on = 2.0 * (gpus - 1) / gpus * EXCHANGED_BYTES_PER_SECOND[family] * steps
+    return _EXPOSED_SHARE * handed_on / link
 
 
 def is_no_worse(board: Board, other: Board) -> bool:

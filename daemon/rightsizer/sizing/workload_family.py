@@ -62,6 +62,8 @@ class ComparedWorkload:
     family: ModelKind
     scenario: InferenceScenario | None = None
     """`None` for both alike."""
+    gpus: int | None = None
+    """That train together; `None` for one and eight alike."""
 
     @property
     def compute_share(self) -> float:
@@ -94,6 +96,28 @@ COMPUTE_SHARES: Final[Mapping[WorkloadActivity, Mapping[ModelKind, float]]] = Ma
 """By arithmetic per byte, before anything is measured: matrices of transformers are large,
 normalization and embedding tables are read and hardly computed with, training keeps and reads
 activations; those left out have the usual share."""
+
+
+EXCHANGED_BYTES_PER_SECOND: Final[Mapping[ModelKind, float]] = MappingProxyType(
+    {
+        # 51 MB of gradients each 0.13 s, and so on: ResNet-50, RetinaNet, 3D U-Net, RNN-T.
+        ModelKind.CNN: 0.4e9,
+        ModelKind.DETECTION: 0.3e9,
+        ModelKind.SEGMENTATION: 0.3e9,
+        ModelKind.SPEECH: 0.4e9,
+        # 670 MB each 0.13 s: BERT large; 1.7 GB each 1.5 s: Stable Diffusion.
+        ModelKind.TRANSFORMER_ENCODER: 5e9,
+        ModelKind.DIFFUSION: 1.2e9,
+        # Adapters leave little to sum; what weights and activations take hides behind products.
+        ModelKind.LLM: 2.3e9,
+        # 26 pooled rows of 128 numbers a sample, there and back.
+        ModelKind.RECOMMENDER: 6e9,
+        # Features of neighbors; a guess.
+        ModelKind.GRAPH: 3e9,
+    }
+)
+"""What a GPU that trains with others hands on for each second that it computes as fast as an A100
+SXM of 80 GB; by arithmetic, before anything is measured."""
 
 
 WORKLOADS: Final[Mapping[str, ComparedWorkload]] = MappingProxyType(
