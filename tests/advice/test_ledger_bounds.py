@@ -1,6 +1,8 @@
 """The ledger stays small, and the same whatever the order."""
 
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verification import Measurement
 from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.finding import Savings, Severity
 
 ID = "aaaaaaaaaaaa"
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
@@ -41,6 +44,82 @@ def test_no_more_is_open_than_is_kept() -> None:
     many = [judgement(id=f"{number:02}", key=f"k{number:02}") for number in range(12)]
     assert run(ledger, many, 0) == [OPENED] * 10
     assert run(ledger, many, 10) == []
+
+
+def severe(number: int, severity: Severity, dollars: float = 0.0, **facts: Any) -> Judgement:
+    """Advice on a workload of its own, which would save so much."""
+    savings = Savings(dollars_per_hour_low=dollars)
+    name = f"{number:02}"
+    return judgement(id=name, key=f"k{name}", severity=severity, savings=savings, **facts)
+
+
+def open_ids(ledger: Ledger) -> list[str]:
+    """Ids of the advice that is open."""
+    return sorted(advice.id for advice in ledger.advice() if advice.is_open)
+
+
+def test_where_not_all_has_room_the_severe_opens_then_what_saves_most() -> None:
+    """What is left out is counted by severity, run after run."""
+    ledger = Ledger((), LedgerSettings(most_records=10))
+    many = [severe(number, Severity.LOW, number) for number in range(12)]
+    many += [severe(number, Severity.CRITICAL) for number in range(20, 26)]
+    assert run(ledger, many, 0) == [OPENED] * 10
+    assert open_ids(ledger) == ["08", "09", "10", "11", *(f"{n}" for n in range(20, 26))]
+    assert ledger.dropped == {Severity.LOW: 8}
+    assert run(ledger, many, 10) == []
+    assert ledger.dropped == {Severity.LOW: 8}
+    assert run(ledger, many[:1], 20) == []
+    assert ledger.dropped == {Severity.LOW: 1}
+
+
+def test_what_is_more_severe_takes_the_place_of_what_no_one_decided_on() -> None:
+    """The last critical advice opens in a full ledger, and what gave way says why."""
+    ledger = Ledger((), LedgerSettings(most_records=10))
+    low = [severe(number, Severity.LOW, number) for number in range(10)]
+    run(ledger, low, 0)
+    ledger.act("00", AdviceState.CLAIMED, "ada", after(1))
+    ledger.act("01", AdviceState.SNOOZED, "ada", after(1))
+    high = [severe(number, Severity.HIGH) for number in range(20, 30)]
+    events = ledger.update([*low, *high], after(10))
+    assert [event.kind for event in events] == [CLOSED] * 8 + [OPENED] * 8
+    assert {event.advice.finding.severity for event in events[:8]} == {Severity.LOW}
+    assert "more severe" in events[0].advice.why
+    assert open_ids(ledger) == ["00", "01", *(f"{n}" for n in range(20, 28))]
+    assert ledger.dropped == {Severity.HIGH: 2}
+    assert run(ledger, [*low, *high], 20) == []
+    assert ledger.dropped == {Severity.LOW: 8, Severity.HIGH: 2}
+
+
+def calls_of_update(workloads: int) -> int:
+    """Calls that two updates with many open findings take, and an abstention for each."""
+    found = [
+        judgement(id=f"{key}-{rule}", key=f"k{key}", rule=f"rule{rule}", may_open=rule < 3)
+        for key in range(workloads)
+        for rule in range(6)
+    ]
+    measured = {f"k{key}": Measurement(1.0, 0.9, 100.0) for key in range(workloads)}
+    ledger = Ledger((), LedgerSettings(most_records=100_000))
+    count = 0
+
+    def note(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    former = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for minutes in (0, 10):
+            ledger.update(found, after(minutes), lambda _: measured)
+    finally:
+        sys.setprofile(former)
+    assert len(open_ids(ledger)) == 3 * workloads
+    assert all(len(each.baseline.peers) <= 30 for each in ledger.records if each.baseline)
+    return count
+
+
+def test_the_work_of_an_update_grows_with_the_judgements() -> None:
+    """Four times the workloads take four times the calls, not sixteen."""
+    assert calls_of_update(800) < 5 * calls_of_update(200)
 
 
 def test_reason_that_was_wrong_too_often_opens_only_when_surer() -> None:

@@ -12,9 +12,9 @@ from cases import finding
 from rightsizer.advice.settings import VerificationSettings
 from rightsizer.advice.verification import (
     Baseline,
+    Baselines,
     Measurement,
     VerificationOutcome,
-    baseline_of,
     has_changed,
     verify,
 )
@@ -154,11 +154,11 @@ def test_peers_are_of_the_same_class_and_follow_nothing_themselves() -> None:
         "claimed": BEFORE,
         "other": after(workload_class="serving"),
     }
-    found = baseline_of(KEY, measured, frozenset({"claimed"}))
+    found = Baselines(lambda _: measured, {"claimed"}).of(KEY, 1)
     assert found == Baseline(BEFORE, {"peer": 0.3})
     assert found is not None
     assert found.peers == {"peer": 0.3}
-    assert baseline_of("unknown", measured) is None
+    assert Baselines(lambda _: measured).of("unknown", 1) is None
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 8))

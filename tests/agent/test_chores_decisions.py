@@ -2,16 +2,24 @@
 
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from cases import NOW, judgement
 from chores_desk import Desk, NodeServices, Sink, desk
 from readings import EPOCH, HOUR, MINUTE
+from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import Policy
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion
+from rightsizer.advice.service import AdviceService, RecommenderResult
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.finding import Severity
+from rightsizer.model.metric_family import series_key
 
 __all__ = ["desk"]
 
@@ -34,6 +42,59 @@ def test_somebody_s_decision_holds_at_once_and_lasts(desk: Desk) -> None:
     assert desk.advice_service.outcomes == {("IdleHeld", "dismissed"): 1}
     desk.advice_service.recommend()
     assert desk.advice_service.advice == (answer,)
+
+
+def test_decision_does_not_wait_for_a_run_and_outlasts_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update of many workloads takes seconds; a claim answers meanwhile and is on disk."""
+    desk.hold_idle(0, 91)
+    desk.advice_service.recommend()
+    (advice,) = desk.advice_service.advice
+    is_updating, go_on = threading.Event(), threading.Event()
+    update = Ledger.update
+
+    def slow_update(*arguments: Any) -> list[AdviceEvent]:
+        is_updating.set()
+        assert go_on.wait(60)
+        return update(*arguments)
+
+    monkeypatch.setattr(Ledger, "update", slow_update)
+    run = threading.Thread(target=desk.advice_service.recommend)
+    run.start()
+    assert is_updating.wait(60)
+    claimed = desk.advice_service.act(advice.id, AdviceState.CLAIMED, "ada")
+    desk.advice_service.change_settings(LedgerSettings(most_records=10))
+    assert run.is_alive()
+    assert desk.sink.on_disk[-1] == (claimed,)
+    go_on.set()
+    run.join()
+    (after_run,) = desk.advice_service.advice
+    assert (after_run.state, after_run.actor) == (AdviceState.CLAIMED, "ada")
+    assert desk.storage.ledger(LedgerSettings()).advice() == (after_run,)
+    assert [event.kind for event in desk.sink.events] == [
+        AdviceEventKind.OPENED,
+        AdviceEventKind.DECIDED,
+    ]
+
+
+def test_what_a_full_ledger_has_no_room_for_is_told(desk: Desk) -> None:
+    """As a metric by severity, and in the log with the setting to raise."""
+    found = [
+        judgement(id=f"{number:02}", key=f"k{number}", severity=severity)
+        for number, severity in enumerate([Severity.LOW] * 11 + [Severity.CRITICAL])
+    ]
+    judge = SimpleNamespace(run=lambda *_: RecommenderResult(NOW, tuple(found), lambda _: {}))
+    ledger = Ledger((), LedgerSettings(most_records=10))
+    service = AdviceService(judge, ledger, desk.storage, (), desk.clock)
+    with capture_logs() as logs:
+        service.recommend()
+    name = "rightsizer_recommender_dropped_findings"
+    dropped = {series_key(name, severity=each): 0.0 for each in Severity}
+    assert service.gauges() == dropped | {series_key(name, severity="low"): 2.0}
+    (told,) = (entry for entry in logs if entry["event"] == "ledger_full")
+    assert told["dropped_low"] == 2
+    assert "most_records" in told["remedy"]
 
 
 def test_decisions_may_come_from_many_threads_during_a_run(desk: Desk) -> None:

@@ -15,7 +15,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 PLAIN = re.compile(
     r"rightsizer_(device_up|collector_success|pcie_link_(generation|width)|device_processes"
     r"|clock_event_reason|advice_open|workers_abandoned|device_slow|collector_postponed_devices"
-    r"|broker_(leases|queue_length)|recommender_(findings|abstentions)"
+    r"|broker_(leases|queue_length)|recommender_(findings|abstentions|dropped_findings)"
     r"|(annotations|webhooks)_pending|config_last_reload_successful|requests_(running|waiting)"
     r"|nvlink_(links|links_up|up)|fabric_(state|port_up)|recovery_action|performance_state"
     r"|(retired_pages|remapped_rows)_[a-z]+|encoder_sessions|fleet_(node_advice|source_devices))"

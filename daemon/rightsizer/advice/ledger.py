@@ -1,17 +1,21 @@
 """Ledger: which advice is open, since when, and what became of it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
+from heapq import nlargest
 from typing import Final
 
+from rightsizer.advice.record_index import RecordIndex
 from rightsizer.advice.restoration import Restoration, RestoredAdvice
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.track_record import OutcomeCounts, TrackRecord
-from rightsizer.advice.verification import AdviceRecord, Measured, Verifier
+from rightsizer.advice.verification import AdviceRecord, Baselines, Measured, Verifier
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Action
+from rightsizer.model.finding import Action, Finding, Severity
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _BY_HAND: Final = (
@@ -21,6 +25,12 @@ _BY_HAND: Final = (
     AdviceState.ACTIVE,
 )
 _POLICY: Final = "policy"
+_MOST_NAMED: Final = 20
+_UNDECIDED: Final = (AdviceState.ACTIVE, AdviceState.REGRESSED)
+_SEVERITIES: Final = tuple(Severity)
+_Place = tuple[str, str]
+"""A workload key and a rule."""
+_DISPLACED: Final = "made room for more severe advice: the ledger is full"
 
 
 class Ledger:
@@ -32,47 +42,48 @@ class Ledger:
         settings: LedgerSettings | None = None,
         tallies: Iterable[OutcomeCounts] = (),
     ) -> None:
-        self._settings = settings or LedgerSettings()
-        self._records = {record.advice.id: record for record in records}
-        self.track_record = TrackRecord(tallies, self._settings.track_record)
-        self._trials = Verifier(self._settings, self.track_record)
+        self.settings = settings or LedgerSettings()
+        self._records = RecordIndex(records)
+        self.track_record = TrackRecord(tallies, self.settings.track_record)
+        self._trials = Verifier(self.settings, self.track_record)
         self._restored: Mapping[str, RestoredAdvice] = {}
+        self.dropped: Mapping[Severity, int] = {}
+        """What the last update found no room for, by its severity."""
 
     @property
     def records(self) -> tuple[AdviceRecord, ...]:
         """Everything, in no order."""
-        return tuple(self._records.values())
+        return tuple(self._records)
 
     def under(self, settings: LedgerSettings) -> "Ledger":
-        """The same advice and the same track record, kept by other settings."""
-        return Ledger(self._records.values(), settings, self.track_record.tallies)
+        """The same advice and the same track record, kept by these settings."""
+        copy = Ledger(self._records, settings, self.track_record.tallies)
+        copy._restored, copy.dropped = self._restored, self.dropped
+        return copy
 
     def remember(self, restoration: Restoration) -> None:
         """Take over from a lost ledger: open advice goes on by its id, what is quiet stays so."""
         self._restored = restoration.open_advice
-        quiet = {record.advice.id: record for record in restoration.quiet}
-        self._records = quiet | self._records
+        for record in restoration.quiet:
+            if self._records.get(record.advice.id) is None:
+                self._records.put(record)
 
     def open_now(self) -> frozenset[tuple[str, str]]:
         """Workload key and rule of all open advice."""
-        return frozenset(
-            (record.key, record.advice.finding.rule)
-            for record in self._records.values()
-            if record.advice.is_open
-        )
+        return frozenset(self._records.open_places)
 
     @property
     def claims(self) -> dict[str, Nanoseconds]:
         """Since when advice is claimed that still is, by its id."""
         return {
             record.advice.id: record.trial_since
-            for record in self._records.values()
+            for record in self._records
             if record.advice.state is AdviceState.CLAIMED and record.trial_since is not None
         }
 
     def advice(self) -> tuple[Advice, ...]:
         """Open advice first, the oldest of it first; then what was closed, the latest first."""
-        found = [record.advice for record in self._records.values()]
+        found = [record.advice for record in self._records]
         is_open = sorted((a for a in found if a.is_open), key=lambda a: (a.opened, a.id))
         closed = sorted((a for a in found if not a.is_open), key=lambda a: (-a.updated, a.id))
         return (*is_open, *closed)
@@ -84,23 +95,33 @@ class Ledger:
 
         A finding opens once, stays open while recent time supports it, and closes only after
         it has been quiet for a while: it neither nags nor flaps. The order of the judgements
-        does not matter. Without measurements nothing is verified.
+        does not matter. Without measurements nothing is verified. Where there is no room for all,
+        the most severe opens first, then what saves most.
         """
+        run = self._new_run(now, measured)
         events: list[AdviceEvent] = []
-        for judgement in sorted(
+        ordered = sorted(
             judgements, key=lambda each: (each.key, each.finding.rule, each.finding.id)
-        ):
-            for record in self._open_of(judgement):
-                events.extend(self._follow(record, judgement, now, measured))
-            events.extend(self._open(judgement, now, measured))
+        )
+        for judgement in ordered:
+            for record in self._records.open_of(judgement.key, judgement.finding.rule):
+                events.extend(self._follow(record, judgement, run))
+        events.extend(self._open_most_urgent(ordered, run))
         events.extend(self._expire_gone(now))
-        for record in sorted(self._records.values(), key=lambda each: each.advice.id):
-            if measured is not None and record.due is not None and now >= record.due:
-                verified, told = self._trials.concluded(record, now, measured)
-                self._records[record.advice.id] = verified
-                events.extend(told)
+        if measured is not None:
+            for record in sorted(self._records, key=lambda each: each.advice.id):
+                if record.due is not None and now >= record.due:
+                    verified, told = self._trials.concluded(record, now, measured)
+                    self._records.put(verified)
+                    events.extend(told)
         self._forget(now)
         return events
+
+    def _new_run(self, now: Nanoseconds, measured: Measured | None) -> "_Run":
+        if measured is None:
+            return _Run(now)
+        most_peers = self.settings.verification.most_peers
+        return _Run(now, measured, Baselines(measured, self._records.tried_keys, most_peers))
 
     def act(  # noqa: PLR0913 - who, what, when, why and for how long.
         self,
@@ -121,7 +142,9 @@ class Ledger:
         """
         record = self._records.get(advice_id)
         if record is None or not record.advice.is_open:
-            known = ", ".join(a.id for a in self.advice() if a.is_open) or "none"
+            found = [each.id for each in self.advice() if each.is_open]
+            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+            known = ", ".join(found[:_MOST_NAMED]) + more or "none"
             raise UsageError(f"no open advice '{advice_id}'; open advice: {known}")
         if state not in _BY_HAND:
             words = ", ".join(_BY_HAND)
@@ -138,16 +161,17 @@ class Ledger:
             expires=None if lasting is None else now + lasting,
         )
         trial_since = now if state is AdviceState.CLAIMED else None
-        self._records[advice_id] = replace(record, advice=advice, trial_since=trial_since)
+        decided = replace(record, advice=advice, trial_since=trial_since)
+        self._records.put(decided)
         if not is_dismissed:
             return AdviceEvent(AdviceEventKind.DECIDED, advice, now)
-        self._trials.ended(self._records[advice_id], was_right=False)
+        self._trials.ended(decided, was_right=False)
         return AdviceEvent(AdviceEventKind.CLOSED, advice, now)
 
     def _lasting(self, state: AdviceState, for_seconds: float | None) -> Nanoseconds | None:
         usual = {
-            AdviceState.DISMISSED: self._settings.dismissed_seconds,
-            AdviceState.SNOOZED: self._settings.snoozed_seconds,
+            AdviceState.DISMISSED: self.settings.dismissed_seconds,
+            AdviceState.SNOOZED: self.settings.snoozed_seconds,
         }.get(state)
         if for_seconds is None:
             return None if usual is None else nanoseconds(usual)
@@ -157,14 +181,9 @@ class Ledger:
             raise UsageError(f"{for_seconds:g} s is no time; give more than 0")
         return nanoseconds(for_seconds)
 
-    def _follow(
-        self,
-        record: AdviceRecord,
-        judgement: Judgement,
-        now: Nanoseconds,
-        measured: Measured | None,
-    ) -> list[AdviceEvent]:
+    def _follow(self, record: AdviceRecord, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
         """Refresh or close the open advice that a rule has given on a workload before."""
+        now = run.now
         exclusion = judgement.exclusion_of(record.advice.finding, now)
         if exclusion is not None:
             advice = replace(record.advice, actor=exclusion.actor or _POLICY)
@@ -181,27 +200,26 @@ class Ledger:
         patience = nanoseconds(judgement.conduct.close_after_seconds)
         if quiet_since is not None and now - quiet_since >= patience:
             is_over = not replaced and not judgement.has_conflict
-            return self._close(record, now, measured, is_over=is_over)
+            return self._close(record, run, is_over=is_over)
         finding = judgement.finding if same else record.advice.finding
         fresh, has_risen = record.refreshed(finding, judgement.conduct.short_seconds, now)
         fresh = replace(fresh, quiet_since=quiet_since)
-        if quiet_since is None and measured is not None:
-            fresh = self._trials.with_baseline(fresh, self._followed(), now, measured)
-        self._records[fresh.advice.id] = fresh
+        if quiet_since is None:
+            fresh = self._with_baseline(fresh, run)
+        self._records.put(fresh)
         rise = AdviceEvent(AdviceEventKind.SEVERITY_UP, fresh.advice, now)
         return [rise] if has_risen else []
 
-    def _close(
-        self, record: AdviceRecord, now: Nanoseconds, measured: Measured | None, *, is_over: bool
-    ) -> list[AdviceEvent]:
+    def _close(self, record: AdviceRecord, run: "_Run", *, is_over: bool) -> list[AdviceEvent]:
         """Close what is quiet; `is_over` where its cause is gone, not reported otherwise."""
+        now = run.now
         was_claimed = record.advice.state is AdviceState.CLAIMED
         has_succeeded = was_claimed and is_over
         closed = record.closed(AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED, now)
         has_lasted = now - record.advice.opened >= nanoseconds(record.long_seconds)
         if not is_over:
             return self._put_closed(closed, now, was_right=None)
-        if self._trials.may_try(record, measured, was_claimed=was_claimed):
+        if self._trials.may_try(record, run.measured, was_claimed=was_claimed):
             return self._put_tried(closed, now)
         # What was over sooner than the rule looks back was hardly ever true.
         was_right = True if has_succeeded else None if has_lasted else False
@@ -210,37 +228,66 @@ class Ledger:
     def _put_closed(
         self, record: AdviceRecord, now: Nanoseconds, *, was_right: bool | None
     ) -> list[AdviceEvent]:
-        self._records[record.advice.id] = record
+        self._records.put(record)
         self._trials.ended(record, was_right=was_right)
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
     def _put_tried(self, record: AdviceRecord, now: Nanoseconds) -> list[AdviceEvent]:
         """Close for now; the outcome is known once before and after were compared."""
-        self._records[record.advice.id] = replace(record, trial_since=now)
+        self._records.put(replace(record, trial_since=now))
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
-    def _open_of(self, judgement: Judgement) -> list[AdviceRecord]:
-        rule = judgement.finding.rule
-        return [
-            record
-            for record in self._records.values()
-            if record.key == judgement.key
-            and record.advice.finding.rule == rule
-            and record.advice.is_open
-        ]
+    def _open_most_urgent(self, judgements: Sequence[Judgement], run: "_Run") -> list[AdviceEvent]:
+        """Open what may be, the most urgent first; what is less severe makes room for it."""
+        wanted: dict[_Place, Judgement] = {}
+        for judgement in judgements:
+            # A rule says one thing of a workload at a time.
+            place = judgement.key, judgement.finding.rule
+            if place not in wanted and self._may_open(judgement, run.now):
+                wanted[place] = judgement
+        room = max(0, self.settings.most_records - self._records.open_count)
+        events, chosen = self._chosen(wanted, room, run.now)
+        for place, judgement in wanted.items():
+            if place in chosen:
+                events += self._open(judgement, run)
+        self.dropped = Counter(
+            each.finding.severity for place, each in wanted.items() if place not in chosen
+        )
+        return events
 
-    def _open(
-        self, judgement: Judgement, now: Nanoseconds, measured: Measured | None
-    ) -> list[AdviceEvent]:
+    def _chosen(
+        self, wanted: Mapping[_Place, Judgement], room: int, now: Nanoseconds
+    ) -> tuple[list[AdviceEvent], AbstractSet[_Place]]:
+        """Which of the judgements have room, and what closed to make room for more severe ones."""
+        if len(wanted) <= room:
+            return [], wanted.keys()
+        ranked = sorted(wanted, key=lambda place: _urgency(wanted[place].finding))
+        undecided = (each for each in self._records if each.advice.state in _UNDECIDED)
+        least_urgent = nlargest(
+            len(ranked) - room, undecided, key=lambda each: _urgency(each.advice.finding)
+        )
+        events: list[AdviceEvent] = []
+        for place, least in zip(ranked[room:], least_urgent, strict=False):
+            if _rank(wanted[place].finding) <= _rank(least.advice.finding):
+                break  # What follows is no more severe.
+            closed = least.closed(AdviceState.EXPIRED, now, _DISPLACED)
+            events += self._put_closed(closed, now, was_right=None)
+            room += 1
+        return events, frozenset(ranked[:room])
+
+    def _may_open(self, judgement: Judgement, now: Nanoseconds) -> bool:
         finding = judgement.finding
         before = self._records.get(finding.id)
-        if not judgement.may_open or (before is not None and _is_settled(before.advice, now)):
-            return []
-        open_now = sum(record.advice.is_open for record in self._records.values())
-        if self._open_of(judgement) or open_now >= self._settings.most_records:
-            return []  # A rule says one thing of a workload at a time.
-        if finding.confidence < self.track_record.floor(finding.rule, finding.reasons[0]):
-            return []
+        return (
+            judgement.may_open
+            and (before is None or not _is_settled(before.advice, now))
+            and not self._records.open_of(judgement.key, finding.rule)
+            and finding.confidence >= self.track_record.floor(finding.rule, finding.reasons[0])
+        )
+
+    def _open(self, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
+        finding, now = judgement.finding, run.now
+        before = self._records.get(finding.id)
         has_regressed = before is not None and self._has_regressed(before.advice, now)
         if before is not None and before.trial_since is not None:
             self._trials.ended(before, was_right=None)
@@ -261,11 +308,9 @@ class Ledger:
             severity_since=now,
             # How things stood before a claim is lost with the ledger: the trial begins again.
             trial_since=now if advice.state is AdviceState.CLAIMED else None,
-            trial_seconds=self._settings.verification.span_for(long_seconds),
+            trial_seconds=self.settings.verification.span_for(long_seconds),
         )
-        if measured is not None:
-            record = self._trials.with_baseline(record, self._followed(), now, measured)
-        self._records[advice.id] = record
+        self._records.put(self._with_baseline(record, run))
         if open_advice is not None:
             return []  # The event was delivered when it was opened.
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
@@ -274,20 +319,20 @@ class Ledger:
         return [opened]
 
     def _has_regressed(self, advice: Advice, now: Nanoseconds) -> bool:
-        within = nanoseconds(self._settings.regressed_within_seconds)
+        within = nanoseconds(self.settings.regressed_within_seconds)
         closed = now if advice.closed is None else advice.closed
         return advice.state is AdviceState.SUCCEEDED and now - closed <= within
 
-    def _followed(self) -> frozenset[str]:
-        return frozenset(
-            record.key for record in self._records.values() if record.trial_since is not None
-        )
+    def _with_baseline(self, record: AdviceRecord, run: "_Run") -> AdviceRecord:
+        if run.baselines is None:
+            return record
+        return self._trials.with_baseline(record, run.now, run.baselines)
 
     def _expire_gone(self, now: Nanoseconds) -> list[AdviceEvent]:
-        limit = now - nanoseconds(self._settings.gone_after_seconds)
-        gone = [r for r in self._records.values() if r.advice.is_open and r.seen < limit]
-        for record in [r for r in self._records.values() if r.seen > now]:
-            self._records[record.advice.id] = replace(record, seen=now)
+        limit = now - nanoseconds(self.settings.gone_after_seconds)
+        gone = [r for r in self._records if r.advice.is_open and r.seen < limit]
+        for record in [r for r in self._records if r.seen > now]:
+            self._records.put(replace(record, seen=now))
         events = []
         for record in sorted(gone, key=lambda each: each.advice.id):
             # Idle until it left: no work came back to what was to be released.
@@ -302,15 +347,42 @@ class Ledger:
         return events
 
     def _forget(self, now: Nanoseconds) -> None:
-        limit = now - nanoseconds(self._settings.closed_kept_seconds)
-        closed = [advice for advice in self.advice() if advice.closed is not None]
-        beyond = max(0, len(self._records) - self._settings.most_records)
-        crowded_out = {advice.id for advice in closed[len(closed) - beyond :]}
-        for advice in closed:
+        limit = now - nanoseconds(self.settings.closed_kept_seconds)
+        closed = sorted(
+            (each for each in self._records if each.advice.closed is not None),
+            key=lambda each: (-each.advice.updated, each.advice.id),
+        )
+        beyond = max(0, len(self._records) - self.settings.most_records)
+        first_crowded_out = len(closed) - beyond
+        for place, record in enumerate(closed):
+            advice = record.advice
             is_old = advice.updated < limit and not _is_settled(advice, now)
-            is_tried = self._records[advice.id].trial_since is not None
-            if advice.id in crowded_out or (is_old and not is_tried):
-                del self._records[advice.id]
+            if place >= first_crowded_out or (is_old and record.trial_since is None):
+                self._records.remove(advice.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one update goes by."""
+
+    now: Nanoseconds
+    measured: Measured | None = None
+    baselines: Baselines | None = None
+
+
+def _rank(finding: Finding) -> int:
+    return _SEVERITIES.index(finding.severity)
+
+
+def _urgency(finding: Finding) -> tuple[int, float, float, str]:
+    """Sorts what is opened first where there is no room for all: severe, then what saves most."""
+    savings = finding.savings
+    return (
+        -_rank(finding),
+        -(savings.dollars_per_hour_low or 0.0),
+        -(savings.gpus_low or 0.0),
+        finding.id,
+    )
 
 
 def _is_settled(advice: Advice, now: Nanoseconds) -> bool:

@@ -53,6 +53,12 @@ class LedgerRepository:
         """Ids of rows that only a newer program understands."""
         self._written: dict[str, str] = {}
         """What the rows hold, for most stay as they are from run to run."""
+        self._encoded: dict[int, tuple[object, str]] = {}
+        """What was encoded ahead, by its address, which is its own while it is in here."""
+
+    def encode(self, values: Iterable[AdviceRecord | AdviceEvent]) -> None:
+        """Encode what is to be saved next, which takes most of the time; from any thread."""
+        self._encoded = {id(each): (each, self._text(each)) for each in values}
 
     def save(
         self,
@@ -65,9 +71,9 @@ class LedgerRepository:
         Raises:
             HistoryError: they could not be written; what was there stays.
         """
-        rows = {record.advice.id: _text(record) for record in records}
+        rows = {record.advice.id: self._text(record) for record in records}
         counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
-        events = list(enumerate(map(_text, pending)))
+        events = list(enumerate(map(self._text, pending)))
         with self._database.transaction() as connection:
             present = {row[0] for row in connection.execute("SELECT id FROM advice")}
             gone = present - rows.keys() - self._foreign
@@ -104,6 +110,12 @@ class LedgerRepository:
         """Delete the events, which every sink has."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM advice_event")
+
+    def _text(self, value: AdviceRecord | AdviceEvent) -> str:
+        known = self._encoded.get(id(value))
+        if known is None or known[0] is not value:
+            known = self._encoded[id(value)] = value, _text(value)
+        return known[1]
 
     def _read(self, query: str, kind: type[_Value]) -> list[_Value]:
         found = (_read_row(text, kind) for (text,) in self._database.rows(query))

@@ -26,7 +26,8 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.finding import Finding
+from rightsizer.model.errors import UsageError
+from rightsizer.model.finding import Finding, Severity
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, seconds
@@ -248,6 +249,10 @@ class AdviceService:
         self._log = structlog.get_logger(component="recommender")
         self.advice: tuple[Advice, ...] = ledger.advice()
         """After the last run, and after what was decided since."""
+        self._updating = threading.Lock()
+        self._decisions: list[Callable[[Ledger], object]] = []
+        """What was decided since a run began to update a copy of the ledger."""
+        self._telling = threading.Lock()
         # What the last program saved and may not have come to tell.
         self._pending: list[AdviceEvent] = list(store.pending_events)
         self._put_up_track_record()
@@ -260,6 +265,8 @@ class AdviceService:
     def recommend(self) -> None:
         """Let the judge judge, and enter what follows into the ledger.
 
+        That is done in a copy, for it takes long with many workloads: `act` waits for none of it.
+
         Raises:
             HistoryError: the ledger could not be saved; its events wait for a run that can.
         """
@@ -267,19 +274,37 @@ class AdviceService:
             open_now, is_empty = self._ledger.open_now(), not self._ledger.records
         found = self._judge.run(open_now, self.advice)
         restoration = self._restore() if is_empty and self._restore is not None else None
+        with self._updating:
+            events = self._update(found, restoration)
+        self._log_run(found, events)
         with self._deciding:
-            if restoration is not None:
-                self._ledger.remember(restoration)
-            events = self._ledger.update(found.judgements, found.time, found.measured)
+            self._save()
+        self._tell()
+
+    def _update(
+        self, found: RecommenderResult, restoration: Restoration | None
+    ) -> list[AdviceEvent]:
+        with self._deciding:
+            ledger, self._decisions = self._ledger.under(self._ledger.settings), []
+        if restoration is not None:
+            ledger.remember(restoration)
+        events = ledger.update(found.judgements, found.time, found.measured)
+        self._store.encode_ledger(ledger, events)
+        with self._deciding:
+            self._ledger = self._decided(ledger, self._decisions)
+            self._decisions = []
             self._note(events)
-            self._log.info(
-                "recommender_ran",
-                judgements=len(found.judgements),
-                complaints=sum(each.finding.is_complaint for each in found.judgements),
-                opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
-                closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
-            )
-            self._save_and_tell()
+        return events
+
+    def _decided(self, ledger: Ledger, decisions: Sequence[Callable[[Ledger], object]]) -> Ledger:
+        """The updated ledger with what was decided while it was updated."""
+        for decide in decisions:
+            try:
+                decide(ledger)
+            except UsageError as error:  # The update has closed the advice.
+                self._log.warning("decision_overtaken", error=str(error))
+        is_under_them = ledger.settings is self._ledger.settings
+        return ledger if is_under_them else ledger.under(self._ledger.settings)
 
     def act(
         self,
@@ -295,14 +320,20 @@ class AdviceService:
             UsageError: there is no such open advice, or it cannot be put into that state.
             HistoryError: it holds, but could not be saved yet.
         """
+        now = self._clock.wall_time()
+
+        def decide(ledger: Ledger) -> AdviceEvent:
+            return ledger.act(advice_id, state, actor, now, why=why, for_seconds=for_seconds)
+
         with self._deciding:
-            event = self._ledger.act(
-                advice_id, state, actor, self._clock.wall_time(), why=why, for_seconds=for_seconds
-            )
+            event = decide(self._ledger)
+            self._decisions.append(decide)
             self._log.info(f"advice_{state}", id=advice_id, actor=actor, why=why)
             self._note([event])
-            self._save_and_tell()
-            return next(advice for advice in self.advice if advice.id == advice_id)
+            self._save()
+        self._log_changes([event])
+        self._tell()
+        return event.advice
 
     def deliver(self) -> None:
         """Deliver what waits for Grafana, and the other sinks.
@@ -311,10 +342,39 @@ class AdviceService:
         """
         attempt_all(sink.deliver for sink in self._sinks)
 
+    def gauges(self) -> dict[str, float]:
+        """What the last run found no room for, by severity."""
+        dropped = self._ledger.dropped
+        return {
+            series_key("rightsizer_recommender_dropped_findings", severity=each): float(
+                dropped.get(each, 0)
+            )
+            for each in Severity
+        }
+
     def _note(self, events: Sequence[AdviceEvent]) -> None:
         self.advice = self._ledger.advice()
         self._put_up_track_record()
         self._pending.extend(events)
+
+    def _log_run(self, found: RecommenderResult, events: Sequence[AdviceEvent]) -> None:
+        self._log_changes(events)
+        self._log.info(
+            "recommender_ran",
+            judgements=len(found.judgements),
+            complaints=sum(each.finding.is_complaint for each in found.judgements),
+            opened=sum(event.kind is AdviceEventKind.OPENED for event in events),
+            closed=sum(event.kind is AdviceEventKind.CLOSED for event in events),
+        )
+        if dropped := self._ledger.dropped:
+            self._log.warning(
+                "ledger_full",
+                **{f"dropped_{severity}": count for severity, count in sorted(dropped.items())},
+                remedy="raise recommender.ledger.most_records, of a fleet fleet.most_records, or "
+                "lower the number of findings by policies",
+            )
+
+    def _log_changes(self, events: Sequence[AdviceEvent]) -> None:
         for event in events:
             if event.kind is AdviceEventKind.DECIDED:
                 continue
@@ -331,13 +391,24 @@ class AdviceService:
                 summary=finding.summary,
             )
 
-    def _save_and_tell(self) -> None:
-        # Saved first, and with the pending events: a crash in between loses nothing.
+    def _save(self) -> None:
+        # Before it is told, and with the pending events: a crash in between loses nothing.
         self._store.save_ledger(self._ledger, self._pending)
-        for sink in self._sinks:
-            sink.offer(self._pending)
-        self._pending = []
-        self._store.clear_pending()
+
+    def _tell(self) -> None:
+        """Offer what is pending in its order; what comes meanwhile is told by the same thread."""
+        while self._pending and self._telling.acquire(blocking=False):
+            try:
+                with self._deciding:
+                    events = tuple(self._pending)
+                for sink in self._sinks:
+                    sink.offer(events)
+                with self._deciding:
+                    del self._pending[: len(events)]
+                    if not self._pending:
+                        self._store.clear_pending()
+            finally:
+                self._telling.release()
 
     def _put_up_track_record(self) -> None:
         # New mappings each time, for sampling reads them meanwhile.

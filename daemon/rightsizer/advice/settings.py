@@ -57,6 +57,13 @@ class VerificationSettings:
         source="a minute in a hundred",
     )
 
+    most_peers: int = setting(
+        30,
+        help="Workloads of the same class that one is compared with at most.",
+        within=(1, 10_000),
+        source="the mean of thirty is known to a fifth of their spread",
+    )
+
     def span_for(self, long_seconds: float) -> float:
         """The time to compare for a rule that looks at a span, in seconds."""
         return min(self.span_seconds, self.long_spans * long_seconds)
@@ -92,7 +99,8 @@ class LedgerSettings:
     )
     most_records: int = setting(
         2000,
-        help="Pieces of advice that are kept at most; the longest closed give way.",
+        help="Pieces of advice that are kept at most; the longest closed give way, then the least "
+        "severe.",
         within=(10, 100_000),
         source="eight GPUs with a dozen pieces of advice a day for a month, at most 10 MB",
     )

@@ -145,6 +145,11 @@ class Storage:
         self._pending_events = tuple(pending)
         self._despite_a_break(self._save_records)
 
+    def encode_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent]) -> None:
+        """Do what takes long of the next `save_ledger`; from any thread, beside another save."""
+        if self._ledger:
+            self._ledger.encode((*ledger.records, *pending))
+
     def clear_pending(self) -> None:
         """Delete the events, which every sink has.
 

@@ -1,6 +1,7 @@
 """Verification of advice: its record, and the workload before and after, beside others."""
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import Final
 
@@ -119,22 +120,42 @@ class VerificationOutcome:
     has_harmed: bool = False
 
 
-def baseline_of(
-    key: str, measured: Mapping[str, Measurement], followed: frozenset[str] = frozenset()
-) -> Baseline | None:
-    """How a workload and its peers stand; `None` where nothing is known of it.
+class Baselines:
+    """Baselines of workloads at one moment; each span is measured and divided once."""
 
-    Peers are workloads of the same class that follow no advice themselves.
-    """
-    own = measured.get(key)
-    if own is None:
-        return None
-    peers = {
-        other: each.waste_ratio
-        for other, each in sorted(measured.items())
-        if other != key and other not in followed and each.workload_class == own.workload_class
-    }
-    return Baseline(own, peers)
+    def __init__(
+        self, measured: Measured, followed: AbstractSet[str] = frozenset(), most_peers: int = 30
+    ) -> None:
+        """Over measurements of that moment; `followed` are workloads that follow advice."""
+        self._measured, self._followed = measured, frozenset(followed)
+        self._most_peers = most_peers
+        self._peers: dict[Nanoseconds, Mapping[str, Mapping[str, float]]] = {}
+
+    def of(self, key: str, span: Nanoseconds) -> Baseline | None:
+        """How a workload and its peers stand; `None` where nothing is known of it.
+
+        Peers are workloads of the same class that follow no advice themselves; of many, a sample
+        spread over all of them.
+        """
+        found = self._measured(span)
+        own = found.get(key)
+        if own is None:
+            return None
+        if span not in self._peers:
+            self._peers[span] = self._by_class(found)
+        peers = self._peers[span].get(own.workload_class, {})
+        if key in peers:
+            peers = {other: ratio for other, ratio in peers.items() if other != key}
+        return Baseline(own, peers)
+
+    def _by_class(self, found: Mapping[str, Measurement]) -> Mapping[str, Mapping[str, float]]:
+        by_class: dict[str, dict[str, float]] = {}
+        for key in sorted(found.keys() - self._followed):
+            by_class.setdefault(found[key].workload_class, {})[key] = found[key].waste_ratio
+        return {
+            name: dict(list(peers.items())[:: -(-len(peers) // self._most_peers)])
+            for name, peers in by_class.items()
+        }
 
 
 def has_changed(finding: Finding, before: Measurement, now: Measurement | None) -> bool:
@@ -296,18 +317,15 @@ class Verifier:
         self._settings, self._track = settings, track_record
 
     def with_baseline(
-        self, record: AdviceRecord, followed: frozenset[str], now: Nanoseconds, measured: Measured
+        self, record: AdviceRecord, now: Nanoseconds, baselines: Baselines
     ) -> AdviceRecord:
-        """With the figures from before, new ones where it was claimed since the last.
-
-        `followed` are workloads that follow advice, which are no peers.
-        """
+        """With the figures from before, new ones where it was claimed since the last."""
         is_fresh = record.baseline_since >= (record.trial_since or 0)
         span = nanoseconds(record.trial_seconds)
         # A former program looked at nothing before and after.
         if not span or (record.baseline is not None and is_fresh):
             return record
-        found = baseline_of(record.key, measured(span), followed)
+        found = baselines.of(record.key, span)
         return record if found is None else replace(record, baseline=found, baseline_since=now)
 
     def may_try(

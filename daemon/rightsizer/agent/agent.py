@@ -349,6 +349,7 @@ class Agent:
     def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
         gauges = {
             **recommender_gauges(self.recommender.judgements),
+            **self.advice_service.gauges(),
             "rightsizer_workers_abandoned": float(snapshot.abandoned_workers),
             **slow_driver_gauges(snapshot),
             **self.reloader.gauges,

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.service import AccountingService
-from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.service import AdviceService, Recommender, configured_rules
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.io.clock import FastClock, SystemClock
+from rightsizer.io.clock import Clock, FastClock, SystemClock
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
@@ -48,21 +47,22 @@ def run_offline(
             clock,
             ProfileService(accountant, storage, clock, settings.profiles),
         )
-        ledger = storage.ledger(settings.recommender.ledger)
         if save:
-            sinks = _sinks(settings, storage, ledger)
-            service = AdviceService(recommender, ledger, storage, (sinks,), clock)
+            service = _service(recommender, settings, storage, clock)
             service.recommend()
             service.deliver()
+            advice = service.advice
         else:
+            ledger = storage.ledger(settings.recommender.ledger)
             found = recommender.run(ledger.open_now(), ledger.advice())
             ledger.update(found.judgements, found.time, found.measured)
+            advice = ledger.advice()
         findings = recommender.over_all(end)
     finally:
         storage.close()
     rules = {finding.rule for finding in findings}
     of_profiles = (each.finding for each in recommender.judgements)
-    return (*findings, *(each for each in of_profiles if each.rule not in rules)), ledger.advice()
+    return (*findings, *(each for each in of_profiles if each.rule not in rules)), advice
 
 
 def findings_over(
@@ -99,16 +99,21 @@ def _opened(path: Path, settings: Settings) -> Storage:
     return Storage(str(path), maximum_bytes=settings.history.maximum_size_bytes)
 
 
-def _sinks(settings: Settings, storage: Storage, ledger: Ledger) -> NotificationService:
-    """Sinks that wait for no peer: the next run tries again."""
-    return NotificationService(
+def _service(
+    recommender: Recommender, settings: Settings, storage: Storage, clock: Clock
+) -> AdviceService:
+    """A service whose sinks wait for no peer: the next run tries again."""
+    sinks = NotificationService(
         settings,
         storage.database,
-        ledger.advice,
+        lambda: service.advice,
         clock=SystemClock(),
         warn=lambda *_: None,
         sleep=lambda _: True,
     )
+    ledger = storage.ledger(settings.recommender.ledger)
+    service: AdviceService = AdviceService(recommender, ledger, storage, (sinks,), clock)
+    return service
 
 
 def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
@@ -129,17 +134,15 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
     """
     storage = _opened(path, settings)
     try:
-        ledger = storage.ledger(settings.recommender.ledger)
-        advice = ledger.advice()
+        advice = storage.ledger(settings.recommender.ledger).advice()
         if (reason := unknown_advice_message(advice, advice_id)) is not None:
             raise UsageError(reason)
         (found,) = (each for each in advice if each.id == advice_id)
         if (reason := closed_advice_message(found)) is not None:
             raise UsageError(reason)
         clock = SystemClock()
-        sinks = _sinks(settings, storage, ledger)
         recommender = Recommender(AccountingService(settings.accounting), (), PolicySet(), clock)
-        service = AdviceService(recommender, ledger, storage, (sinks,), clock)
+        service = _service(recommender, settings, storage, clock)
         return service.act(advice_id, state, actor, why, for_seconds)
     finally:
         storage.close()

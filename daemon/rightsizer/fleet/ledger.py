@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.storage import Storage
-from rightsizer.fleet.settings import FleetConfig, ledger_path, rule_trees
+from rightsizer.fleet.settings import FleetConfig, ledger_path, ledger_settings, rule_trees
 from rightsizer.io.files import Called
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
@@ -55,7 +55,7 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
         HistoryError: there is no ledger, a look or a service holds it, or it cannot be written.
     """
     with closing(opened_ledger(_path(settings))) as storage:
-        ledger = storage.ledger(settings.recommender.ledger)
+        ledger = storage.ledger(ledger_settings(settings))
         found = _found(ledger, advice_id)
         if (reason := closed_advice_message(found)) is not None:
             raise UsageError(reason)
@@ -72,7 +72,7 @@ def explain_from_ledger(settings: FleetConfig, advice_id: str) -> Form:
         HistoryError: there is no ledger, or it cannot be read.
     """
     with closing(opened_ledger(_path(settings), read_only=True)) as storage:
-        ledger = storage.ledger(settings.recommender.ledger)
+        ledger = storage.ledger(ledger_settings(settings))
         return explain_advice(_found(ledger, advice_id), rule_trees(settings))
 
 

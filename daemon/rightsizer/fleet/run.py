@@ -16,7 +16,7 @@ from rightsizer.fleet.context import store_of
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import loss_of, opened_ledger
-from rightsizer.fleet.settings import FleetConfig, rule_trees
+from rightsizer.fleet.settings import FleetConfig, ledger_settings, rule_trees
 from rightsizer.fleet.source import MetricStore
 from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
@@ -106,7 +106,7 @@ def _over(query: str, span: Nanoseconds) -> str:
 _SPAN: Final[Nanoseconds] = nanoseconds(365 * 86400.0)
 """Decisions that last for longer are rare."""
 _MOST_REGIONS: Final = 2000
-"""As many as a ledger keeps; some 3 MB of an answer."""
+"""Some 3 MB of an answer."""
 _AGENTS: Final = "rightsizer"
 
 Warn = Callable[[str, str], None]
@@ -128,7 +128,7 @@ def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sle
     with closing(store_of(fleet)) as store:
         scraped |= scraped_last(store, now, nanoseconds(fleet.lookback_seconds))
     regions = _regions(settings.grafana, now, partial(warn, "ledger_lost"), sleep)
-    ledger = settings.recommender.ledger
+    ledger = ledger_settings(settings)
     return restored(scraped.values(), regions, judge.devices, now, ledger)
 
 
@@ -187,7 +187,7 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
     )
     service = AdviceService(
         judge,
-        storage.ledger(settings.recommender.ledger),
+        storage.ledger(ledger_settings(settings)),
         storage,
         (DeduplicatingSink(notifications, judge),),
         clock,
@@ -252,10 +252,10 @@ def _unsaved(
     judge: FleetJudge, settings: FleetConfig
 ) -> tuple[Ledger, RecommenderResult, list[str]]:
     """The ledger as a run would leave it, the run's verdicts, and what was in the way."""
-    ledger, troubles = Ledger((), settings.recommender.ledger), list[str]()
+    ledger, troubles = Ledger((), ledger_settings(settings)), list[str]()
     if judge.ledger_path.is_file():
         with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
-            ledger = storage.ledger(settings.recommender.ledger)
+            ledger = storage.ledger(ledger_settings(settings))
     found = judge.run(ledger.open_now())
     if not ledger.records:
         ledger.remember(

@@ -204,7 +204,11 @@ class FleetService:
                 jobs=self._jobs.reports(),
                 trouble=self.trouble,
                 counters={**outcomes, **used, **self._notifications.counters()},
-                gauges=gauges | self._notifications.gauges(),
+                gauges={
+                    **gauges,
+                    **self.advice_service.gauges(),
+                    **self._notifications.gauges(),
+                },
             ),
         )
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.advice.policy import Policy
 from rightsizer.advice.recommender_settings import RecommenderSettings
+from rightsizer.advice.settings import LedgerSettings
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.frozen import dataclass, field, make_dataclass
+from rightsizer.model.frozen import dataclass, field, make_dataclass, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.notify.grafana.settings import GrafanaSettings
@@ -224,6 +225,12 @@ class FleetSettings:
         within=(1, 10_000),
         source="2,000 series for both; a team is whatever a label of a workload says",
     )
+    most_records: int = setting(
+        20_000,
+        help="Pieces of advice that are kept at most, in place of recommender.ledger.most_records.",
+        within=(10, 100_000),
+        source="a piece of advice for each GPU of a large fleet, some 60 MB",
+    )
     interval_seconds: float = setting(
         3600.0, help="How often `rightsizer fleet --serve` looks again.", within=(60.0, DAY_SECONDS)
     )
@@ -253,6 +260,11 @@ class FleetConfig:
 def rule_trees(settings: FleetConfig) -> Mapping[str, object]:
     """The settings of a node's rules and of the fleet's own, by their keys in the file."""
     return {"recommender.rules": settings.recommender.rules, "fleet.rules": settings.fleet.rules}
+
+
+def ledger_settings(settings: FleetConfig) -> LedgerSettings:
+    """The settings of a ledger, with a fleet's own bound."""
+    return replace(settings.recommender.ledger, most_records=settings.fleet.most_records)
 
 
 def day_cache_path(settings: FleetConfig) -> Path:

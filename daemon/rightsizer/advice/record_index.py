@@ -1,0 +1,81 @@
+"""RecordIndex: records of advice by id, and what is open or tried of each workload."""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import TypeVar
+
+from rightsizer.advice.verification import AdviceRecord
+
+_Place = TypeVar("_Place")
+
+
+class RecordIndex:
+    """Every question takes the same time, however many records there are. Not safe for threads."""
+
+    def __init__(self, records: Iterable[AdviceRecord] = ()) -> None:
+        self._records: dict[str, AdviceRecord] = {}
+        self._open: dict[tuple[str, str], dict[str, None]] = {}
+        self._tried: dict[str, dict[str, None]] = {}
+        self.open_count = 0
+        """How many records are of open advice."""
+        for record in records:
+            self.put(record)
+
+    def __iter__(self) -> Iterator[AdviceRecord]:
+        return iter(self._records.values())
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, advice_id: str) -> AdviceRecord | None:
+        """A record by its id."""
+        return self._records.get(advice_id)
+
+    def put(self, record: AdviceRecord) -> None:
+        """Keep a record, in place of what it was before."""
+        self._forget_place(record.advice.id)
+        self._records[record.advice.id] = record
+        if record.advice.is_open:
+            self._open.setdefault(_place(record), {})[record.advice.id] = None
+            self.open_count += 1
+        if record.trial_since is not None:
+            self._tried.setdefault(record.key, {})[record.advice.id] = None
+
+    def remove(self, advice_id: str) -> None:
+        """Drop a record."""
+        self._forget_place(advice_id)
+        del self._records[advice_id]
+
+    def open_of(self, key: str, rule: str) -> list[AdviceRecord]:
+        """The open advice of a rule on a workload."""
+        return [self._records[each] for each in self._open.get((key, rule), ())]
+
+    @property
+    def open_places(self) -> AbstractSet[tuple[str, str]]:
+        """Workload key and rule of all open advice."""
+        return self._open.keys()
+
+    @property
+    def tried_keys(self) -> AbstractSet[str]:
+        """Keys of workloads that follow advice."""
+        return self._tried.keys()
+
+    def _forget_place(self, advice_id: str) -> None:
+        former = self._records.get(advice_id)
+        if former is None:
+            return
+        if former.advice.is_open:
+            self.open_count -= 1
+            _drop(self._open, _place(former), advice_id)
+        if former.trial_since is not None:
+            _drop(self._tried, former.key, advice_id)
+
+
+def _place(record: AdviceRecord) -> tuple[str, str]:
+    return record.key, record.advice.finding.rule
+
+
+def _drop(places: dict[_Place, dict[str, None]], place: _Place, advice_id: str) -> None:
+    del places[place][advice_id]
+    if not places[place]:
+        del places[place]
