@@ -97,5 +97,8 @@ def _properties(column: Column) -> Iterable[DynamicConfigValue]:
     if column.scale:
         yield DynamicConfigValue("thresholds", column.scale.thresholds.build())
         yield DynamicConfigValue("custom.cellOptions", {"type": "color-text"})
+    if len(column.source) == 1:
+        # The panel's own word for it stands where there is no row at all.
+        yield DynamicConfigValue("noValue", "-")
     if column.link:
         yield DynamicConfigValue("links", [column.link.build()])

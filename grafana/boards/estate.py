@@ -199,13 +199,13 @@ def _findings() -> list[Panel]:
             "Complaints by their first reason; those that last become advice.",
             "short",
             now(f"sort_desc(sum by (reason) ({findings}))", "{{reason}}"),
-        ).no_value("Nothing to complain of"),
+        ).no_value("No findings, or no fleet service is scraped"),
         bars(
             "Not judged in the last look",
             "Verdicts that rules would not give, by why.",
             "short",
             now(f"sort_desc(sum by (reason) ({abstained}))", "{{reason}}"),
-        ).no_value("Everything was judged"),
+        ).no_value("Everything was judged, or no fleet service is scraped"),
         bars(
             "Advice of the nodes' own agents",
             "Open pieces by what they found; the service does not say them again.",

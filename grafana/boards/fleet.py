@@ -40,6 +40,7 @@ __all__ = ["fleet"]
 
 _SPAN: Final = "$__range"
 _STEP: Final = "$__range:5m"
+_WORKLOAD: Final = "cluster, job, instance, workload"
 _NODE: Final = "cluster, job, instance"
 _CURRENT: Final = 'window="current"'
 _IDLE: Final = 'state=~"idle_empty|idle_held"'
@@ -231,13 +232,9 @@ def _models() -> Panel:
     ).span(12)
 
 
-def _by_namespace(expression: str) -> str:
+def _by_namespace(expression: str, known: str) -> str:
     """Sums over the workloads of a namespace; Slurm jobs and the like have none."""
-    known = select("rightsizer_workload_info")
-    summed = (
-        f"sum by (namespace) ({expression} * on (cluster, job, instance, workload) "
-        f"group_left (namespace) {known})"
-    )
+    summed = f"sum by (namespace) ({expression} * on ({_WORKLOAD}) group_left (namespace) {known})"
     return f'label_replace({summed}, "namespace", "(none)", "namespace", "")'
 
 
@@ -247,13 +244,18 @@ def _wasted_by_namespace() -> Panel:
     product = f"({parts} * on ({BY_DEVICE}) group_left () {wasted})"
     raw = f"sum_over_time({product}[$__range:$__rate_interval])"
     rule = recorded("workload:rightsizer_waste_seconds:increase5m", 'workload=~"$workload"')
-    summed = f"(sum_over_time({rule}[{_STEP}]) or {raw})"
+    # By the same labels, so that what is recorded stands in place of the raw series.
+    both = (f"sum by ({_WORKLOAD}) ({each})" for each in (f"sum_over_time({rule}[{_STEP}])", raw))
+    summed = f"({' or '.join(both)})"
+    # Those that have ended since, too.
+    known = f"last_over_time({select('rightsizer_workload_info')}[$__range])"
+    known = f"max by ({_WORKLOAD}, namespace) ({known})"
     return (
         bars(
             "Wasted by namespace",
             "GPU-hours that workloads held and did not use over the time range.",
             GPU_HOURS,
-            now(f"sort_desc({_by_namespace(summed)} / 3600)", "{{namespace}}"),
+            now(f"sort_desc({_by_namespace(summed, known)} / 3600)", "{{namespace}}"),
         )
         .span(12)
         .no_value("No workload is known")
@@ -267,7 +269,7 @@ def _held_by() -> Panel:
             "GPUs held by namespace",
             "Whole GPUs that workloads hold; what nobody holds is not in it.",
             "short",
-            over(_by_namespace(f"({parts})"), "{{namespace}}"),
+            over(_by_namespace(f"({parts})", select("rightsizer_workload_info")), "{{namespace}}"),
         )
         .span(24)
         .no_value("No workload is known")

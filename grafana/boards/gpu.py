@@ -80,7 +80,9 @@ def _numbers() -> list[Panel]:
     wasted = f"sum({growth('rightsizer_waste_seconds_total', span='$__range')})"
     too_large = select("rightsizer_device_overprovisioned_ratio", _WINDOW)
     too_small = select("rightsizer_device_underprovisioned_ratio", _WINDOW)
-    known = select("rightsizer_coverage_ratio", _WINDOW)
+    # The current window fades and has no length; the last day stands for it.
+    windows = (select("rightsizer_coverage_ratio", each) for each in (_WINDOW, 'window="24h"'))
+    known = " or ".join(f"min({each})" for each in windows)
     return [
         number(
             "Used",
@@ -105,9 +107,10 @@ def _numbers() -> list[Panel]:
         ).decimals(1),
         number(
             "Known of the window",
-            "Known time over the window's length: how far the gauges beside can be trusted.",
+            "Known time over the window's length, of the last day for the current window: how far "
+            "the gauges beside can be trusted.",
             "percentunit",
-            over(f"min({known})"),
+            over(known),
             COVERAGE,
         ).decimals(0),
         number(
