@@ -115,7 +115,7 @@ def test_files_of_the_operator_change_what_is_said(tmp_path: Path, capsys: Captu
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["H100"], 2, "board 'H100' is not in the catalogue; did you mean H100-PCIE-80GB or"),
+        (["H10"], 2, "board 'H10' is not in the catalogue; did you mean H100-PCIE-80GB or"),
         (["T4", "Voodoo 2"], 2, "board 'Voodoo 2' is not in the catalogue; "),
         (["T4", "--search", "x"], 2, "--search lists boards; leave it out"),
         (["--search", "voodoo"], 1, "no board has all of 'voodoo' in its key, names"),
@@ -133,3 +133,11 @@ def test_what_is_not_there_is_told(
     assert out == ""
     assert err.startswith("rightsizer: ")
     assert message in err
+
+
+def test_a_family_is_each_of_its_boards(capsys: Captured) -> None:
+    """By a short name, as plans take it."""
+    assert main(["catalogue", "a100", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert len(found) == 4

@@ -268,6 +268,10 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model ./nowhere.json", "--model: ./nowhere.json: there is no such file"),
         ("--model bert --rps abc", "--rps: must be a number (got 'abc'); write it like 7e9 or 7B"),
         ("--model 7B --rps -3", "--rps: -3 is not above 0"),
+        ("--model 7B --rps 1e400", "--rps: must be from -1e+15 to 1e+15"),
+        ("--model 7B --in 0", "--in: 0 is not above 0"),
+        ("--model 7B --ttft 0s", "--ttft: 0 is not above 0"),
+        ("--model sdxl --train lora", "--train: finetune-lora is for transformers"),
         (
             "--model bert --latency 20",
             "--latency: must be a duration (got '20'); write it like 50ms",
@@ -317,3 +321,29 @@ def test_what_is_wrong_with_a_load_names_the_right_form(
 
     assert message.replace("load.requests_per_second", "load.rps says how much already") in told
     assert text.startswith("load: {rps") or "tokens_per_second'" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (("--model", "bert-base", "--tpot", "5ms"), "tpot is given and not looked at: BERT-base"),
+        (("--model", "resnet-50", "--in", "300"), "in is given and not looked at: ResNet-50 works"),
+        (("--model", "7B", "--tokens", "1e9"), "training is given and not looked at"),
+        (("--model", "7B", "--train", "lora", "--rps", "3"), "load is given and not looked at"),
+    ],
+)
+def test_what_a_model_has_no_use_for_is_said(words: tuple[str, ...], note: str, ask: Ask) -> None:
+    """It is not taken for something else."""
+    notes = ask(*words, "--gpus", "a30")["notes"]
+
+    assert any(each.startswith(note) for each in notes)
+
+
+def test_size_may_stand_alone_in_a_file(ask: Ask, tmp_path: Path) -> None:
+    """At the top, under the model, or as its text: one answer."""
+    file, found = tmp_path / "plan.yaml", []
+    for text in ("parameters: 70B", "model: {parameters: 70B}", "model: 70B"):
+        file.write_text(f"{text}\ngpus: [H200]\n", encoding="utf-8")
+        found.append(ask(str(file))["candidates"])
+
+    assert found[0] == found[1] == found[2]

@@ -235,6 +235,10 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
     found: list[Board | Device] = []
     here: tuple[Device, ...] | None = None
     for name in names:
+        family = catalogue.family(name)
+        if family:
+            found += family
+            continue
         try:
             found.append(catalogue.get(name))
         except UsageError as error:

@@ -1,7 +1,6 @@
 """Load of a plan in the units that people use: requests, sequences, images, seconds of sound."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
 from typing import Any, Final
 
 from rightsizer.config.row import Row
@@ -25,7 +24,7 @@ _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
     _STREAMS: frozenset({WorkUnit.AUDIO_SECONDS}),
 }
 """How much is asked for, and the units of the models that can be asked so."""
-_SPELLINGS: Final[Mapping[str, str]] = {
+SPELLINGS: Final[Mapping[str, str]] = {
     **{key: key for key in _RATES},
     **{key: key for key in ("input_tokens", "output_tokens", "concurrency", "prefix_cache_ratio")},
     "rps": _REQUESTS,
@@ -40,7 +39,8 @@ _SPELLINGS: Final[Mapping[str, str]] = {
     "chunk": "chunk_seconds",
     "chunk_seconds": "chunk_seconds",
 }
-LOAD_WORDS: Final = tuple(_SPELLINGS)
+"""The field of a load that each key stands for, rates as they are."""
+LOAD_WORDS: Final = tuple(SPELLINGS)
 """Every key of a load; each may stand beside the model too, as on the command line."""
 _MEANT: Final[Mapping[str, str]] = {
     "qps": "requests_per_second",
@@ -67,6 +67,7 @@ _MEANT: Final[Mapping[str, str]] = {
     "cost": "prices.dollars_per_gpu_hour",
 }
 """What other tools call what a plan has."""
+_MOST: Final = 1e15
 _SEQUENCE_TOKENS: Final = 256.0
 """Of a text to embed or to classify; assumed."""
 _FRAMES_PER_SECOND: Final = 50.0
@@ -122,7 +123,12 @@ class StatedLoad:
                 f"{self.spelled[second]}: {self.spelled[first]} says how much already; leave one"
                 " of them out"
             )
-        notes = [*_completed(values, model, is_live=_STREAMS in rates)]
+        notes = [
+            f"{self.spelled[key]} is given and not looked at: {model.name or 'the model'} {why}"
+            for key, why in _unused(model)
+            if key in values
+        ]
+        notes += _completed(values, model, is_live=_STREAMS in rates)
         load = RequestLoad(**values)
         for key, rate in rates.items():
             asked = rate * _units_of(key, model, load)
@@ -134,6 +140,18 @@ class StatedLoad:
                     " plainer"
                 )
         return load, tuple(notes)
+
+
+def _unused(model: Model) -> Iterator[tuple[str, str]]:
+    """Keys of a load that such a model has no use for, and why."""
+    unit = work_unit(model)
+    if unit not in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}:
+        for key in ("output_tokens", "tpot_ms"):
+            yield key, "answers in one pass; give latency"
+    if not isinstance(model, Transformer):
+        yield "input_tokens", f"works in {unit}"
+    if unit is not WorkUnit.AUDIO_SECONDS:
+        yield "chunk_seconds", "hears nothing"
 
 
 def _units_of(key: str, model: Model, load: RequestLoad) -> float:
@@ -171,7 +189,7 @@ def read_load(top: Row) -> StatedLoad:
     inner = top.row("load")
     for row, place in ((inner, "load."), (top, "")):
         for word in row.values:
-            key = _SPELLINGS.get(str(word))
+            key = SPELLINGS.get(str(word))
             if key is None or row.values[word] is None:
                 if row is inner and key is None:
                     row.fault(str(word), f"unknown key; {unknown_hint(str(word), LOAD_WORDS)}")
@@ -191,4 +209,4 @@ def _value(row: Row, word: str, key: str) -> float | None:
         value = row.milliseconds(word, is_bare=word == key)
         is_text = isinstance(row.values[word], str)
         return value if value is None or key.endswith("_ms") or not is_text else value / 1e3
-    return row.amount(word, -inf, inf)
+    return row.amount(word, -_MOST, _MOST)

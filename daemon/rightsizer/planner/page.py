@@ -87,9 +87,10 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
 def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
     memory, free = form["memory"], form["memory_headroom_ratio"]
     usable = memory["total_bytes"] / (1.0 - free) if free is not None and free < 1 else None
+    first = "a batch" if form["tpot_ms"] is None else "to the first"
     latencies = [
         f"{number(form[key])} ms {what}"
-        for key, what in (("ttft_ms", "to the first"), ("tpot_ms", "between"))
+        for key, what in (("ttft_ms", first), ("tpot_ms", "between"))
         if form[key] is not None
     ]
     return {

@@ -10,7 +10,7 @@ from rightsizer.config.row import Row, shown
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.load_row import LOAD_WORDS, read_load, unknown_hint
+from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
 from rightsizer.planner.plan_model import read_choice, read_fields, read_model_row
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.models import Transformer
@@ -80,7 +80,8 @@ def _notes(
         ("lora", adapts, ModelTask.FINETUNE_LORA),
         ("load", not task.trains, ModelTask.INFERENCE),
     ):
-        has = given.get(part) or (part == "load" and any(word in given for word in LOAD_WORDS))
+        words = {"load": LOAD_WORDS, "training": ("tokens",)}.get(part, ())
+        has = given.get(part) or any(given.get(word) for word in words)
         if has and not is_used:
             yield f"{part} is given and not looked at: the task is {task}; take task: {other}"
     if not requirement.growth.months or not requirement.growth.per_month_ratio:
@@ -143,11 +144,13 @@ def plan_of_flags(given: Mapping[str, Any]) -> PlanFile:
 
 def flag_lines(error: str, given: Mapping[str, Any]) -> str:
     """Faults of a command line: the flag in the place of a line and a column."""
+    flags = {f"load.{SPELLINGS[word]}": word for word in given if word in SPELLINGS}
+    flags |= {"task": "train", "training.tokens": "tokens"}
     lines = []
     for each in error.splitlines():
         line = each.removeprefix(_NOWHERE)
         key = line.partition(":")[0]
-        flag = key.partition(".")[0]
+        flag = flags.get(key, key.partition(".")[0])
         lines.append(f"--{flag}{line.removeprefix(key)}" if flag in given else line)
     return "\n".join(lines)
 
