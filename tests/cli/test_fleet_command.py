@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from cases import NOW
+from estate_views import MARKET
 from fleet_answers import END, fleet_answer, sources
 from fleet_command import asked_in_process, configured
 from fleet_loopback import LoopbackStore, loopback_store
@@ -20,6 +21,7 @@ from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.fetch_plan import FetchPlan
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.text import fleet_text, plan_text
+from rightsizer.fleet.usage import usage_of
 
 GoldenFile = Callable[[str | Path, str], None]
 WIDTH: Final = 100
@@ -64,8 +66,9 @@ def test_no_line_is_longer_than_a_terminal() -> None:
     answer = fleet_answer()
     long = "a-name-that-nobody-would-want-to-type-" * 2
     pools = tuple(replace(each, name=long) for each in answer.view.pools)
-    teams = tuple(replace(each, team=long) for each in answer.teams)
-    text = text_of(view=replace(answer.view, pools=pools), teams=teams, notes=(long + " " + long,))
+    teams = tuple(replace(each, name=long) for each in answer.usage.teams)
+    usage, notes = replace(answer.usage, teams=teams), (long + " " + long,)
+    text = text_of(view=replace(answer.view, pools=pools), usage=usage, notes=notes)
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
@@ -81,7 +84,8 @@ def test_what_is_not_there_is_not_listed_as_found() -> None:
 
 def test_an_empty_estate_has_no_tables() -> None:
     """Nor any division by nothing."""
-    text = text_of(view=FleetView(0, END, (), ()), teams=(), judgements=(), waiting=(), served=())
+    nothing = {"judgements": (), "waiting": (), "served": ()}
+    text = text_of(view=FleetView(0, END, (), ()), usage=usage_of({}, MARKET), **nothing)
     assert text.startswith("0 GPUs in 0 pools, 0 workloads, over 14 d")
     assert "GPU-hours" not in text
 

@@ -83,8 +83,9 @@ def test_series_are_bounded_and_the_largest_stay() -> None:
     """A team is whatever a label says, and somebody may put anything there."""
     answer = fleet_answer()
     pools = tuple(pool(f"p{at}", steady(1.0), nodes=1, each=1 + at) for at in range(5))
-    teams = tuple(replace(answer.teams[0], team=f"t{at}") for at in range(5))
-    found = scraped(fleet_gauges(replace(answer, view=view(pools), teams=teams), 2))
+    teams = tuple(replace(answer.usage.teams[0], name=f"t{at}") for at in range(5))
+    usage = replace(answer.usage, teams=teams)
+    found = scraped(fleet_gauges(replace(answer, view=view(pools), usage=usage), 2))
     assert {of for name, of in found if name == "rightsizer_fleet_pool_gpus"} == {"p3", "p4"}
     assert {of for name, of in found if name == "rightsizer_fleet_team_wasted_gpus"} == {"t0", "t1"}
 

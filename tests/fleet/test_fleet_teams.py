@@ -1,62 +1,176 @@
-"""The table of what each team's GPUs came to."""
+"""Who used what: every known hour of every GPU is in each of the tables once."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from estate_views import H100, MARKET, used, work
-from rightsizer.fleet.encoder import team_uses
-from rightsizer.model.state import Cause
+from cached_fleet import FIRST_DAY, day_frame, day_frames
+from dcgm_estate import BUSY, HELD, NOW, EstatePast, Phase, gpu
+from estate_views import H100, MARKET
+from fleet_command import asked_in_process, configured
+from readings import gpu as reading_gpu
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, DayFrame
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cases.usage import FREE, UNKNOWN, UseKey, UseSum, WorkloadOwner, uses_of
+from rightsizer.fleet.model import FleetDevice
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.fleet.usage import UseRow, usage_of
+from rightsizer.model.state import State
+from victoria_server import victoria_server
 
-HOURS = 14 * 24
-WINDOW = used(
-    0.5,
-    used_seconds=HOURS * 1800.0,
-    waste_seconds={Cause.IDLE: HOURS * 1440.0, Cause.HEADROOM: HOURS * 360.0},
-    energy_joules=3.6e6 * 50,
+DEVICE: Final = FleetDevice(reading_gpu(0, board=H100), "n0", "train", "paris")
+OWNERS: Final = {
+    "slurm:1": WorkloadOwner("physics", "slurm"),
+    "kubernetes:web/chat": WorkloadOwner("chat", "kubernetes"),
+}
+ALL: Final = (0, (FIRST_DAY + 9) * DAY)
+FIGURES: Final = (
+    *("held_gpu_hours", "unknown_gpu_hours", "used_gpu_hours", "wasted_gpu_hours"),
+    "workloads",
 )
 
 
-def test_a_row_sums_a_teams_workloads() -> None:
-    """Hours held, used and wasted, energy, and dollars as an interval; whoever held most first."""
-    rows = team_uses(
-        [
-            work("a", "p", {"n": 2}, team="search", windows=[WINDOW] * 2),
-            work("b", "p", {"n": 1}, team="search", windows=[WINDOW]),
-            work("c", "p", {"n": 1}, team="ads", windows=[WINDOW]),
-        ],
-        MARKET,
-    )
-    assert [(row.team, row.workloads) for row in rows] == [("search", 2), ("ads", 1)]
-    search = rows[0]
-    assert search.held_gpu_hours == pytest.approx(3 * HOURS)
-    assert search.used_gpu_hours == pytest.approx(3 * HOURS * 0.5)
-    assert search.wasted_gpu_hours == pytest.approx(3 * HOURS * 0.4)
-    assert search.kilowatt_hours == pytest.approx(150.0)
-    assert search.dollars is not None
-    assert search.dollars.low == pytest.approx(3 * HOURS * 3.6)
-    assert search.dollars.high == pytest.approx(3 * HOURS * 4.4)
-    assert search.wasted_dollars is not None
-    assert search.wasted_dollars.value == pytest.approx(3 * HOURS * 0.4 * 4.0)
-    assert (search.price_source, search.price_date) == ("our contract", "2026-08")
+def days_of(frame: DayFrame) -> SubjectDays:
+    """A device of one day."""
+    return SubjectDays([SummedDay(frame, DemandSettings())])
+
+
+def row(workload: str, first: int, last: int, share: float, frame: DayFrame) -> HoldingRow:
+    """A workload's part of a device."""
+    return HoldingRow("GPU-0", "rightsizer", frame.grid, workload, first, last, share)
+
+
+def held(uses: Mapping[UseKey, UseSum]) -> dict[tuple[str, str], float]:
+    """Hours by team and kind."""
+    return {(key.team, key.kind): round(use.held, 6) for key, use in uses.items()}
+
+
+def test_a_job_that_ended_has_its_hours() -> None:
+    """Eight hours of a day; what follows is in use by what nothing names."""
+    frame = day_frame(FIRST_DAY)
+    uses = uses_of(DEVICE, days_of(frame), [row("slurm:1", 0, 7, 1.0, frame)], ALL, OWNERS)
+    assert held(uses) == {("physics", "slurm"): 8.0, ("", UNKNOWN): 16.0}
+
+
+def test_time_without_a_holder_is_free_where_the_gpu_was_empty() -> None:
+    """It is wasted, and nobody's team has it."""
+    frame = day_frame(FIRST_DAY, state=State.IDLE_EMPTY, busy=0.0)
+    assert held(uses_of(DEVICE, days_of(frame), (), ALL, OWNERS)) == {("", FREE): 24.0}
+
+
+def test_those_who_share_a_gpu_have_its_hours_by_their_parts() -> None:
+    """A quarter and a half for half of the day; the rest is unknown."""
+    frame = day_frame(FIRST_DAY)
+    rows = [row("slurm:1", 0, 11, 0.25, frame), row("kubernetes:web/chat", 6, 17, 0.5, frame)]
+    assert held(uses_of(DEVICE, days_of(frame), rows, ALL, OWNERS)) == {
+        ("physics", "slurm"): 3.0,
+        ("chat", "kubernetes"): 6.0,
+        ("", UNKNOWN): 15.0,
+    }
+
+
+def test_only_the_span_that_is_looked_back_over_counts() -> None:
+    """The first half of the day lies before it."""
+    frame = day_frame(FIRST_DAY)
+    span = (frame.grid.start + 12 * COARSE_STEP, frame.grid.end)
+    uses = uses_of(DEVICE, days_of(frame), [row("slurm:1", 0, 15, 1.0, frame)], span, OWNERS)
+    assert held(uses) == {("physics", "slurm"): 4.0, ("", UNKNOWN): 8.0}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    day_frames(),
+    st.lists(
+        st.tuples(
+            st.sampled_from((*OWNERS, "slurm:unknown")),
+            st.integers(0, 23),
+            st.integers(0, 23),
+            st.sampled_from((0.25, 0.5, 1.0)),
+        ),
+        max_size=4,
+    ),
+)
+def test_every_table_sums_to_all_hours_of_all_gpus(
+    frame: DayFrame, parts: list[tuple[str, int, int, float]]
+) -> None:
+    """Whoever held what, and whatever is known of it."""
+    rows = [row(key, min(a, b), max(a, b), share, frame) for key, a, b, share in parts]
+    days = days_of(frame)
+    usage = usage_of(uses_of(DEVICE, days, rows, ALL, OWNERS), MARKET)
+    (day,) = days.days
+    total = usage.total.held_gpu_hours + usage.total.unknown_gpu_hours
+    assert usage.total.held_gpu_hours == pytest.approx(sum(day.known) / 3600, abs=1e-3)
+    assert total == pytest.approx(sum(day.present_seconds) / 3600, abs=1e-3)
+    for table in (usage.teams, usage.pools, usage.clusters, usage.kinds):
+        for figure in FIGURES:
+            assert sum(getattr(each, figure) for each in table) == pytest.approx(
+                getattr(usage.total, figure), abs=1e-6
+            )
+        assert sum(cost(each) for each in table) == pytest.approx(cost(usage.total))
+
+
+def cost(row: UseRow) -> float:
+    """Dollars of the hours held."""
+    return 0.0 if row.dollars is None else row.dollars.value
 
 
 def test_what_is_not_known_is_none() -> None:
-    """A board without a price, and a GPU whose energy nobody measured."""
-    dark = replace(WINDOW, energy_joules=0.0)
-    (row,) = team_uses(
-        [
-            work("a", "p", {"n": 1}, team="search", board=H100, windows=[WINDOW]),
-            work("b", "p", {"n": 1}, team="search", board="NO-SUCH-BOARD", windows=[dark]),
-        ],
-        MARKET,
+    """A board without a price, and a GPU whose energy was not measured."""
+    key = UseKey("", "search", "p", "kubernetes", H100)
+    known = UseSum(held=2.0, used=1.0, wasted=0.5, joules=3.6e6)
+    dark = UseSum(held=1.0, is_measured=False)
+    (whole,) = usage_of({key: known}, MARKET).teams
+    (row,) = usage_of({key: known, key._replace(board="NO-SUCH-BOARD"): dark}, MARKET).teams
+    assert whole.kilowatt_hours == pytest.approx(1.0)
+    assert whole.dollars is not None
+    assert (whole.dollars.low, whole.dollars.high) == (pytest.approx(7.2), pytest.approx(8.8))
+    assert (whole.price_source, whole.price_date) == ("our contract", "2026-08")
+    assert (row.dollars, row.wasted_dollars, row.kilowatt_hours) == (None, None, None)
+    assert row.held_gpu_hours == pytest.approx(3.0)
+    assert usage_of({}, MARKET).teams == ()
+
+
+@pytest.fixture(scope="module")
+def form(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Two jobs, one after the other, and one on a GPU that is gone by now."""
+    past = EstatePast(300)
+    board = {"modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n0"}
+    past.device(
+        [Phase(0, 12, BUSY, {"hpc_job": "11"}), Phase(12, 24, HELD, {"hpc_job": "12"})],
+        UUID=gpu(0),
+        **board,
     )
-    assert row.dollars is None
-    assert row.wasted_dollars is None
-    assert row.kilowatt_hours is None
-    assert row.held_gpu_hours == pytest.approx(2 * HOURS)
+    past.device([Phase(0, 10, BUSY, {"hpc_job": "13"})], UUID=gpu(1), **board)
+    for job, account, first, last in (
+        ("11", "physics", 0, 12),
+        ("12", "chemistry", 12, 24),
+        ("13", "physics", 0, 10),
+    ):
+        past.series("slurm_job_info", {"jobid": job, "account": account}, 1, first, last)
+    with victoria_server(past=past.text()) as server:
+        config = configured(tmp_path_factory.mktemp("jobs"), server.url, lookback="1d")
+        yield asked_in_process(config, "--json", "--at", str(NOW // 10**9)).form
 
 
-def test_nobody_makes_no_rows() -> None:
-    """An estate without workloads."""
-    assert team_uses([], MARKET) == ()
+@pytest.mark.prometheus
+def test_ended_jobs_and_gpus_that_are_gone_are_counted(form: dict[str, Any]) -> None:
+    """Through the command, of a store with Slurm's accounts."""
+    teams = {each["team"]: each for each in form["teams"]}
+    assert teams["physics"]["held_gpu_hours"] == pytest.approx(22.0, abs=0.3)
+    assert teams["chemistry"]["held_gpu_hours"] == pytest.approx(12.0, abs=0.3)
+    assert (teams["physics"]["workloads"], teams["chemistry"]["workloads"]) == (2, 1)
+    assert teams["chemistry"]["used_gpu_hours"] == pytest.approx(0.0, abs=0.1)
+
+
+@pytest.mark.prometheus
+def test_the_answers_tables_sum_to_its_total(form: dict[str, Any]) -> None:
+    """As it is printed."""
+    usage = form["usage"]
+    for table in (form["teams"], usage["pools"], usage["clusters"], usage["kinds"]):
+        for figure in FIGURES:
+            assert sum(each[figure] for each in table) == pytest.approx(usage["total"][figure])
+    assert usage["total"]["held_gpu_hours"] == pytest.approx(34.0, abs=0.5)

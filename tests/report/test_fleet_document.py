@@ -11,10 +11,12 @@ from typing import Any, Final
 import pytest
 
 from cases import finding
+from estate_views import MARKET
 from fleet_answers import END, fleet_answer
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.page import fleet_document
+from rightsizer.fleet.usage import usage_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Instruction, Savings
 
@@ -121,7 +123,7 @@ def test_nothing_known_is_not_shown_as_nothing() -> None:
             view=FleetView(0, END, (), ()),
             advice=(),
             node_advice=(),
-            teams=(),
+            usage=usage_of({}, MARKET),
             waiting=(),
             served=(),
             judgements=(),
@@ -156,13 +158,13 @@ def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
             view=replace(answer.view, pools=pools),
             advice=pieces,
             node_advice=answer.node_advice * 2000,
-            teams=answer.teams * 500,
+            usage=replace(answer.usage, teams=answer.usage.teams * 500),
         )
     )
     assert len(page.encode()) < LARGEST_BYTES
     assert "And 4,940 more pieces, which save less" in page
     assert "And 1,900 more pools" in page
-    assert "And 950 more teams" in page
+    assert "And 1,450 more teams" in page
     assert "# and so on: rightsizer fleet --json has all of it" in page
     assert page.index("id0000004999") < page.index("id0000004998")
 

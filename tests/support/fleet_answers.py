@@ -8,10 +8,12 @@ from estate_views import L4, MARKET, by_day, hours, pool, steady, used, view, wo
 from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
-from rightsizer.fleet.encoder import FleetAnswer, team_uses
+from rightsizer.fleet.cases.usage import FREE, UseKey, UseSum
+from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.model import NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.source import SourceReport, StoreUse
+from rightsizer.fleet.usage import usage_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import (
     Action,
@@ -35,6 +37,18 @@ _WINDOW: Final = used(
     waste_seconds={Cause.IDLE: 14 * DAY / 4e9},
     energy_joules=3.6e6 * 40,
 )
+
+
+_KIND: Final = "kubernetes"
+_USES: Final = {
+    UseKey("", "web", "serve", _KIND, L4): UseSum(
+        held=672.0, used=336.0, wasted=168.0, joules=3.6e6 * 80, workloads={"chat"}
+    ),
+    UseKey("", "ml", "serve", _KIND, "NO-SUCH-BOARD"): UseSum(
+        held=336.0, used=168.0, wasted=84.0, is_measured=False, workloads={"label"}
+    ),
+    UseKey("", "", "batch", FREE, L4): UseSum(held=8064.0, wasted=8064.0, joules=3.6e6 * 500),
+}
 
 
 def fleet_answer(**facts: Any) -> FleetAnswer:
@@ -61,7 +75,7 @@ def fleet_answer(**facts: Any) -> FleetAnswer:
         "waiting": _WAITING,
         "served": place_waiting(replace(_view(), waiting=_WAITING), judgements),
         "advice": _advice(judgements),
-        "teams": team_uses(_view().workloads, MARKET),
+        "usage": usage_of(_USES, MARKET),
         "use": StoreUse(285, 1, 2, 4000, 313_209, 9_751_756, 5.125, 1.5),
         "notes": ("2 verdicts are missing, for a fault of this program in packing.",),
     }

@@ -8,98 +8,17 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.fetch_plan import FetchPlan
-from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, NodeAdvice, WaitingWork
+from rightsizer.fleet.model import FleetPool, FleetView, NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.hourly import known_values, mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
+from rightsizer.fleet.usage import FREE_NAME, FleetUsage, UseRow, usage_of
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Case, Finding, FindingKind
+from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.metric_family import series_key
-from rightsizer.model.state import Cause
-from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, Nanoseconds, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
 from rightsizer.report.json_encoder import advice_form, attributes, finding_form
-from rightsizer.sizing.cost import HourlyCost
-from rightsizer.sizing.estimate import EstimateInterval
-
-
-@dataclass(frozen=True, slots=True)
-class TeamUse:
-    """A row of the table."""
-
-    team: str
-    cluster: str
-    workloads: int
-    held_gpu_hours: float
-    """Whose state is known."""
-    used_gpu_hours: float
-    wasted_gpu_hours: float
-    kilowatt_hours: float | None
-    """At the GPUs; `None` where that of some workload was not measured."""
-    dollars: EstimateInterval | None
-    """Of the hours held; `None` where a board has no price."""
-    wasted_dollars: EstimateInterval | None
-    price_source: str
-    price_date: str
-
-
-def team_uses(views: Iterable[FleetWorkload], market: Market) -> tuple[TeamUse, ...]:
-    """A row a team, the largest holder first."""
-    by_team: dict[tuple[str, str], list[Case]] = defaultdict(list)
-    for view in sorted(views, key=lambda view: view.case.key):
-        by_team[view.cluster, view.team].append(view.case)
-    rows = (_team_use(*team, cases, market) for team, cases in by_team.items())
-    return tuple(sorted(rows, key=lambda row: (row.cluster, -row.held_gpu_hours, row.team)))
-
-
-def _team_use(cluster: str, team: str, cases: Sequence[Case], market: Market) -> TeamUse:
-    windows: list[Window] = []
-    costs: list[HourlyCost | None] = []
-    held, used, wasted = list[float](), list[float](), list[float]()
-    for case in cases:
-        for device, window in zip(case.devices, case.windows, strict=True):
-            if window.known_seconds <= 0.0:
-                continue
-            hours = device.capacity_ratio / HOUR_SECONDS
-            windows.append(window)
-            costs.append(market.cost(market.board(device.board)))
-            held.append(window.known_seconds * hours)
-            used.append(window.used_seconds * hours)
-            # All but the headroom: what a GPU at work has left is not wasted.
-            lost = (each for cause, each in window.waste_seconds.items() if cause != Cause.HEADROOM)
-            wasted.append(sum(lost) * hours)
-    is_measured = bool(windows) and all(window.energy_joules > 0.0 for window in windows)
-    joules = sum(window.energy_joules for window in windows)
-    return TeamUse(
-        team=team,
-        cluster=cluster,
-        workloads=len(cases),
-        held_gpu_hours=sum(held),
-        used_gpu_hours=sum(used),
-        wasted_gpu_hours=sum(wasted),
-        kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
-        dollars=_dollars(costs, held),
-        wasted_dollars=_dollars(costs, wasted),
-        price_source=_joined(each.source for each in costs if each),
-        price_date=_joined(each.date for each in costs if each),
-    )
-
-
-def _dollars(costs: Sequence[HourlyCost | None], hours: Sequence[float]) -> EstimateInterval | None:
-    value = low = high = 0.0
-    for cost, time in zip(costs, hours, strict=True):
-        if cost is None:
-            return None
-        hourly = cost.dollars_per_hour
-        value += hourly.value * time
-        low += hourly.low * time
-        high += hourly.high * time
-    return EstimateInterval(value, low, high)
-
-
-def _joined(words: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(filter(None, words)))
 
 
 def gpus_of(pool: FleetPool) -> float:
@@ -135,7 +54,8 @@ class FleetAnswer:
     """What each of those could get, the longest waiting first."""
     advice: tuple[Advice, ...] = ()
     """The ledger's, open first."""
-    teams: tuple[TeamUse, ...] = ()
+    usage: FleetUsage = field(default_factory=lambda: usage_of({}, Market()))
+    """Whose the hours were."""
     use: StoreUse = field(default_factory=StoreUse)
     """What it cost the store."""
     notes: tuple[str, ...] = ()
@@ -170,10 +90,22 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "node_advice": [asdict(each) for each in answer.node_advice],
         "waiting": [asdict(each) for each in answer.waiting],
         "waiting_work": [_served(each) for each in answer.served],
-        "teams": [asdict(each) for each in answer.teams],
+        "teams": [_team(each) for each in answer.usage.teams],
+        "usage": {
+            "total": asdict(answer.usage.total),
+            **{
+                name: [asdict(each) for each in getattr(answer.usage, name)]
+                for name in ("pools", "clusters", "kinds")
+            },
+        },
         "use": asdict(answer.use),
         "notes": list(answer.notes),
     }
+
+
+def _team(row: UseRow) -> dict[str, Any]:
+    form = asdict(row)
+    return {"team": form.pop("name"), **form}
 
 
 def encode_plan(
@@ -316,9 +248,10 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
             add(f"fleet_pool_{name}", value, pool=pool)
     hours = answer.lookback_seconds / HOUR_SECONDS
     is_several = any(each.cluster.prefix for each in answer.sources)
-    teams = sorted(answer.teams, key=lambda team: (-team.held_gpu_hours, team.cluster, team.team))
+    teams = [each for each in answer.usage.teams if each.name != FREE_NAME]
+    teams.sort(key=lambda team: (-team.held_gpu_hours, team.cluster, team.name))
     for team in teams[:limit]:
-        name = f"{team.cluster}/{team.team}" if is_several else team.team
+        name = f"{team.cluster}/{team.name}" if is_several else team.name
         add("fleet_team_wasted_gpus", team.wasted_gpu_hours / hours, team=name)
     return found
 

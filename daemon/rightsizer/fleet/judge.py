@@ -33,9 +33,10 @@ from rightsizer.fleet.cases.evaluation import (
     spans_of,
 )
 from rightsizer.fleet.cases.occupancy import occupancy_of
+from rightsizer.fleet.cases.usage import WorkloadOwner
 from rightsizer.fleet.cases.view_builder import view_of
 from rightsizer.fleet.context import FleetContext, ProgressCallback, fleet_context, store_of
-from rightsizer.fleet.encoder import FleetAnswer, team_uses
+from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.fetch import FetchTask, fetch
 from rightsizer.fleet.fetch_plan import FetchPlan, gaps_of
 from rightsizer.fleet.model import FleetInventory, FleetView
@@ -45,6 +46,8 @@ from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.settings import FleetConfig, day_cache_path, ledger_path
 from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.kubernetes import namespace_key
+from rightsizer.fleet.usage import usage_of
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
@@ -132,6 +135,19 @@ def informed(
         holder = holders.get(key, "")
         workloads[key] = with_policy(workload, holder, by_pool[pools.get(holder, "")])
     return replace(inventory, workloads=workloads)
+
+
+def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, WorkloadOwner]:
+    """Who answers for each workload that held a GPU, those that have ended among them."""
+    teams, prefixes = context.inventory.teams, {each.cluster for each in context.reports}
+    found = {}
+    for key, workload in request.workloads.items():
+        team = teams.get(key, "")
+        for cluster in prefixes if workload.namespace and not team else ():
+            if not cluster.prefix or key.startswith(f"{cluster.prefix}/"):
+                team = team or teams.get(cluster.named(namespace_key(workload.namespace)), "")
+        found[key] = WorkloadOwner(team or workload.namespace, workload.kind.value)
+    return found
 
 
 _DAY: Final[Nanoseconds] = nanoseconds(86400.0)
@@ -262,7 +278,7 @@ class FleetJudge:
                 node_advice=context.inventory.advice,
                 waiting=view.waiting,
                 served=place_waiting(view, judgements),
-                teams=team_uses(view.workloads, configured_market(self._settings)),
+                usage=usage_of(verdicts.parts.uses, configured_market(self._settings)),
                 use=context.store.use + used,
                 notes=tuple(self._notes(context, verdicts.faults)),
             )
@@ -323,7 +339,8 @@ class FleetJudge:
             tuned=policies.with_thresholds,
             settings=self._case_settings,
             open_now=open_now,
-            teams=context.inventory.teams,
+            owners=owners_of(context, request),
+            lookback=nanoseconds(self._settings.fleet.lookback_seconds),
             spans=spans,
             keeps_all=self._keeps_all,
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rightsizer.fleet.text import by_savings, team_name
+from rightsizer.fleet.text import by_savings, used_by
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.units import HOURS_PER_MONTH, format_duration
 from rightsizer.report.figures import dollars, moment_text, number, span_text
@@ -56,7 +56,7 @@ def fleet_document(form: Mapping[str, Any]) -> str:
         absent=", ".join(each["source"] for each in form["sources"] if not each["is_found"]),
         saved=_sum(opened, "gpus"),
         saved_dollars=_sum(opened, "dollars_per_hour"),
-        team_name=partial(team_name, is_several=len(form["clusters"]) > 1),
+        team_name=partial(used_by, is_several=len(form["clusters"]) > 1),
         number=_number,
         range=lambda each: "-" if each is None else dollars(each["low"], each["high"]),
     )

@@ -191,6 +191,7 @@ def fleet_text(form: Mapping[str, Any]) -> str:
         *_pools(form["pools"]),
         *_waiting(form["waiting_work"]),
         *_teams(form["teams"]),
+        *_kinds(form["usage"]),
         *_advice(form["advice"]),
         *_node_advice(form["node_advice"], form["advice"]),
         *_silent(form["verdicts"]),
@@ -216,24 +217,35 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    header = ("team", "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
-    is_several = len({team["cluster"] for team in teams}) > 1
-    rows = [
+    yield from _used("team", teams)
+
+
+def _kinds(usage: Mapping[str, Any]) -> Iterator[str]:
+    """Where one scheduler has all of it, teams say the same."""
+    if len(usage["kinds"]) > 1:
+        total = {**usage["total"], "name": "all"}
+        yield from _used("kind", [*usage["kinds"], total])
+
+
+def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    header = (name, "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
+    is_several = len({row["cluster"] for row in rows}) > 1
+    lines = [
         (
-            *(_short(team_name(team, is_several=is_several)), str(team["workloads"])),
-            *(_figure(team[f"{key}_gpu_hours"]) for key in ("held", "used", "wasted")),
-            _figure(team["kilowatt_hours"]),
-            *(_figure((team[key] or {}).get("value"), 0) for key in ("dollars", "wasted_dollars")),
+            *(_short(used_by(row, is_several=is_several)), str(row["workloads"])),
+            *(_figure(row[f"{key}_gpu_hours"]) for key in ("held", "used", "wasted")),
+            _figure(row["kilowatt_hours"]),
+            *(_figure((row[key] or {}).get("value"), 0) for key in ("dollars", "wasted_dollars")),
         )
-        for team in teams
+        for row in rows
     ]
-    yield from _table(header, rows, ("team",))
+    yield from _table(header, lines, (name,))
 
 
-def team_name(team: Mapping[str, Any], *, is_several: bool) -> str:
-    """With its cluster's name, where there are several."""
-    name = str(team["team"] or "(unknown)")
-    return f"{team['cluster']}/{name}" if is_several and team["cluster"] else name
+def used_by(row: Mapping[str, Any], *, is_several: bool) -> str:
+    """The name of a row, with its cluster's where there are several."""
+    name = str(row.get("team") or row.get("name") or "(unknown)")
+    return f"{row['cluster']}/{name}" if is_several and row["cluster"] else name
 
 
 def _table(

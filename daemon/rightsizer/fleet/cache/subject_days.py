@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cache, cached_property, lru_cache, partial
 from math import isnan
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rightsizer.fleet.cache.blocks import BlockColumns, CachedBlocks
 from rightsizer.fleet.cache.day_frame import (
@@ -86,6 +86,15 @@ _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """What is kept is rounded; beyond that it cannot be true."""
 
 
+class DayAmounts(NamedTuple):
+    """What adds up of a stretch of a day, in seconds and joules."""
+
+    states: Mapping[State, float]
+    waste: Mapping[Cause, float]
+    used_seconds: float
+    joules: float
+
+
 class SummedDay:
     """A frame with sums over its intervals, each computed once."""
 
@@ -96,6 +105,16 @@ class SummedDay:
         self.sums_over = cache(partial(_sums, self.frame))
         """Of what adds up, from an interval to another, the last not included."""
         self.demands_over = cache(DayDemands(self.frame, self.known, settings).over)
+
+    def amounts_over(self, first: int, last: int) -> DayAmounts:
+        """What a stretch of it comes to, the last interval not included."""
+        found = _amounts({self.frame.layout: self.sums_over(first, last)})
+        return DayAmounts(
+            states=found[ColumnKind.STATE],
+            waste=found[ColumnKind.WASTE],
+            used_seconds=found[ColumnKind.USED].get("seconds", 0.0),
+            joules=found[ColumnKind.ENERGY].get("joules", 0.0),
+        )
 
     @cached_property
     def present_seconds(self) -> list[float]:

@@ -14,6 +14,7 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
+from rightsizer.fleet.cases.usage import WorkloadOwner
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import pooled
@@ -82,7 +83,10 @@ class BatchEvaluation:
     settings: CaseSettings = field(default_factory=CaseSettings)
     open_now: AbstractSet[tuple[str, str]] = frozenset()
     """Key and rule of the advice that is open."""
-    teams: Mapping[str, str] = field(default_factory=dict)
+    owners: Mapping[str, WorkloadOwner] = field(default_factory=dict)
+    """Of all workloads that held a device, by key."""
+    lookback: Nanoseconds = 0
+    """Over which it is summed up who used what."""
     spans: tuple[Nanoseconds, ...] = ()
     """That views of the fleet are made of."""
     keeps_all: bool = False
@@ -107,7 +111,9 @@ class BatchEvaluation:
         found.judgements += [
             each for each in judgements if self.keeps_all or matters(each, self.open_now)
         ]
-        found.parts = contribution_of(batch, {span: cases(span) for span in self.spans}, self.teams)
+        found.parts = contribution_of(
+            batch, {span: cases(span) for span in self.spans}, self.owners, self.lookback
+        )
         return found
 
 

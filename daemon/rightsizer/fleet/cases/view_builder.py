@@ -18,6 +18,7 @@ from rightsizer.fleet.cases.hourly_figures import (
     hours_of,
     latest,
 )
+from rightsizer.fleet.cases.usage import Uses, WorkloadOwner, add_uses, uses_of
 from rightsizer.fleet.model import (
     FleetDevice,
     FleetPool,
@@ -47,6 +48,8 @@ class BatchContribution:
     """Uuids of those without a holder now."""
     known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
     """By span, of all devices."""
+    uses: Uses = field(default_factory=dict)
+    """Over the lookback."""
 
     def merge(self, other: BatchContribution) -> None:
         """Add those of other workloads."""
@@ -57,16 +60,22 @@ class BatchContribution:
         self.free |= other.free
         for span, known in other.known_seconds.items():
             self.known_seconds[span] = self.known_seconds.get(span, 0.0) + known
+        add_uses(self.uses, other.uses)
 
 
 def contribution_of(
-    cases: FleetCases, spans: Mapping[Nanoseconds, tuple[Case, ...]], teams: Mapping[str, str]
+    cases: FleetCases,
+    spans: Mapping[Nanoseconds, tuple[Case, ...]],
+    owners: Mapping[str, WorkloadOwner],
+    lookback: Nanoseconds,
 ) -> BatchContribution:
     """What a batch contributes, by its cases over each span that a view is made of."""
     found = BatchContribution(known_seconds=dict.fromkeys(spans, 0.0))
     for uuid, device in cases.devices.items():
         days = cases.days(uuid)
         found.sums.add_device(device, days, cases.rows(uuid))
+        looked = cases.now - lookback, cases.now
+        add_uses(found.uses, uses_of(device, days, cases.rows(uuid), looked, owners))
         for span in spans:
             found.known_seconds[span] += days.known_in(cases.now - span, cases.now)
     for case in cases.cases(0):
@@ -81,7 +90,7 @@ def contribution_of(
             if case.workload is None:
                 continue
             if case.key not in views:
-                views[case.key] = _workload(cases, case, start, teams)
+                views[case.key] = _workload(cases, case, start, owners)
             view = views[case.key]
             shorter = replace(
                 view,
@@ -95,7 +104,7 @@ def contribution_of(
 
 
 def _workload(
-    cases: FleetCases, case: Case, start: Nanoseconds, teams: Mapping[str, str]
+    cases: FleetCases, case: Case, start: Nanoseconds, owners: Mapping[str, WorkloadOwner]
 ) -> FleetWorkload:
     devices = [cases.devices[device.uuid] for device in case.devices]
     pools = Counter(device.pool for device in devices)
@@ -109,7 +118,7 @@ def _workload(
         case=_slim_case(case),
         pool=min(pools, key=lambda pool: (-pools[pool], pool)),
         nodes=dict(sorted(Counter(device.node for device in devices).items())),
-        team=teams.get(case.key, case.workload.namespace if case.workload else ""),
+        team=owners[case.key].team if case.key in owners else "",
         busy=hours("mean:busy", ratio),
         compute=hours("peak:compute", ratio),
         memory_bytes=hours("peak:memory_bytes", 1.0),

@@ -298,24 +298,33 @@ class KubernetesState:
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
     ) -> Mapping[str, str]:
-        """By workload: what its pod says, else its namespace; else the namespace's name."""
+        """By workload: what its pod says, else its namespace; else the namespace's name.
+
+        Those of namespaces are there too, for workloads that have ended.
+        """
         mine = [each for each in workloads if owner_of(each.kind).has_pods]
-        if not mine:
-            return {}
         labels, span = self._settings.team_labels, LookbackSpan(now, COARSE_STEP)
         pods = POD_LABELS, {each.pod for each in mine if each.pod}
         of_pods = {
             Pod.of(found): first_label(found, labels)
             for found in object_labels(store, "kube_pod_labels", pods, labels, span)
         }
-        spaces = NAMESPACE_LABELS, {each.namespace for each in mine}
+        by = ", ".join((*NAMESPACE_LABELS, *labels))
+        named = store.instant(f"group by ({by}) (kube_namespace_labels)", now)
         of_spaces = {
-            namespace_in(found): first_label(found, labels)
-            for found in object_labels(store, "kube_namespace_labels", spaces, labels, span)
+            namespace_in(each.labels): team
+            for each in named
+            if (team := first_label(each.labels, labels))
         }
-        return {
+        teams = {namespace_key(namespace): team for namespace, team in of_spaces.items()}
+        return teams | {
             each.key: of_pods.get(Pod(each.namespace, each.pod))
             or of_spaces.get(each.namespace)
             or each.namespace
             for each in mine
         }
+
+
+def namespace_key(namespace: str) -> str:
+    """By which the team of a namespace is kept, beside those of workloads."""
+    return f"namespace:{namespace}"

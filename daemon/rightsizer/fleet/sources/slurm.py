@@ -181,8 +181,9 @@ class SlurmState:
         for key, job in self._jobs(store, now, lookback).items():
             if key in workloads:
                 workloads[key] = replace(workloads[key], name=job["name"] or workloads[key].name)
-                if team := job["account"] or job["user"]:
-                    teams[key] = team
+            # Of jobs that have ended too: their hours are a team's.
+            if team := job["account"] or job["user"]:
+                teams[key] = team
         by = ", ".join((*_NODE_LABELS, "partition"))
         query = f'group by ({by}) ({{{one_of("__name__", _NODES)},partition!=""}})'
         nodes: defaultdict[str, set[str]] = defaultdict(set)
