@@ -347,3 +347,15 @@ def test_size_may_stand_alone_in_a_file(ask: Ask, tmp_path: Path) -> None:
         found.append(ask(str(file))["candidates"])
 
     assert found[0] == found[1] == found[2]
+
+
+def test_decoder_of_a_pair_of_stacks_is_all_that_writes(ask: Ask) -> None:
+    """Whisper turbo has the encoder of large v3 and an eighth of its decoder: it writes faster."""
+    large, turbo = (
+        ask("--model", name, "--concurrency", "32", "--gpus", "H100-SXM5-80GB")["candidates"][0]
+        for name in ("whisper-large-v3", "whisper-large-v3-turbo")
+    )
+
+    assert turbo["tpot_ms"] < large["tpot_ms"] / 2
+    assert turbo["ttft_ms"] == pytest.approx(large["ttft_ms"], rel=0.3)
+    assert turbo["tokens_per_second"] > 1.5 * large["tokens_per_second"]

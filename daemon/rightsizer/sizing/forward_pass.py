@@ -221,10 +221,11 @@ class ForwardPass:
 
     def decode(self, requests: float, context_tokens: float) -> PassCost:
         """One token of each request, that many at a time in each stage."""
-        each = max(1.0, requests / self.layout.pipeline)
-        cost = self._products(each, each).plus(self.attention.of_new_tokens(each, context_tokens))
+        each, part = max(1.0, requests / self.layout.pipeline), 1.0 - self.model.input_ratio
+        attended = self.attention.of_new_tokens(each, context_tokens)
+        cost = self._products(each, each, part).plus(attended)
         beside = requests * self.model.layers * self.settings.request_layer_seconds
-        return cost.plus(self._exchange(each)).plus(PassCost(latency=beside))
+        return cost.plus(self._exchange(each, part)).plus(PassCost(latency=beside))
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:
         """Prompts of so many tokens each, several at a time; the last token of each is sampled.
@@ -235,12 +236,13 @@ class ForwardPass:
         chunks = math.ceil(total / self.settings.chunk_tokens)
         each = total / chunks
         rows = requests / chunks if self.attention.is_causal else 0.0
-        one = self._products(each, rows).plus(self._exchange(each))
+        part = self.model.input_ratio or 1.0
+        one = self._products(each, rows, part).plus(self._exchange(each, part))
         attended = self.attention.of_prompt(tokens, cached_tokens)
         return PassCost().plus(one, chunks).plus(attended, requests)
 
-    def _products(self, tokens: float, rows: float) -> PassCost:
-        """All matrices but attention's own; the head has rows of its own."""
+    def _products(self, tokens: float, rows: float, part: float) -> PassCost:
+        """So much of all matrices but attention's own; the head has rows of its own."""
         number_format, gpus = self.number_format, self.layout.tensor
         head = self.count.head or self.count.embedding
         read = self.experts.read_parameters(tokens)
@@ -249,8 +251,8 @@ class ForwardPass:
             stored += _UNPACKED_BYTES
         kept = stored_parameters(self.model, self.count, number_format)
         body = self._overlapped(
-            2.0 * self.experts.active_parameters * tokens / gpus,
-            (read * stored + kept * (_BF16_BYTES - stored)) / gpus,
+            part * 2.0 * self.experts.active_parameters * tokens / gpus,
+            part * (read * stored + kept * (_BF16_BYTES - stored)) / gpus,
             number_format,
         )
         if not rows:
@@ -274,10 +276,10 @@ class ForwardPass:
         # Split by squares, so that the larger of them gets what is due to it.
         return PassCost(compute**2 / together, reading**2 / together)
 
-    def _exchange(self, tokens: float) -> PassCost:
+    def _exchange(self, tokens: float, part: float) -> PassCost:
         """Sums over GPUs, handing on between stages, and what each layer takes regardless."""
         payload = tokens * self.model.hidden * _BF16_BYTES
-        depth, layout = self.model.depth, self.layout
+        depth, layout = part * self.model.depth, self.layout
         sums = 2.0 * depth * all_reduce_seconds(self.board, layout.tensor, payload)
         sends = (layout.pipeline - 1) * send_seconds(self.board, payload)
         return PassCost(

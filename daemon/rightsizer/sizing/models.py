@@ -136,6 +136,9 @@ class Transformer:
     """Where not each layer has attention and a feed-forward part; all have where it is empty."""
     repeated_parameters: float = 0.0
     """That a token passes again, for several layers have the same."""
+    input_ratio: float = 0.0
+    """Of the layers' parameters, those of an encoder before the decoder: prompts alone pass them,
+    and tokens that are written pass the rest; 0 where all tokens pass all."""
     sound_seconds: float = 0.0
     """Of sound that a request is, of models that hear and write; 0 where requests are of text."""
     assumed: frozenset[str] = frozenset()

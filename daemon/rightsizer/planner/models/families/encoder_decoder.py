@@ -31,8 +31,14 @@ def _joined(
         + shape.layers * (2 * attention + of_decoder)
         + beside
     )
-    layers = encoder + shape.layers
-    return replace(shape, layers=layers, parameters=float(total), cached_layers=shape.layers)
+    first, second = encoder * (attention + of_encoder), shape.layers * (2 * attention + of_decoder)
+    return replace(
+        shape,
+        layers=encoder + shape.layers,
+        parameters=float(total),
+        cached_layers=shape.layers,
+        input_ratio=first / (first + second),
+    )
 
 
 def read_encoder_decoder(config: Configuration, name: str) -> Transformer:
