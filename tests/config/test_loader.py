@@ -246,3 +246,16 @@ def test_a_file_that_cannot_be_read_is_told_with_a_remedy(
 
     assert str(caught.value).startswith(str(tmp_path))
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("job.interval: 2h", "keys nest; write it like job: {interval: 2h}"),
+        ("listen: 80", "must be a list of text (got 80); write it like ['80']"),
+    ],
+)
+def test_a_form_that_others_have_is_told_the_right_one(text: str, told: str) -> None:
+    """Flat keys, and one value in place of a list."""
+    (fault,) = faults(text)
+    assert told in fault

@@ -276,6 +276,14 @@ def test_an_address_that_nobody_can_use_is_refused(facts: dict[str, str]) -> Non
     assert "u:p" not in str(refused.value)
 
 
+def test_a_chat_s_own_webhook_is_told_the_way() -> None:
+    """It would refuse each message; the path, which is its secret, is not repeated."""
+    with pytest.raises(ValueError, match="send advice to an Alertmanager") as refused:
+        WebhookSettings(url="https://hooks.slack.com/services/T0/B0/s3cret")
+
+    assert "s3cret" not in str(refused.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """What the configuration has of webhooks."""

@@ -74,7 +74,7 @@ def explain(fault: Fault, root: Group) -> str:
     """What is wrong at the fault's place and how to mend it."""
     if fault.kind is FaultKind.UNKNOWN_KEY:
         around = _shape_at(root, fault.path[:-1])
-        return _unknown_key(str(fault.path[-1]), around)
+        return _unknown_key(str(fault.path[-1]), around, fault.value)
     if fault.kind is FaultKind.MISSING:
         return f"is required ({kind(_shape_at(root, fault.path))})"
     if fault.kind is FaultKind.KEY_TYPE:
@@ -104,12 +104,25 @@ def _value_of(shape: Shape) -> Shape:
     return shape.inner if isinstance(shape, Nullable) else shape
 
 
-def _unknown_key(key: str, around: Shape) -> str:
+def _unknown_key(key: str, around: Shape, value: object) -> str:
     known = list(around.by_key) if isinstance(around, Group) else []
+    above, _, below = key.rpartition(".")
+    if above and isinstance(around, Group) and _has_key(around, key.split(".")):
+        above = "".join(f"{each}: {{" for each in above.split("."))
+        text = value if isinstance(value, str) else show(value)
+        return f"keys nest; write it like {above}{below}: {text}{'}' * key.count('.')}"
     nearest = near_words(key.lower(), known)
     if nearest:
         return f"unknown key; did you mean '{nearest[0]}'?"
     return f"unknown key; known keys: {', '.join(known) or 'none'}"
+
+
+def _has_key(group: Shape, path: list[str]) -> bool:
+    for step in path:
+        if not isinstance(group, Group) or step not in group.by_key:
+            return False
+        group = _value_of(group.by_key[step].shape)
+    return True
 
 
 def _unknown_choice(value: object, scalar: Scalar) -> str:
@@ -124,8 +137,9 @@ def _remedy(fault: Fault, shape: Shape) -> str:
             return "; put it in quotes"
         if isinstance(fault.value, str) and _is_number(fault.value) and shape.type is not bool:
             return "; write it in digits without quotes"
-    if isinstance(shape, Many) and isinstance(fault.value, str):
-        return f"; write it like [{show(fault.value)}]"
+    if isinstance(shape, Many) and isinstance(fault.value, str | int | float):
+        is_text = isinstance(shape.item, Scalar) and shape.item.type is str
+        return f"; write it like [{show(str(fault.value) if is_text else fault.value)}]"
     return ""
 
 

@@ -95,6 +95,12 @@ class WebhookSettings:
         return is_asked and _RANKS[finding.severity] >= _RANKS[self.minimum_severity]
 
 
+_CHATS: Final = frozenset(
+    {"hooks.slack.com", "discord.com", "discordapp.com", "chat.googleapis.com"}
+)
+"""Services whose webhooks take messages of their own form alone."""
+
+
 def checked_address(url: str) -> str:
     """The same address, if it can be posted to; a query may be part of it.
 
@@ -102,6 +108,11 @@ def checked_address(url: str) -> str:
         ValueError: it cannot; the message never holds the path, which may be a secret.
     """
     parts = urlsplit(url)
+    if parts.hostname in _CHATS:
+        raise ValueError(
+            f"{parts.hostname} takes no JSON of ours; send advice to an Alertmanager (format: "
+            "alertmanager) and let that tell the chat"
+        )
     try:
         checked_url(f"{parts.scheme}://{parts.netloc}")
         parts.port  # noqa: B018 - looking at it is what checks it.
