@@ -6,8 +6,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.accounting.load_cycles import LoadCycleDetector
 from rightsizer.accounting.power import EnergyMeter
-from rightsizer.accounting.settings import EnergySettings, PcieLinkSettings, PressureSettings
+from rightsizer.accounting.settings import (
+    EnergySettings,
+    LoadCycleSettings,
+    PcieLinkSettings,
+    PressureSettings,
+)
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
@@ -118,10 +124,14 @@ class PcieLinkMonitor:
 class DeviceState:
     """One device's memory; a device that is no longer there has none."""
 
-    __slots__ = ("accounted", "has_dead_counters", "link", "meter", "pressure")
+    __slots__ = ("accounted", "cycles", "has_dead_counters", "link", "meter", "pressure")
 
     def __init__(
-        self, energy: EnergySettings, pressure: PressureSettings, link: PcieLinkSettings
+        self,
+        energy: EnergySettings,
+        pressure: PressureSettings,
+        link: PcieLinkSettings,
+        cycles: LoadCycleSettings,
     ) -> None:
         self.accounted: Nanoseconds | None = None
         """Up to when, on the source's steady clock; `None` before its first reading."""
@@ -129,3 +139,4 @@ class DeviceState:
         self.pressure = PressureDetector(pressure)
         self.link = PcieLinkMonitor(link)
         self.meter = EnergyMeter(energy)
+        self.cycles = LoadCycleDetector(cycles)

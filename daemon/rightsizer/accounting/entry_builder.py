@@ -146,6 +146,7 @@ class EntryBuilder:
             waste=waste(match.state, holding, used.used_ratio, evidence.clock_ratio),
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
+            cycle=state.cycles.see(duration, evidence.busy if known else None),
         )
 
     def _conditions(
@@ -208,7 +209,9 @@ class EntryBuilder:
     def _state(self, uuid: str) -> DeviceState:
         if uuid not in self._states:
             settings = self._settings
-            self._states[uuid] = DeviceState(settings.energy, settings.pressure, settings.link)
+            self._states[uuid] = DeviceState(
+                settings.energy, settings.pressure, settings.link, settings.cycles
+            )
         return self._states[uuid]
 
     def _range(self, uuid: str) -> PowerRange:

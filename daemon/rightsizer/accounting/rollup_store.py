@@ -356,5 +356,10 @@ def cut_entry(entry: Entry, start: Nanoseconds, end: Nanoseconds) -> Entry:
     joules = entry.energy_joules
     share = (end - start) / entry.duration
     return replace(
-        entry, start=start, end=end, energy_joules=None if joules is None else joules * share
+        entry,
+        start=start,
+        end=end,
+        energy_joules=None if joules is None else joules * share,
+        # It was over when the entry began.
+        cycle=entry.cycle if start == entry.start else None,
     )

@@ -73,6 +73,30 @@ class ImbalanceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadCycleSettings:
+    """From when on work and pauses that take turns are cycles of one pace."""
+
+    longest_seconds: float = setting(
+        120.0,
+        help="The longest cycle; what takes longer is phases of a job.",
+        within=(1, 3600),
+        source="loaders, steps and evaluations take turns within seconds to a minute",
+    )
+    swing_ratio: float = setting(
+        0.3,
+        help="Difference between high and low utilization from which on they are work and pause.",
+        within=(0.05, 1),
+        source="steady work at one sample a second varies by a tenth or two",
+    )
+    tolerance_ratio: float = setting(
+        0.25,
+        help="How far the length of a cycle may be from that of the cycles before.",
+        within=(0, 1),
+        source="one sample in four; requests that come by chance vary by as much as their mean",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class PcieLinkSettings:
     """How long a link is watched before its generation is believed."""
 
@@ -182,6 +206,7 @@ class EntrySettings:
     usage: UsageSettings = field(default_factory=UsageSettings)
     energy: EnergySettings = field(default_factory=EnergySettings)
     pressure: PressureSettings = field(default_factory=PressureSettings)
+    cycles: LoadCycleSettings = field(default_factory=LoadCycleSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class WindowBuilder(EntrySums):
         self._saturated: Counter[Resource] = Counter()
         self._pressed: Counter[Resource] = Counter()
         self._energy_joules = 0.0
+        self._cycles = self._cycle_seconds = self._cycle_busy_seconds = 0.0
         self._demands: defaultdict[Resource, Histogram] = defaultdict(Histogram)
         self._compute_at_least = Histogram()
 
@@ -93,6 +94,10 @@ class WindowBuilder(EntrySums):
         for resource in entry.pressed:
             self._pressed[resource] += duration
         self._energy_joules += entry.energy_joules or 0.0
+        if entry.cycle is not None:
+            self._cycles += 1.0
+            self._cycle_seconds += entry.cycle.length_seconds
+            self._cycle_busy_seconds += entry.cycle.busy_seconds
         is_active = entry.state in ACTIVE_STATES
         for resource, share in entry.shares.items():
             if is_active or (resource is Resource.MEMORY and entry.state is State.IDLE_HELD):
@@ -138,6 +143,9 @@ class WindowBuilder(EntrySums):
             used_seconds=self._used_seconds,
             used_joules=self._used_joules,
             energy_joules=self._energy_joules,
+            cycles=self._cycles,
+            cycle_seconds=self._cycle_seconds,
+            cycle_busy_seconds=self._cycle_busy_seconds,
             demands={resource: found.copy() for resource, found in self._demands.items()},
             compute_at_least=self._compute_at_least.copy(),
             blocks=self._blocks[0] if self._blocks else Blocks(),
@@ -168,6 +176,11 @@ class WindowBuilder(EntrySums):
         self._used_seconds = max(0.0, self._used_seconds + sign * window.used_seconds)
         self._used_joules = max(0.0, self._used_joules + sign * window.used_joules)
         self._energy_joules = max(0.0, self._energy_joules + sign * window.energy_joules)
+        self._cycles = max(0.0, self._cycles + sign * window.cycles)
+        self._cycle_seconds = max(0.0, self._cycle_seconds + sign * window.cycle_seconds)
+        self._cycle_busy_seconds = max(
+            0.0, self._cycle_busy_seconds + sign * window.cycle_busy_seconds
+        )
 
 
 def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:

@@ -46,7 +46,8 @@ _DURATIONS: Final[Mapping[str, type[Any]]] = {
     "pressed": Resource,
 }
 _AMOUNTS: Final[Mapping[str, type[Any]]] = {"waste_seconds": Cause, "waste_joules": Cause}
-_SUMS: Final = ("used_seconds", "used_joules", "energy_joules")
+_CYCLE_SUMS: Final = ("cycles", "cycle_seconds", "cycle_busy_seconds")
+_SUMS: Final = ("used_seconds", "used_joules", "energy_joules", *_CYCLE_SUMS)
 _KEYS: Final = ("start", "end", *_DURATIONS, *_AMOUNTS, *_SUMS)
 """What is written as it is, in this order; the histograms follow."""
 

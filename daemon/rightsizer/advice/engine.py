@@ -165,6 +165,9 @@ def _undecided(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgemen
 
 _SIZE_ACTIONS: Final = RELEASING | REPLACING | {Action.AUTOSCALE}
 """After one of them the workload has other GPUs, to which the others no longer apply."""
+_NAMED_LIMITS: Final = frozenset(
+    {Reason.HOST_BOUND, Reason.STORAGE_BOUND, Reason.NETWORK_BOUND, Reason.PCIE_BOUND}
+)
 _COUNT_ACTIONS: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
 _STALLS: Final = frozenset({Reason.HIDDEN_STALL, Reason.RANK_IMBALANCE})
 _SHORT_OF_COMPUTE: Final = (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
@@ -180,6 +183,11 @@ _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
     (
         lambda finding: finding.kind is FindingKind.IDLE,
         lambda finding: finding.kind in (FindingKind.INEFFICIENT, FindingKind.OVERPROVISIONED),
+    ),
+    # What keeps a GPU waiting says more than that it waits.
+    (
+        lambda finding: bool(_NAMED_LIMITS.intersection(finding.reasons)),
+        lambda finding: Reason.PERIODIC_STARVATION in finding.reasons,
     ),
     # docs/definitions.md, conduct: never 'over' while any dimension is 'under'.
     (

@@ -19,6 +19,15 @@ class EnergySource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LoadCycle:
+    """Work and a pause, as long as those before."""
+
+    length_seconds: float
+    busy_seconds: float
+    """The time of it that was busy, by utilization."""
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """The time that one reading accounts for; by its defaults a gap between two."""
 
@@ -53,6 +62,8 @@ class Entry:
     """What the device drew over the stretch; `None` where its power is unknown."""
     energy_source: EnergySource | None = None
     """How that is known; `None` where it is not."""
+    cycle: LoadCycle | None = None
+    """The cycle of load that was over when the stretch began, where it is one of several."""
 
     @property
     def duration(self) -> Nanoseconds:

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     HOST_BOUND = "HostBound"
     STORAGE_BOUND = "StorageBound"
     NETWORK_BOUND = "NetworkBound"
+    PERIODIC_STARVATION = "PeriodicStarvation"
     PCIE_BOUND = "PcieBound"
     LAUNCH_BOUND = "LaunchBound"
     MEMORY_BANDWIDTH_BOUND = "MemoryBandwidthBound"

@@ -49,6 +49,10 @@ class Window:
     used_seconds: float = 0.0
     used_joules: float = 0.0
     energy_joules: float = 0.0
+    cycles: float = 0.0
+    """How many cycles of load there were of one pace; their length, and the busy time of it."""
+    cycle_seconds: float = 0.0
+    cycle_busy_seconds: float = 0.0
     demands: Mapping[Resource, Histogram] = field(default_factory=dict)
     """What was used of each resource over the active seconds; for memory over the held ones.
     Weights are nanoseconds."""

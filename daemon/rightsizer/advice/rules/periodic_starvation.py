@@ -1,0 +1,97 @@
+"""GPUs that work and pause at a steady pace: what feeds them is slower than they are."""
+
+from typing import Final
+
+from rightsizer.advice.instructions import instructions
+from rightsizer.advice.observation import minimum_known, observe, on_ratio
+from rightsizer.advice.operator_commands import dump_stacks
+from rightsizer.advice.rules.bottleneck import slow_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.verdict import CaseSubject, released
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
+from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.settings import setting
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicStarvationSettings:
+    """From when on steady pauses are a finding."""
+
+    on_ratio: float = on_ratio(
+        0.5,
+        "Share of the known time that cycles of work and pause of one pace must fill.",
+        "as for the other limits: over half of the time",
+    )
+    minimum_known_seconds: float = minimum_known()
+    busy_ratio: float = setting(
+        0.7,
+        help="Busy part of a cycle from which on its pauses are no finding.",
+        within=(0, 1),
+        source="docs/definitions.md, states: above it nothing waits for the host",
+    )
+    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+
+
+def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding:
+    """Whether a GPU of the workload pauses in every cycle, of which length, and for how much."""
+    case = subject.case
+    seen = observe(
+        subject,
+        settings,
+        lambda window: _starved_share(window, settings.busy_ratio),
+        "fed too little",
+        evidence_name="cycles_ratio",
+        absent="cycles of work and pause at a steady pace {share:.0%} of the time",
+    )
+    if isinstance(seen, Finding):
+        return seen
+    paces = {window.uuid: _pace(window) for window in case.windows if window.cycles}
+    evidence = {
+        "period_seconds": {uuid: round(period, 3) for uuid, (period, _) in paces.items()},
+        "busy_ratio": {uuid: round(busy, 4) for uuid, (_, busy) in paces.items()},
+    }
+    period, busy = paces[max(seen.devices, key=lambda each: seen.shares[each.uuid]).uuid]
+    pace = f", busy {busy:.0%} of each {period:.2g} s"
+    if case.workload_class is WorkloadClass.SERVING:
+        return seen.find_nothing(f"{pace}; a service works as its requests come", evidence)
+    return seen.complain(
+        pace,
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.PERIODIC_STARVATION,),
+        action=Action.FIX_INPUT_PIPELINE,
+        evidence=evidence,
+        savings=released(case, subject.market, 0.0, _lost_gpus(case, seen.devices) / case.gpus),
+        instructions=(
+            dump_stacks(seen.devices, "See what the process waits for between two bursts"),
+            *instructions("read_ahead"),
+        ),
+        affected_gpus=_lost_gpus(case, seen.devices),
+    )
+
+
+def _starved_share(window: Window, busy_ratio: float) -> float:
+    if not window.cycles or not window.known_seconds or _pace(window)[1] > busy_ratio:
+        return 0.0
+    return min(1.0, window.cycle_seconds / window.known_seconds)
+
+
+def _pace(window: Window) -> tuple[float, float]:
+    """The mean length of a cycle in seconds, and the busy part of it."""
+    return window.cycle_seconds / window.cycles, window.cycle_busy_seconds / window.cycle_seconds
+
+
+def _lost_gpus(case: Case, devices: tuple[Device, ...]) -> float:
+    """GPUs' worth of time in the pauses."""
+    uuids = {device.uuid for device in devices}
+    return sum(
+        device.capacity_ratio
+        * min(1.0, (window.cycle_seconds - window.cycle_busy_seconds) / window.known_seconds)
+        for window, device in zip(case.windows, case.devices, strict=True)
+        if window.uuid in uuids
+    )
+
+
+RULE: Final = Rule("periodic_starvation", PeriodicStarvationSettings(), judge)

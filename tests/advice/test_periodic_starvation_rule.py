@@ -1,0 +1,70 @@
+"""The rule of GPUs that pause at a steady pace."""
+
+from pathlib import Path
+
+import pytest
+
+from cases import case, window
+from readings import workload
+from recordings import START, replayed
+from rightsizer.advice.engine import complaints
+from rightsizer.advice.rules.periodic_starvation import RULE
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass
+
+
+def starved(busy: float = 0.25, hours: float = 6.0) -> Window:
+    """Cycles of four seconds for as long."""
+    return window(
+        {State.PRODUCTIVE: 6.0},
+        cycles=hours * 900,
+        cycle_seconds=hours * 3600.0,
+        cycle_busy_seconds=hours * 3600.0 * busy,
+    )
+
+
+def test_a_starved_gpu_is_named_with_period_and_duty() -> None:
+    """And at most its pauses can be saved."""
+    found = RULE.judge(case([starved()], workload()))
+    assert found.kind is FindingKind.INEFFICIENT
+    assert found.reasons == (Reason.PERIODIC_STARVATION,)
+    assert found.action is Action.FIX_INPUT_PIPELINE
+    assert found.summary == (
+        "GPU 0 of llama: fed too little 100% of the last 6 h, busy 25% of each 4 s."
+    )
+    assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.75)
+
+
+@pytest.mark.parametrize("fed", [starved(busy=0.8), starved(hours=2.0)])
+def test_short_or_rare_pauses_are_no_finding(fed: Window) -> None:
+    """Busy for most of each cycle, or in cycles for a third of the time."""
+    assert not RULE.judge(case([fed], workload())).is_complaint
+
+
+def test_a_service_works_as_its_requests_come() -> None:
+    """Its pace is not of its own making."""
+    server = workload(workload_class=WorkloadClass.SERVING)
+    found = RULE.judge(case([starved()], server))
+    assert not found.is_complaint
+    assert "a service works as its requests come" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("teeth", "told"),
+    [
+        ((1.0, 0.0, 0.0, 0.0), "busy 25% of each 4 s"),
+        ((0.06, 0.2, 0.34, 0.56), "busy 29% of each 4 s"),
+    ],
+)
+def test_a_recording_of_periodic_starvation_is_a_finding(
+    tmp_path: Path, teeth: tuple[float, ...], told: str
+) -> None:
+    """Busy one second in four, or a saw-tooth: by utilization alone."""
+    rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
+    (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
+    found = {each.rule: each for each in complaints(replayed(tmp_path / "log.csv").findings)}
+
+    assert "GPU-0: fed too little 9" in found["periodic_starvation"].summary
+    assert told in found["periodic_starvation"].summary
