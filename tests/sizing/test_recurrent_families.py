@@ -125,7 +125,7 @@ def test_shared_blocks_are_kept_once_and_passed_as_often_as_they_come() -> None:
 
     assert count.repeated == 11 * block
     assert count.linear == count.active + 11 * block
-    assert Experts.of(model, count).read_parameters(1) == count.layers + 11 * block
+    assert Experts.of(model, count).common_parameters == count.layers + 11 * block
     shape = TrainingShape.of(model, 1)
     assert shape.model_flops(6.0) == pytest.approx(
         6 * (count.active + 11 * block) + 12 * 13 * 32 * 224

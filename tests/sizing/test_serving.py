@@ -7,6 +7,7 @@ import pytest
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
 from rightsizer.sizing.parameters import NumberFormat
@@ -14,6 +15,7 @@ from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, 
 from rightsizer.sizing.roofline import Bound
 from rightsizer.sizing.serving import Server, best_concurrency, serve
 from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.settings import ServingModelSettings
 
 BOARDS = built_in().boards
 H100, A100, L40S, T4 = (BOARDS[key] for key in ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"))
@@ -116,6 +118,60 @@ def test_a_few_requests_read_few_experts() -> None:
     alone, many = (serve(asked(MIXTRAL, output_tokens=4096.0), room, SINGLE, n) for n in (1, 32))
 
     assert alone.tpot_ms.value < 0.35 * many.tpot_ms.value
+
+
+@pytest.mark.parametrize(
+    ("number_format", "tokens", "microseconds"),
+    [
+        (NumberFormat.BF16, 1, 123.8),
+        (NumberFormat.BF16, 8, 812.6),
+        (NumberFormat.BF16, 32, 1592.7),
+        (NumberFormat.BF16, 128, 1690.4),
+        (NumberFormat.BF16, 512, 1766.2),
+        (NumberFormat.FP8, 32, 857.9),
+        (NumberFormat.FP8, 128, 896.7),
+        (NumberFormat.FP8, 512, 975.5),
+    ],
+)
+def test_experts_take_what_was_measured(
+    number_format: NumberFormat, tokens: int, microseconds: float
+) -> None:
+    """Qwen3-235B's experts on an H100, vLLM 0.24 (aiconfigurator-core 0.12.0, balanced)."""
+    layer = Transformer(
+        layers=1,
+        hidden=4096,
+        heads=64,
+        kv_heads=4,
+        head_dim=128,
+        ffn=1536,
+        vocab=151936,
+        experts=128,
+        experts_per_token=8,
+    )
+    precision = Precisions(number_format, NumberFormat.BF16)
+    forward = ForwardPass.of(layer, precision, H100, SINGLE, ServingModelSettings())
+    cost = forward.chosen_experts(tokens, number_format.bytes_per_parameter)
+    assert 1e6 * cost.seconds == pytest.approx(microseconds, rel=0.21)
+
+
+def test_narrow_experts_take_their_time_however_small() -> None:
+    """Split over eight GPUs their reads are an eighth, starting their kernels is not."""
+    eight = Parallelism(tensor=8)
+    dense, mixed = (serve(asked(each), H100, eight, 1) for each in (LLAMA_8B, MIXTRAL))
+    more = 1e-3 * (mixed.tpot_ms.value - dense.tpot_ms.value)
+
+    assert more > MIXTRAL.layers * ServingModelSettings().expert_layer_seconds
+
+
+def test_experts_are_slower_at_prompts_than_one_part_of_their_width() -> None:
+    """Each sees a part of the tokens."""
+    wide = replace(LLAMA_8B, ffn=2 * 14336)
+    room = replace(H100, memory_bytes=4e11)
+    plain, mixed = (
+        Server.of(serving_memory(asked(each), SINGLE), room).prompt.compute
+        for each in (wide, replace(MIXTRAL, ffn=14336))
+    )
+    assert 1.2 * plain < mixed < 2.0 * plain
 
 
 def test_tensor_parallelism_over_pcie_collapses() -> None:

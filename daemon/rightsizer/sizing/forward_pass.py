@@ -53,9 +53,14 @@ class Experts:
         return cls(active + again, count.layers + again - experts, experts, share)
 
     def read_parameters(self, tokens: float) -> float:
-        """At least one token: its experts; of many that choose evenly, soon all of them."""
+        """Of experts, at least one token's; of many that choose evenly, soon all of them."""
         missed: float = (1.0 - self.chosen_share) ** max(1.0, tokens)
-        return self.common_parameters + self.expert_parameters * (1.0 - missed)
+        return self.expert_parameters * (1.0 - missed)
+
+    @property
+    def common_active_parameters(self) -> float:
+        """That one token is multiplied with outside of its experts."""
+        return self.active_parameters - self.chosen_share * self.expert_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,16 +250,15 @@ class ForwardPass:
         """So much of all matrices but attention's own; the head has rows of its own."""
         number_format, gpus = self.number_format, self.layout.tensor
         head = self.count.head or self.count.embedding
-        read = self.experts.read_parameters(tokens)
         stored = number_format.bytes_per_parameter
         if number_format.is_dequantized_whole:
             stored += _UNPACKED_BYTES
         kept = stored_parameters(self.model, self.count, number_format)
         body = self._overlapped(
-            part * 2.0 * self.experts.active_parameters * tokens / gpus,
-            part * (read * stored + kept * (_BF16_BYTES - stored)) / gpus,
+            part * 2.0 * self.experts.common_active_parameters * tokens / gpus,
+            part * (self.experts.common_parameters * stored + kept * (_BF16_BYTES - stored)) / gpus,
             number_format,
-        )
+        ).plus(self.chosen_experts(tokens, stored), part)
         if not rows:
             return body
         top = self._overlapped(
@@ -264,12 +268,38 @@ class ForwardPass:
         )
         return body.plus(top)
 
-    def _overlapped(self, flops: float, read_bytes: float, number_format: NumberFormat) -> PassCost:
-        """Products and reads of one kind: near the ridge neither hides behind the other whole."""
-        speed = matrix_flops_per_second(self.board, number_format)
-        compute = flops / speed if speed else 0.0
+    def chosen_experts(self, tokens: float, stored_bytes: float) -> PassCost:
+        """Of all layers: each expert sees few of the tokens, in kernels of its own."""
+        experts, model, settings = self.experts, self.model, self.settings
+        if not experts.expert_parameters:
+            return PassCost()
+        gpus, layers = self.layout.tensor, model.layers - model.dense_layers
+        products = self._overlapped(
+            2.0 * experts.chosen_share * experts.expert_parameters * tokens / gpus,
+            experts.read_parameters(tokens) * stored_bytes / gpus,
+            self.number_format,
+            settings.expert_compute_ratio,
+        )
+        vectors = layers * tokens * model.experts_per_token * model.hidden * _BF16_BYTES
+        return products.plus(
+            PassCost(
+                bandwidth=settings.expert_passes * vectors / self._read_bytes_per_second,
+                latency=layers * settings.expert_layer_seconds,
+            )
+        )
+
+    @property
+    def _read_bytes_per_second(self) -> float:
         share = self.board.efficiency.weight_read_ratio(Precision.BF16)
-        reading = read_bytes / (share * self.board.memory_bandwidth_bytes_per_second)
+        return share * self.board.memory_bandwidth_bytes_per_second
+
+    def _overlapped(
+        self, flops: float, read_bytes: float, number_format: NumberFormat, ratio: float = 1.0
+    ) -> PassCost:
+        """Products and reads of one kind: near the ridge neither hides behind the other whole."""
+        speed = ratio * matrix_flops_per_second(self.board, number_format)
+        compute = flops / speed if speed else 0.0
+        reading = read_bytes / self._read_bytes_per_second
         together = math.hypot(compute, reading)
         if not together:
             return PassCost()

@@ -1,6 +1,7 @@
 """Settings of sizing: plans, memory, serving, training, cost."""
 
 from functools import partial
+from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -11,6 +12,10 @@ _count = partial(setting, within=(1, None))
 _factor = partial(setting, within=(1.0, None))
 _part = partial(setting, within=(0.01, 1.0))
 _amount = partial(setting, within=(0.0, None))
+_EXPERTS: Final = (
+    "kernels of vLLM 0.24 on H100 and H200 (aiconfigurator-core 0.12.0); by other shapes within "
+    "x1.12, and x1.50 of nine in ten"
+)
 _FITTED = "fitted on 81 runs of MPT, 1 to 70 billion parameters, PyTorch FSDP on A100 (llm-foundry)"
 
 
@@ -100,6 +105,22 @@ class ServingModelSettings:
         help="What each request in flight adds to each layer of a step: scheduling, attention's "
         "tiles, cache writes.",
         source="between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best",
+    )
+    expert_layer_seconds: float = setting(
+        40e-6,
+        help="The same of a layer's experts: sorting tokens by them, starting kernels.",
+        source=_EXPERTS,
+    )
+    expert_compute_ratio: float = _part(
+        0.53,
+        help="What products with experts reach of the speed of large matrix products.",
+        source=_EXPERTS,
+    )
+    expert_passes: float = _amount(
+        4.7,
+        help="How often a layer's experts move the vector of each token that each of them gets: "
+        "handing out, between products, summing up.",
+        source=_EXPERTS,
     )
     attention_compute_ratio: float = _part(
         0.65,
