@@ -99,6 +99,27 @@ def days_of(asked: list[Asked]) -> Counter[int]:
     )
 
 
+def test_a_store_that_restarts_is_waited_for(
+    tmp_path: Path, url: str, undisturbed: dict[str, Any]
+) -> None:
+    """By every process, for longer than the tries take; that it is waited for is told."""
+    left = 12
+    with faulty_store() as store:
+
+        def judge(asked: Asked) -> Reply:
+            nonlocal left
+            is_away = asked.parameters.get("step") == "300" and left > 0
+            left -= is_away
+            return refusal(503, "Service Unavailable") if is_away else passed_on(url, asked)
+
+        store.judge = judge
+        config = configured(tmp_path, store.url, {"patience": "60s"}, workers=2, **DENSE)
+        said = fleet_process(config, *AT)
+        assert same(said.form, undisturbed)
+    assert left == 0
+    assert "store_waited_for" in said.err
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_look_that_was_killed_begins_where_it_was(
     tmp_path: Path, url: str, undisturbed: dict[str, Any], workers: int
@@ -125,8 +146,9 @@ def test_a_look_that_was_killed_begins_where_it_was(
             family = _children(process.pid)
             process.kill()
             process.wait(10)
-            go_on.set()
+        # While the store still keeps all of them waiting.
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), 20)
+        go_on.set()
         store.judge = lambda asked: passed_on(url, asked)
         assert same(asked_in_process(config, *AT).form, undisturbed)
     assert bool(family) == (workers > 1)

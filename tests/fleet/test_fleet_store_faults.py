@@ -25,7 +25,8 @@ def store(
 ) -> PrometheusStore:
     """A store that does not really wait."""
     url = faulty if isinstance(faulty, str) else faulty.url
-    settings = StoreSettings(**{"url": url, "timeout_seconds": 5.0, **changes})
+    usual = {"url": url, "timeout_seconds": 5.0, "patience_seconds": 0.0}
+    settings = StoreSettings(**{**usual, **changes})
     return PrometheusStore(settings, sleep=sleep, jitter=lambda: 1.0)
 
 
@@ -86,7 +87,6 @@ def test_a_store_that_hangs_is_not_asked_forever() -> None:
         Reply(body=b'{"status":"success"}' * 99, is_cut=True),
         refusal(503, "upstream connect error", "unavailable"),
         refusal(502, "bad gateway"),
-        refusal(429, "too many outstanding requests", "too_many_requests"),
         refusal(422, "err-mimir-tenant-max-request-rate: slow down"),
         refusal(429, "rejected by the limited queries (err-mimir-query-limited)"),
         # pkg/ingester/errors.go of grafana/mimir, behind what gRPC calls it.
@@ -126,6 +126,80 @@ def test_what_passes_is_tried_again(fault: Reply) -> None:
 
     assert slept == [1.0]
     assert (of.use.queries, of.use.retries, of.use.halvings) == (2, 1, 0)
+
+
+class RestartingStore:
+    """Answers, is away for some tries, and answers again."""
+
+    def __init__(self, away: int, fault: Reply) -> None:
+        self.left, self.fault = away + 1, fault
+        """Requests until it is back; the first of them is answered."""
+        self.away = away
+
+    def __call__(self, query: Asked) -> Reply:
+        """The answer, but for the tries in the middle."""
+        self.left -= 1
+        return self.fault if 0 <= self.left < self.away else answer(query)
+
+
+@pytest.mark.parametrize(
+    "fault", [refusal(503, "starting up"), Reply(body=b"{", is_cut=True), Reply(502, b"bad")]
+)
+def test_a_store_that_restarts_is_waited_for(fault: Reply) -> None:
+    """For longer than the tries take, with waits that grow to half a minute; each wait is told."""
+    slept: list[float] = []
+    told: list[tuple[float, float]] = []
+    with faulty_store() as faulty:
+        faulty.judge = RestartingStore(9, fault)
+        settings = StoreSettings(url=faulty.url, timeout_seconds=5.0)
+        of = PrometheusStore(
+            settings,
+            sleep=slept.append,
+            jitter=lambda: 1.0,
+            waiting=lambda waited, patience: told.append((waited, patience)),
+        )
+        asked(of)
+        assert asked(of) == [0, 300, 600, 900]
+
+    assert slept == [1, 2, 4, 8, 16, 30, 30, 30, 30]
+    assert told[0] == (0.0, 600.0)
+    assert told[-1] == (121.0, 600.0)
+
+
+def test_a_store_that_stays_away_is_given_up_after_its_patience() -> None:
+    """The message is what it was without."""
+    slept: list[float] = []
+    with faulty_store() as faulty:
+        of = store(faulty, slept.append, patience_seconds=100.0)
+        asked(of)
+    with pytest.raises(StoreError, match=r"cannot be reached: .*refused; check fleet\.store\.url"):
+        asked(of)
+    assert slept == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_what_never_answered_is_not_waited_for() -> None:
+    """A wrong address is told after a few seconds."""
+    slept: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(StoreError, match="refused"):
+        asked(store(url, slept.append, patience_seconds=600.0))
+    assert slept == [1, 2, 4]
+
+
+def test_a_full_queue_is_given_time_and_asked_for_less() -> None:
+    """Mimir makes many requests of a long query; the halves find room, a moment is waited for."""
+    slept: list[float] = []
+    full = refusal(429, "too many outstanding requests", "too_many_requests")
+    with faulty_store(full) as faulty:
+        of = store(faulty, slept.append)
+        assert asked(of) == [0, 300, 600, 900]
+        assert [each.points for each in faulty.asked] == [4, 2, 2]
+        faulty.replies += [full, full]
+        assert asked(of, 1) == [0]
+
+    assert slept == [1.0, 1.0, 2.0]
+    assert (of.use.retries, of.use.halvings) == (2, 1)
 
 
 def test_a_store_may_ask_for_patience() -> None:

@@ -51,7 +51,7 @@ def configured(
     """
     other = settings.pop("other", {})
     fleet = {
-        "store": {"url": url, "backoff": "0s", "timeout": "20s", **(store or {})},
+        "store": {"url": url, "backoff": "0s", "patience": "0s", "timeout": "20s", **(store or {})},
         "path": str(folder / "fleet.db"),
         "workers": 1,
         **settings,

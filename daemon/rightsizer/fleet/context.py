@@ -1,6 +1,7 @@
 """FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -11,6 +12,7 @@ from rightsizer.fleet.clusters import clusters_in, inventory_in, joined
 from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.model import Cluster, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
@@ -81,6 +83,11 @@ ProgressCallback = Callable[[str, int, int], None]
 """Receives a stage, how many of its parts are done, and of how many."""
 
 
+def waiting_for_store(progress: ProgressCallback, waited: float, patience: float) -> None:
+    """Show that the store is waited for."""
+    progress("waiting", int(waited), max(int(patience), int(waited) + 1))
+
+
 @dataclass(frozen=True, slots=True)
 class FleetContext:
     """What is known before anything is read."""
@@ -110,7 +117,8 @@ def fleet_context(
         ConfigurationError: its address or credentials are at fault.
     """
     fleet = settings.fleet
-    lookback, store = nanoseconds(fleet.lookback_seconds), store_of(fleet)
+    lookback = nanoseconds(fleet.lookback_seconds)
+    store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
     found = clusters_in(store, fleet.cluster_label, now, lookback)
     clusters, probed = found.clusters, list[_ProbedCluster]()
@@ -166,10 +174,21 @@ def _probed(
     return _ProbedCluster(reports, replace(inventory, devices=devices), readers)
 
 
-def store_of(settings: FleetSettings, workers: int = 1) -> PrometheusStore:
+def store_of(
+    settings: FleetSettings,
+    workers: int = 1,
+    *,
+    waiting: WaitingCallback = lambda *_: None,
+    has_answered: bool = False,
+) -> PrometheusStore:
     """The store of one of some worker processes, which share the allowed concurrency."""
     concurrency = max(1, settings.store.concurrency // workers)
     try:
-        return PrometheusStore(replace(settings.store, concurrency=concurrency), settings.matchers)
+        return PrometheusStore(
+            replace(settings.store, concurrency=concurrency),
+            settings.matchers,
+            waiting=waiting,
+            has_answered=has_answered,
+        )
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

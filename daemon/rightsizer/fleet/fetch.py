@@ -12,6 +12,7 @@ from rightsizer.fleet.clusters import day_in
 from rightsizer.fleet.fetch_plan import FetchPlan, FetchShard
 from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import pooled
+from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.source import FleetSource, MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import dataclass
@@ -110,16 +111,18 @@ class FetchTask:
         return tuple(days), store.use.since(before)
 
 
-def fetch(
+def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who is told.
     plan: FetchPlan,
     cache: DayCache,
     task: FetchTask,
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda *_: None,
+    waiting: WaitingCallback = lambda *_: None,
 ) -> StoreUse:
     """Read what a plan asks for; what that took of the store.
 
-    What was read before something failed is kept, so that the next run goes on from there.
+    Each shard is kept as it comes, so that the next run goes on from there whatever ends this one.
+    `waiting` is told where a process waits for the store.
 
     Raises:
         StoreError: the store is away, refuses, or allows less than a single device's day.
@@ -128,7 +131,7 @@ def fetch(
     total = len(plan.shards)
     progress(0, total)
     use = StoreUse()
-    fetched = pooled(task.begin, plan.shards, min(workers, total))
+    fetched = pooled(task.begin, plan.shards, min(workers, total), lambda told: waiting(*told))
     for done, (days, used) in enumerate(fetched, start=1):
         for day in days:
             cache.put(day)

@@ -35,13 +35,19 @@ from rightsizer.fleet.cases.evaluation import (
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.cases.usage import WorkloadOwner
 from rightsizer.fleet.cases.view_builder import view_of
-from rightsizer.fleet.context import FleetContext, ProgressCallback, fleet_context, store_of
+from rightsizer.fleet.context import (
+    FleetContext,
+    ProgressCallback,
+    fleet_context,
+    store_of,
+    waiting_for_store,
+)
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.fetch import FetchTask, fetch
 from rightsizer.fleet.fetch_plan import FetchPlan, gaps_of
 from rightsizer.fleet.model import FleetInventory, FleetView
 from rightsizer.fleet.pools.placement import place_waiting
-from rightsizer.fleet.process_pool import paused_collection, worker_count
+from rightsizer.fleet.process_pool import paused_collection, tell, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.settings import FleetConfig, day_cache_path, ledger_path
@@ -150,6 +156,11 @@ def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, Workloa
     return found
 
 
+def tell_of_waiting(waited: float, patience: float) -> None:
+    """Tell the process that handed out the work; pickled to worker processes by its name."""
+    tell((waited, patience))
+
+
 _DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
 
@@ -183,6 +194,7 @@ class FleetJudge:
         self._case_settings = CaseSettings(settings.accounting, fleet.demands, fleet.absent_seconds)
         self._log = structlog.get_logger(component="fleet")
         self._answer: FleetAnswer | None = None
+        self._is_waiting = False
         self.devices: frozenset[str] = frozenset()
         """UUIDs that the last run was about."""
         self.ledger_path = ledger_path(settings)
@@ -256,10 +268,17 @@ class FleetJudge:
         del advice
         with paused_collection():
             context = self._context()
-            store = partial(store_of, self._settings.fleet, self._workers)
+            store = partial(
+                store_of,
+                self._settings.fleet,
+                self._workers,
+                waiting=tell_of_waiting,
+                has_answered=True,
+            )
             task = FetchTask(store, context.readers)
-            reading = partial(self._progress, "reading")
-            used = fetch(context.plan, self._cache, task, self._workers, reading)
+            reading = partial(self._progress_and_log, "reading")
+            waiting = partial(waiting_for_store, self._progress_and_log)
+            used = fetch(context.plan, self._cache, task, self._workers, reading, waiting)
             self._cache.forget(context.plan.first_day - 1)
             request = self._request(context)
             policies = FleetGuidance.of(self._settings.policies, context.inventory)
@@ -303,7 +322,15 @@ class FleetJudge:
 
     def _context(self) -> FleetContext:
         now = self._clock.wall_time()
-        return fleet_context(self._settings, self._catalogue, self._cache, now, self._progress)
+        progress = self._progress_and_log
+        return fleet_context(self._settings, self._catalogue, self._cache, now, progress)
+
+    def _progress_and_log(self, stage: str, done: int, total: int) -> None:
+        """Progress, and a line in the log where the store begins to be waited for."""
+        if stage == "waiting" and not self._is_waiting:
+            self._log.warning("store_waited_for", patience_seconds=total)
+        self._is_waiting = stage == "waiting"
+        self._progress(stage, done, total)
 
     def _request(self, context: FleetContext) -> BatchRequest:
         inventory, first = context.inventory, context.plan.first_day

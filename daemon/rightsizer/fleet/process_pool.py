@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
+from multiprocessing.queues import SimpleQueue
 from typing import Any, Final, TypeVar
 
 
@@ -39,43 +41,63 @@ def worker_count(workers: int) -> int:
 
 
 def pooled(
-    begin: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], workers: int
+    begin: Callable[[], Callable[[Task], Result]],
+    tasks: Iterable[Task],
+    workers: int,
+    told: Callable[[Any], object] = lambda _: None,
 ) -> Iterator[Result]:
     """What comes of the tasks, in the order in which they are done.
 
     Workers each begin once, and then do tasks; with one worker, in this process. Where a task
-    raises, what the others in hand came to is given before it is raised.
+    raises, what the others in hand came to is given before it is raised; where the caller is
+    interrupted, they are ended.
 
     Args:
         begin: Makes what does a task; it is called in each process, so it must be picklable.
         tasks: What to do.
         workers: How many processes.
+        told: Receives what tasks `tell` while they run.
     """
     if workers <= 1:
+        _TOLD[:] = [told]
         yield from map(begin(), tasks)
         return
     spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, spawn, initializer=_begin, initargs=(begin,))
+    news = spawn.SimpleQueue()
+    pool = ProcessPoolExecutor(workers, spawn, initializer=_begin, initargs=(begin, news))
     running: set[Future[Result]] = set()
     trouble: BaseException | None = None
     waiting = iter(tasks)
+    with _ended(pool), paused_collection():
+        while True:
+            if trouble is None:
+                room = workers * _IN_FLIGHT - len(running)
+                running |= {pool.submit(_work, task) for task in islice(waiting, room)}
+            if not running:
+                break
+            done, running = wait(running, _LISTEN_SECONDS, FIRST_COMPLETED)
+            while not news.empty():
+                told(news.get())
+            for future in done:
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                else:
+                    trouble = trouble or error
+        if trouble is not None:
+            raise trouble
+
+
+@contextmanager
+def _ended(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Let workers end their tasks, but where the caller was interrupted."""
+    before = set(multiprocessing.active_children())
     try:
-        with paused_collection():
-            while True:
-                if trouble is None:
-                    room = workers * _IN_FLIGHT - len(running)
-                    running |= {pool.submit(_work, task) for task in islice(waiting, room)}
-                if not running:
-                    break
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    error = future.exception()
-                    if error is None:
-                        yield future.result()
-                    else:
-                        trouble = trouble or error
-            if trouble is not None:
-                raise trouble
+        yield
+    except (GeneratorExit, KeyboardInterrupt):
+        for child in set(multiprocessing.active_children()) - before:
+            child.kill()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -84,7 +106,21 @@ _WORK: Final[list[Callable[[Any], Any]]] = []
 """What this process works with, once it has begun."""
 
 
-def _begin(begin: Callable[[], Callable[[Any], Any]]) -> None:
+_TOLD: Final[list[Callable[[Any], object]]] = []
+"""Receives what is told here."""
+_LISTEN_SECONDS: Final = 1.0
+
+
+def tell(news: object) -> None:
+    """Tell the caller of `pooled` something while a task runs."""
+    for listener in _TOLD:
+        listener(news)
+
+
+def _begin(begin: Callable[[], Callable[[Any], Any]], news: SimpleQueue[Any]) -> None:
+    # A terminal interrupts all processes, and the first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _TOLD[:] = [news.put]
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _WORK[:] = [begin()]
     # What is loaded by now stays, and cycles are collected between tasks: to search all of a task

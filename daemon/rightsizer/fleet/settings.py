@@ -109,7 +109,16 @@ class StoreSettings:
         within=(2**20, None),
     )
     tries: int = setting(
-        4, help="How often a query is sent before the run gives up.", within=(1, 20)
+        4,
+        help="How often a query is sent at least before the run gives up, however short its "
+        "patience.",
+        within=(1, 20),
+    )
+    patience_seconds: float = setting(
+        600.0,
+        help="How long a store that is away or busy is waited for, which has answered before.",
+        within=(0.0, 86400.0),
+        source="a Prometheus of some million series replays its log for minutes as it restarts",
     )
     backoff_seconds: float = setting(
         1.0,

@@ -10,7 +10,12 @@ from functools import reduce
 from itertools import chain
 from typing import Final
 
-from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit
+from rightsizer.fleet.prometheus.endpoint import (
+    Endpoint,
+    LimitKind,
+    StoreLimit,
+    WaitingCallback,
+)
 from rightsizer.fleet.prometheus.response_parser import parse_response
 from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.settings import StoreSettings
@@ -102,23 +107,29 @@ class PrometheusStore:
         matchers: Label matchers that every selector of every query gets, as `cluster="paris"`.
         sleep: Waits between tries; where it returns true, there are no more.
         jitter: A random number from 0 to 1.
+        waiting: Is told before each wait for a store that is away or busy.
+        has_answered: Whether it is known to be one, of a process before.
 
     Raises:
         ValueError: the address or the matchers cannot be used.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: StoreSettings,
         matchers: str = "",
         *,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
+        waiting: WaitingCallback = lambda *_: None,
+        has_answered: bool = False,
     ) -> None:
         self._settings = settings
         self.matchers = Matchers.parse(matchers)
         """That every selector gets."""
-        self._endpoint = Endpoint(settings, sleep, jitter)
+        self._endpoint = Endpoint(
+            settings, sleep, jitter, waiting=waiting, has_answered=has_answered
+        )
         self._span = QuerySpan()
         self._warnings: set[str] = set()
         self._slow = 0
@@ -182,7 +193,9 @@ class PrometheusStore:
     ) -> Sequence[SampledSeries] | StoreLimit:
         timeout = ("timeout", f"{self._settings.timeout_seconds:g}s")
         written = ((name, _seconds(time)) for name, time in times.items())
-        raw = self._endpoint.ask(path, (("query", query), *written, timeout, *_WHOLE))
+        parameters = (("query", query), *written, timeout, *_WHOLE)
+        may_be_less = times.get("start") != times.get("end")
+        raw = self._endpoint.ask(path, parameters, may_be_less=may_be_less)
         is_slow = isinstance(raw, StoreLimit) and raw.kind is LimitKind.TIME
         with self._lock:
             self._slow = self._slow + 1 if is_slow else 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from rightsizer.fleet.prometheus.response_parser import plain
@@ -33,6 +33,8 @@ class LimitKind(StrEnum):
     """It took too long: less time in one query may be quicker, unless the store hangs."""
     BUSY = "busy"
     """Others are in the way: the same query later."""
+    CROWDED = "crowded"
+    """Its queue is full of the parts that it makes of queries: less time in one, and later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ _TEXTS: Final = {
     # Busy before slow: Prometheus calls both "timed out".
     r"query timed out in query queue": LimitKind.BUSY,
     r"maxQueueDuration|cannot handle more than \d+ concurrent": LimitKind.BUSY,
-    r"too many outstanding requests|err-mimir-tenant-max-request-rate": LimitKind.BUSY,
+    r"too many outstanding requests": LimitKind.CROWDED,
+    r"err-mimir-tenant-max-request-rate": LimitKind.BUSY,
     # Mimir: a part of it is overloaded, or away for as long as a rollout takes.
     r"err-mimir-query-limited|too busy to process queries": LimitKind.BUSY,
     r"too many unhealthy instances in the ring": LimitKind.BUSY,
@@ -96,6 +99,9 @@ def recognized(status: int | None, text: str) -> StoreLimit | None:
     return None if by_status is None else StoreLimit(by_status, text[:_SHOWN])
 
 
+_LONGEST_SECONDS: Final = 30.0
+"""Between two tries: a store that is back is not left alone for long."""
+_DOUBLINGS: Final = 10
 _PATIENCE: Final = 1.25
 """A store gives up a little earlier than its client does, so that it says why."""
 _NOT_ALLOWED: Final = 405
@@ -119,6 +125,10 @@ _REMEDIES: Final = {
 }
 
 
+WaitingCallback: TypeAlias = "Callable[[float, float], object]"
+"""Receives how many seconds a store was waited for, and for how many it may be."""
+
+
 class Endpoint:
     """The API below `/api/v1` of one store; for many threads.
 
@@ -127,7 +137,13 @@ class Endpoint:
     """
 
     def __init__(
-        self, settings: StoreSettings, sleep: Callable[[float], object], jitter: Callable[[], float]
+        self,
+        settings: StoreSettings,
+        sleep: Callable[[float], object],
+        jitter: Callable[[], float],
+        *,
+        waiting: WaitingCallback,
+        has_answered: bool,
     ) -> None:
         if settings.token_file and settings.username:
             raise ValueError(
@@ -146,6 +162,7 @@ class Endpoint:
             hint = hint if "password" in str(error) else ""
             raise ValueError(f"fleet.store.url: {error}{hint}") from None
         self._settings, self._sleep, self._jitter = settings, sleep, jitter
+        self._waiting, self._has_answered = waiting, has_answered
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._method = "POST"
         self.meter = StoreUseCounter()
@@ -177,30 +194,54 @@ class Endpoint:
         """The store's text as a part of a message: on one line, and without secrets."""
         return plain(_redacted(self._settings, text))
 
-    def ask(self, path: str, parameters: Sequence[tuple[str, str]]) -> bytes | StoreLimit:
+    def ask(
+        self, path: str, parameters: Sequence[tuple[str, str]], *, may_be_less: bool
+    ) -> bytes | StoreLimit:
         """The body of an answer, or what was too much for the store.
+
+        A store that restarts or is busy is waited for. Where less may be asked for in place of
+        it, a queue that is full is given time once.
 
         Raises:
             StoreError: it does not answer, or refuses for another reason.
         """
         settings = self._settings
-        attempt = 0
+        attempt, waited = 0, 0.0
         while True:
             attempt += 1
             result = self._request(path, parameters)
             if isinstance(result, Response):
+                self._has_answered = True
                 body: bytes = result.body
                 return body
             limit = _limit_of(result)
-            if limit is not None and limit.kind is not LimitKind.BUSY:
+            if limit is not None and limit.kind not in (LimitKind.BUSY, LimitKind.CROWDED):
                 return limit
             may_repeat = limit or result.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
-            pause = settings.backoff_seconds * 2 ** (attempt - 1) * (0.5 + self._jitter() / 2)
-            wanted = min(result.retry_after_seconds or 0.0, settings.retry_after_maximum_seconds)
-            is_last = attempt >= settings.tries or not may_repeat
-            if is_last or self._sleep(max(pause, wanted)):
+            # What has never answered is rather a wrong address than a store that restarts.
+            patience = settings.patience_seconds if limit or self._has_answered else 0.0
+            pause = max(self._pause(attempt), self._wanted(result))
+            is_last = not may_repeat or (attempt >= settings.tries and waited + pause > patience)
+            if may_repeat and not is_last:
+                self._waiting(waited, patience)
+            if is_last or self._sleep(pause):
                 raise StoreError(self._message(result))
+            if may_be_less and limit is not None and limit.kind is LimitKind.CROWDED:
+                return limit
+            waited += pause
             self.meter.add(StoreUse(retries=1))
+
+    def _pause(self, attempt: int) -> float:
+        """Before the next try; once the tries are used up, no less than a second."""
+        settings = self._settings
+        doubled = settings.backoff_seconds * float(1 << min(attempt - 1, _DOUBLINGS))
+        pause = min(doubled, _LONGEST_SECONDS) * (0.5 + self._jitter() / 2)
+        return pause if attempt < settings.tries else max(1.0, pause)
+
+    def _wanted(self, failure: Failure) -> float:
+        """What the store asks for."""
+        most = self._settings.retry_after_maximum_seconds
+        return min(failure.retry_after_seconds or 0.0, most)
 
     def close(self) -> None:
         """Close idle connections."""
