@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
+from agent_process import eventually
 from profile_beside import waiting_profile
 from readings import (
     DAY,
@@ -32,9 +33,11 @@ from readings import (
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
+from rightsizer.agent.reloader import Reloader
 from rightsizer.agent.settings import LabelSettings, Settings
 from rightsizer.config.loader import load
 from rightsizer.io.clock import FastClock
+from rightsizer.io.jobs import Jobs
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key
@@ -42,6 +45,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
+from rightsizer.web.server import WebServer
 
 LOOPBACK: Final = "127.0.0.1:0"
 
@@ -324,6 +328,50 @@ def test_a_port_that_is_in_use_is_named() -> None:
         )
         with pytest.raises(RightsizerError, match=rf"127.0.0.1:{port}: the port is in use"):
             agent.start()
+
+
+def test_a_start_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread, no port, no history that is held: another agent starts at once."""
+    path, source = str(tmp_path / "history.db"), Minutes(1)
+    before = set(threading.enumerate())
+    with running(source, path) as agent:
+        monkeypatch.setattr(agent.jobs, "start", _raise)
+        with pytest.raises(OSError, match="no more threads"):
+            agent.start()
+        assert source.is_closed
+        assert agent.server.addresses == ()
+        Storage(path).close()
+    assert eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_a_part_that_cannot_be_closed_keeps_no_other_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told which; what was sampled is on disk, and closing twice does no harm."""
+    path, source = str(tmp_path / "history.db"), Minutes(3)
+    for kind in (Jobs, WebServer, Reloader):
+        monkeypatch.setattr(kind, "stop", _raise)
+    with running(source, path) as agent, capture_logs() as logs:
+        agent.start()
+        agent.run(threading.Event())
+        agent.close()
+        told = [entry["part"] for entry in logs if entry["event"] == "close_failed"]
+        assert told == ["reloader", "jobs", "server"]
+        assert logs[-1]["event"] == "agent_stopped"
+        assert source.is_closed
+        storage = Storage(path)
+        assert storage.history is not None
+        assert len(list(storage.history.load())) == 1
+        storage.close()
+        monkeypatch.undo()
+        for part in (agent.jobs, agent.server, agent.reloader):
+            part.stop()
+
+
+def _raise(*_: object) -> None:
+    raise OSError("no more threads")
 
 
 def test_every_rule_judges() -> None:

@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from structlog.testing import capture_logs
 
@@ -103,6 +104,34 @@ def test_a_job_that_is_still_under_way_is_not_started_again() -> None:
         jobs.stop()
 
     assert eventually(lambda: all(report.runs for report in jobs.reports()))
+
+
+def test_a_job_with_a_thread_of_its_own_waits_for_no_other() -> None:
+    """Two that wait for slow peers, or a long run of the rules, do not keep the flush from disk."""
+    may_end, flushed = threading.Event(), threading.Event()
+    going = [threading.Event(), threading.Event()]
+
+    def slow(began: threading.Event) -> None:
+        began.set()
+        may_end.wait()
+
+    jobs = Jobs(
+        [
+            Job("recommend", partial(slow, going[0]), 1.0),
+            Job("annotate", partial(slow, going[1]), 1.0),
+            Job("flush", flushed.set, 2.0, has_own_thread=True),
+        ],
+        SystemClock(),
+    )
+    jobs.start()
+    try:
+        assert all(began.wait(10) for began in going)
+        flushed.clear()
+        assert flushed.wait(10)
+        assert not may_end.is_set()
+    finally:
+        may_end.set()
+        jobs.stop()
 
 
 def test_stopping_waits_for_nobody() -> None:

@@ -381,3 +381,14 @@ def test_a_reader_of_an_older_schema_sees_it_as_it_is_now(tmp_path: Path) -> Non
     assert path.read_bytes() == before
     with Database(path, MIGRATIONS) as database:
         assert notes(database) == ["old"]
+
+
+def test_a_reader_of_an_older_schema_passes_over_a_damaged_text(tmp_path: Path) -> None:
+    """As one of the latest schema does: what broke is its parser's to see."""
+    path = tmp_path / "history.db"
+    newer = (*MIGRATIONS, "ALTER TABLE note ADD COLUMN author TEXT DEFAULT 'nobody'")
+    with Database(path, MIGRATIONS) as database, database.transaction() as connection:
+        connection.execute("INSERT INTO note (text) VALUES (CAST(x'41ff42' AS TEXT)), ('sound')")
+    for migrations in (MIGRATIONS, newer):
+        with Database(path, migrations, read_only=True) as reader:
+            assert notes(reader) == ["A\ufffdB", "sound"]

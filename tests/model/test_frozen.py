@@ -3,11 +3,16 @@
 import copy
 import dataclasses
 import pickle
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
 
+from cases import case, finding, judgement, window
+from readings import HELD, gpu, snapshot, workload
 from rightsizer.model.frozen import FrozenInstanceError, dataclass, field, fields, replace
+from rightsizer.model.state import Resource, State
 
 SHARED: Final = ("__setattr__", "__delattr__", "__eq__", "__hash__", "__repr__")
 
@@ -57,6 +62,39 @@ def test_equality_is_of_class_and_of_what_is_compared() -> None:
     assert Mark(1) != Mark(1, color="blue")
     assert Nothing() == Nothing()
     assert len({Point(1, ["a"]), Point(1, ["b"]), Nothing(), Nothing()}) == 3
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Collections of every kind that do not hash themselves."""
+
+    shares: Mapping[str, Any] = field(default_factory=dict)
+    others: Any = ()
+
+
+def test_values_with_collections_in_them_have_a_hash() -> None:
+    """The same for what is equal, in whatever order it was filled, however deep it lies."""
+    one = Filled({"a": [1, {"b": {2}}], "c": Filled({"d": 3})}, [{"e": 4}])
+    other = Filled({"c": Filled(MappingProxyType({"d": 3})), "a": [1, {"b": {2}}]}, [{"e": 4.0}])
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({one, other, Filled(), Filled({"a": []}), Filled({"a": [1]})}) == 4
+
+
+def test_value_objects_of_the_product_have_a_hash() -> None:
+    """Those with mappings in them too: what is judged, and what follows."""
+    found = window({State.PRODUCTIVE: 1.0}, {Resource.COMPUTE: {0.5: 1.0}})
+    for value in (finding(), judgement(), found, case([found], workload())):
+        assert hash(value) == hash(copy.deepcopy(value))
+    made = [snapshot(0.0, [gpu()], {gpu(): HELD}, holders={gpu(): workload()}) for _ in "ab"]
+    assert hash(made[0]) == hash(made[1])
+
+
+def test_what_has_no_hash_tells_no_two_apart() -> None:
+    """Equality does."""
+    one, other = (Filled({"a": bytearray(text)}) for text in (b"x", b"y"))
+    assert hash(one) == hash(other)
+    assert len({one, other, Filled({"a": bytearray(b"x")})}) == 2
 
 
 def test_nothing_can_be_changed() -> None:

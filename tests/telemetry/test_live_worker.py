@@ -138,3 +138,28 @@ def test_renewed_worker_counts_the_hung() -> None:
     assert worker.ask(lambda desk: desk)
     assert worker.answer(in_time()) is second
     worker.close()
+
+
+def test_a_state_that_cannot_be_made_is_a_crash_and_tried_again() -> None:
+    """It hangs in nothing: the answer comes at once, and the next job finds a state."""
+    desk = Desk()
+    troubles: list[BaseException] = [OSError("no driver"), SystemExit(3)]
+
+    @contextmanager
+    def enter() -> Iterator[Desk]:
+        if troubles:
+            raise troubles.pop(0)
+        with desk.enter():
+            yield desk
+
+    worker: Worker[Desk, object] = Worker(
+        "test", enter, abandon_after_seconds=60.0, abandoned_maximum=0
+    )
+    for trouble in tuple(troubles):
+        assert worker.ask(lambda _: "unreached")
+        assert worker.answer(in_time()) == Crashed(trouble)
+    assert worker.ask(lambda _: "reached")
+    assert worker.answer(in_time()) == "reached"
+    worker.close()
+    assert worker.join(in_time())
+    assert (desk.entered, desk.left.acquire(timeout=10)) == (1, True)

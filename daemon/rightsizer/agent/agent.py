@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,8 +121,8 @@ class Agent:
         self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
         self._exposition = self._new_exposition()
         self.server = self._server(access, local_routes)
-        self._source_log = SourceLog(self._log)
-        self._heartbeat = Heartbeat(self._notifier, clock)
+        self._source_log, self._heartbeat = SourceLog(self._log), Heartbeat(self._notifier, clock)
+        self._parts = self._closing()
 
     def _notifications(self) -> NotificationService:
         return NotificationService(
@@ -164,7 +165,7 @@ class Agent:
         advice = self.advice_service
         return (
             Job("recommend", advice.recommend, recommender.interval, recommender.jitter),
-            Job("flush", writer.flush, settings.history.flush_interval),
+            Job("flush", writer.flush, settings.history.flush_interval, has_own_thread=True),
             Job("prune", writer.prune, 3600.0),
             Job("annotate", advice.deliver, 60.0),
             # Does nothing while no file is named; a reload may name one.
@@ -242,19 +243,22 @@ class Agent:
         )
 
     def start(self) -> None:
-        """Restore what is kept, listen, and start the jobs.
+        """Restore what is kept, listen, and start the jobs; where one cannot, all are closed.
 
         Raises:
             RightsizerError: an address cannot be bound.
         """
-        self._restore()
-        for feature in self._features:
-            feature.start()
-        if self._broker:
-            self._broker.start()
-        self.server.start()
-        self.reloader.start()
-        self.jobs.start()
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._restore()
+            for feature in self._features:
+                feature.start()
+            if self._broker:
+                self._broker.start()
+            self.server.start()
+            self.reloader.start()
+            self.jobs.start()
+            failed.pop_all()
         self._log.info(
             "agent_started",
             version=__version__,
@@ -272,18 +276,36 @@ class Agent:
     def stop(self) -> None:
         """Write the history first, then stop everything; no job is waited for."""
         self._notifier.stopping()
-        self._stopping.set()
-        self.reloader.stop()
-        self.jobs.stop()
-        for feature in self._features:
-            feature.stop()
-        self.jobs.run("flush")
-        self.server.stop()
-        if self._broker:
-            self._broker.stop()
-        self._source.close()
-        self._storage.close()
+        self.close()
         self._log.info("agent_stopped")
+
+    def close(self) -> None:
+        """Close all parts, each once; what a part raises is logged, and the next has its turn."""
+        self._parts.close()
+
+    def _closing(self) -> ExitStack:
+        """Closes the parts, the last named first, and each once."""
+        parts: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("storage", self._storage.close),
+            ("source", self._source.close),
+            *((("broker", self._broker.stop),) if self._broker else ()),
+            ("server", self.server.stop),
+            ("flush", partial(self.jobs.run, "flush")),
+            *((type(each).__name__, each.stop) for each in reversed(self._features)),
+            ("jobs", self.jobs.stop),
+            ("reloader", self.reloader.stop),
+        )
+        stack = ExitStack()
+        for name, close in parts:
+            stack.callback(self._close_part, name, close)
+        stack.callback(self._stopping.set)
+        return stack
+
+    def _close_part(self, name: str, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception:  # noqa: BLE001 - what is closed after it must be, too.
+            self._log.exception("close_failed", part=name)
 
     def _restore(self) -> None:
         if self._storage.set_aside is not None:

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Final
 
 from rightsizer.advice.storage import Storage
@@ -67,9 +68,10 @@ def serve(
     # A scenario that is wrong must not leave an empty history behind.
     access = configured_access(settings.web, clock.wall_time)
     named = live_source(settings, clock)
-    storage: Storage | None = None
-    try:
+    with ExitStack() as failed:
+        failed.callback(named.source.close)
         storage = Storage(history.path, maximum_bytes=history.maximum_size_bytes)
+        failed.callback(storage.close)
         agent = Agent(
             settings,
             named.source,
@@ -84,17 +86,16 @@ def serve(
             access=access,
             reread=reread,
         )
+        failed.pop_all()
+        # Which closes both, too.
+        failed.callback(agent.close)
         if prepare is not None:
             prepare(agent)
         # From here on a signal ends it with a flush, even before the first tick.
         stop = stop_on_signals()
         signal.signal(signal.SIGHUP, lambda *_: agent.reloader.request())
         agent.start()
-    except BaseException:
-        named.source.close()
-        if storage is not None:
-            storage.close()
-        raise
+        failed.pop_all()
     # What stands by now stays: not walking it again keeps the slowest scrapes quick.
     gc.collect()
     gc.freeze()

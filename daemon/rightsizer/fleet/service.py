@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
 
@@ -133,17 +133,20 @@ class FleetService:
         Raises:
             RightsizerError: an address cannot be bound.
         """
-        self.server.start()
-        self._jobs.start()
-        self._log.info("fleet_started", addresses=",".join(self.server.addresses))
-        self._notifier.ready()
 
         def look_first() -> None:
             # At once, for the first turn of a job comes after a whole interval.
             self._jobs.run(_LOOK)
             self._refresh()
 
-        try:
+        with ExitStack() as running:
+            running.callback(self.server.stop)
+            self.server.start()
+            running.callback(self._jobs.stop)
+            self._jobs.start()
+            running.callback(self._tell_stopping)
+            self._log.info("fleet_started", addresses=",".join(self.server.addresses))
+            self._notifier.ready()
             threading.Thread(target=look_first, daemon=True).start()
             watchdog = self._notifier.watchdog_interval
             turn_seconds = min(_TURN_SECONDS, seconds(watchdog) if watchdog else _TURN_SECONDS)
@@ -151,12 +154,11 @@ class FleetService:
                 self._notifier.watchdog()
                 self._jobs.supervise()
                 self._refresh()
-        finally:
-            self._notifier.stopping()
-            self._log.info("fleet_stopped", is_looking=self.is_looking)
-            self._stopping.set()
-            self._jobs.stop()
-            self.server.stop()
+
+    def _tell_stopping(self) -> None:
+        self._stopping.set()
+        self._notifier.stopping()
+        self._log.info("fleet_stopped", is_looking=self.is_looking)
 
     def _new_server(self) -> WebServer:
         web, fleet, wall_time = self._settings.web, self._settings.fleet, self._clock.wall_time

@@ -325,6 +325,7 @@ class Database:
     def _migrated_copy(self, old: sqlite3.Connection) -> sqlite3.Connection:
         """What an older program wrote, in memory and up to date."""
         copy = sqlite3.connect(":memory:", check_same_thread=False)
+        copy.text_factory = text_of
         with _closed_on_error(copy):
             old.backup(copy)
             old.close()

@@ -52,6 +52,7 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
 
 _SHORTEST_SECONDS: Final = 1.0
 """The shortest interval in the world's seconds, however fast the agent's clock goes."""
+_SHARED: Final = "default"
 _THREADS: Final = 2
 
 
@@ -68,6 +69,8 @@ class Job:
     interval_seconds: float
     """On the agent's clock."""
     jitter_seconds: float = 0.0
+    has_own_thread: bool = False
+    """Whether it waits for no other job; the others share a few threads."""
 
 
 class Jobs:
@@ -88,7 +91,10 @@ class Jobs:
         self._scheduler = BackgroundScheduler(
             timezone="UTC",
             daemon=True,
-            executors={"default": ThreadPoolExecutor(_THREADS)},
+            executors={
+                _SHARED: ThreadPoolExecutor(_THREADS),
+                **{job.name: ThreadPoolExecutor(1) for job in jobs if job.has_own_thread},
+            },
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         self._scheduler.add_listener(self._skip, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
@@ -170,6 +176,7 @@ class Jobs:
             IntervalTrigger(pace, jitter),
             args=(job.name,),
             id=job.name,
+            executor=job.name if job.has_own_thread else _SHARED,
             replace_existing=True,
         )
 

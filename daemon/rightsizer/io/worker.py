@@ -30,7 +30,7 @@ class Stuck(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """The job raised."""
+    """The job raised, or the state that it works on could not be made."""
 
     error: BaseException
 
@@ -177,13 +177,17 @@ class _WorkerThread(Generic[S, T]):
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        with self._enter() as state:
-            self.state = state
+        with contextlib.ExitStack() as entered:
+            found: list[S] = []
             while (item := self._jobs.get()) is not None:
                 job, future = item
                 try:
-                    future.set_result(job(state))
-                except Exception as error:  # noqa: BLE001 - the caller gets it as the answer.
+                    if not found:
+                        # Within a job: a state that cannot be made is an answer, and tried again.
+                        found.append(entered.enter_context(self._enter()))
+                        self.state = found[0]
+                    future.set_result(job(found[0]))
+                except BaseException as error:  # noqa: BLE001 - the caller gets it as the answer.
                     future.set_exception(error)
 
 

@@ -6,6 +6,8 @@ getters of its fields in place of that. All else, `fields` and `replace` among i
 library's, and so is what a type checker sees.
 """
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import (
     MISSING,
     Field,
@@ -85,7 +87,29 @@ def _equal(self: Any, other: Any) -> Any:
 
 
 def _hash(self: Any) -> int:
-    return hash(self.__hashed__(self))
+    values = self.__hashed__(self)
+    try:
+        return hash(values)
+    except TypeError:
+        return hash(_hashable(values))
+
+
+def _hashable(value: Any) -> Any:
+    """The same for values that are equal: collections by what is in them.
+
+    What has no hash, whatever is in it, tells no two objects apart, and equality does.
+    """
+    if isinstance(value, Mapping):
+        return frozenset((key, _hashable(each)) for key, each in value.items())
+    if isinstance(value, AbstractSet):
+        return frozenset(value)
+    if isinstance(value, tuple | list):
+        return tuple(map(_hashable, value))
+    try:
+        hash(value)
+    except TypeError:
+        return None
+    return value
 
 
 def _text(self: Any) -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import structlog
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.topology import TopologyFacts
+from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Worker
 from rightsizer.model.errors import ConfigurationError
@@ -121,12 +123,13 @@ class LiveSource:
     def close(self) -> None:
         """End the workers and close NVML; what hangs is left behind."""
         deadline = time.monotonic() + self._settings.deadline_seconds
-        self._xids.close(deadline)
-        self._pool.close(deadline)
-        self._connection.close(deadline)
-        self._host_context.close(deadline)
-        for source in self._secondary:
-            source.close()
+        parts = (self._xids, self._pool, self._connection, self._host_context)
+        attempt_all(
+            (
+                *(partial(part.close, deadline) for part in parts),
+                *(source.close for source in self._secondary),
+            )
+        )
 
     def _snapshot(
         self, rounds: Sequence[PollResult], deadline: float, released: str | None
