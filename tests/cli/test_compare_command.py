@@ -170,7 +170,9 @@ def test_workload_is_named_as_people_name_it(capsys: Captured, spelled: str, nam
     assert answer(capsys, "t4", "l4", "--workload", spelled)["workload"] == name
 
 
-def test_three_gpus_are_not_compared_at_once(capsys: Captured) -> None:
+def test_gpus_are_compared_in_twos(capsys: Captured) -> None:
     """More questions go into a file."""
+    assert main(["compare", "h100", "--workload", "llm-serving"]) == 2
+    assert "'h100': is one GPU; name the other beside it" in capsys.readouterr().err
     assert main(["compare", "t4", "l4", "a30", "--workload", "llm-serving"]) == 2
     assert "two GPUs are compared at a time" in capsys.readouterr().err

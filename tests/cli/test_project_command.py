@@ -173,3 +173,10 @@ def test_an_item_that_fails_is_marked_in_the_text(
 
     (told,) = (line for line in capsys.readouterr().out.splitlines() if "mapping" in line)
     assert told.startswith("error: ")
+
+
+def test_a_family_is_each_of_its_boards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in plans."""
+    found = answer(capsys, asked(tmp_path, json.dumps({**QUESTION, "to": ["a100-80gb"]})))
+
+    assert [each["target"] for each in found] == ["A100-PCIE-80GB", "A100-SXM4-80GB"]

@@ -108,6 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"'{words[2]}': two GPUs are compared at a time; put more into a FILE")
     if len(words) != 1:
         answers, is_list = [_of_flags(given, find)], False
+    elif catalogue.family(words[0]):
+        raise UsageError(f"'{words[0]}': is one GPU; name the other beside it, or a FILE")
     elif given:
         raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
     else:

@@ -68,6 +68,8 @@ _MEANT: Final[Mapping[str, str]] = {
 }
 """What other tools call what a plan has."""
 _MOST: Final = 1e15
+_LEAST: Final = 1e-6
+"""Of anything that is asked for; of less nothing can be told from nothing."""
 _SEQUENCE_TOKENS: Final = 256.0
 """Of a text to embed or to classify; assumed."""
 _FRAMES_PER_SECOND: Final = 50.0
@@ -199,7 +201,9 @@ def read_load(top: Row) -> StatedLoad:
                 continue
             spelled[key] = f"{place}{word}"
             value = _value(row, word, key)
-            if value is not None:
+            if value is not None and 0.0 < abs(value) < _LEAST:
+                row.fault(word, f"must be at least {_LEAST:g} (got {value:g})")
+            elif value is not None:
                 values[key] = value
     return StatedLoad(values, spelled)
 

@@ -39,9 +39,9 @@ _MOST: Final = 1e30
 _MOST_COUNT: Final = 10**15
 _MOST_PARAMETERS: Final = 1e18
 INDEX: Final = "model_index.json"
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([mMbBtT])")
+_SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?([mMbBtT])")
 """A model of which nothing but its size is said."""
-_SIZE_WITHIN: Final = re.compile(r"\d+(?:\.\d+)?[bB]\b")
+_SIZE_WITHIN: Final = re.compile(r"\b\d{1,6}(?:\.\d{1,6})?[bB]\b")
 _FAR: Final = 2.0
 """So many times as many parameters, or as few, are not those of the same model."""
 
@@ -195,10 +195,8 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
     """A file or folder of that name, a well-known model, or a dense decoder of that size."""
     from rightsizer.planner.models.known_models import find_model, near_models  # noqa: PLC0415 - as below.
 
-    path = folder / Path(asked).expanduser()
-    if path.is_file() or any(
-        (path / file).is_file() for file in ("config.json", "model_index.json")
-    ):
+    path = _published_files(asked, folder)
+    if path is not None:
         return _of_file(path, {"name": "", **values})
     known = find_model(asked)
     if known is not None:
@@ -207,15 +205,25 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
     if size is not None and not values:
         return _of_size(parse_amount(f"{size[1]}{size[2]}"))
     if asked.endswith(".json") or asked.startswith((".", "/", "~")):
-        raise RequirementError(f"model: {asked}: there is no such file; check the path")
+        raise RequirementError(f"model: {shown(asked)}: there is no such file; check the path")
     near = near_models(asked)
     meant = f"did you mean {' or '.join(near)}? Else give" if near else "give"
     sized = _SIZE_WITHIN.findall(asked)
     size_remedy = f"its size alone ({sized[-1].upper()})" if sized else "its size alone, like 70B"
     raise RequirementError(
-        f"model: '{asked}' is none of the models that are known by name; {meant} the path of its"
-        f" config.json, or {size_remedy}"
+        f"model: {shown(asked)} is none of the models that are known by name; {meant} the path of"
+        f" its config.json, or {size_remedy}"
     )
+
+
+def _published_files(asked: str, folder: Path) -> Path | None:
+    """The file or folder of a model that a text names; `None` where there is none."""
+    try:
+        path = folder / Path(asked).expanduser()
+        files = (path, path / "config.json", path / INDEX)
+        return path if any(each.is_file() for each in files) else None
+    except (OSError, RuntimeError, ValueError):
+        return None  # Too long for a name, of a user that is none, or with a zero byte.
 
 
 def _of_size(parameters: float) -> PublishedModel[Model]:

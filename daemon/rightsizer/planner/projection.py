@@ -78,7 +78,7 @@ def answer_question(
     shares = UsageShares(**{share: told.number(share, least[share], 1.0) for share in _SHARES})
     runs, will_run = _format(precision, "from"), _format(precision, "to")
     memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
-    names = _names(row, "to")
+    names = [key for name in _names(row, "to") for key in _members(name, catalogue)]
     if not names and not row.values.get("to"):
         row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
     places: dict[str, GpuPlace] = {}
@@ -114,6 +114,12 @@ def answer_question(
             fault = str(question.placed(error))
         answers.append(ProjectionAnswer(target, projection, fault, run, profile.has_counters))
     return tuple(answers)
+
+
+def _members(name: str, catalogue: Catalogue) -> list[str]:
+    """Keys of a family such as h100; a name of anything else as it is."""
+    family = catalogue.family(name)
+    return [board.key for board in family] if len(family) > 1 else [name]
 
 
 def _run(row: Row, read_run: ReadRun) -> ProfiledRun | None:
