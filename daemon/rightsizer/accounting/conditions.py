@@ -223,7 +223,8 @@ def conditions(around: ConditionInput, settings: ConditionSettings) -> frozenset
 
 
 def _has_clock_event(signals: Mapping[Signal, float], mask: int) -> bool:
-    return bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & mask)
+    reasons = signals.get(Signal.CLOCK_EVENT_REASONS)
+    return bool(reasons and int(reasons) & mask)
 
 
 def _throttled_by(mask: int) -> _Test:
@@ -279,10 +280,11 @@ def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> boo
     )
 
 
-_SLOWDOWN: Final = ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN
-_THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
+# Plain numbers: a flag's own operators make members, for each device and second.
+_SLOWDOWN: Final = int(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
+_THERMAL: Final = int(ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
 CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
-    (Condition.POWER_THROTTLED, _throttled_by(ClockEvent.SW_POWER_CAP)),
+    (Condition.POWER_THROTTLED, _throttled_by(int(ClockEvent.SW_POWER_CAP))),
     (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),
     (Condition.HARDWARE_SLOWDOWN, lambda of, _: _has_clock_event(of.signals, _SLOWDOWN)),
     (Condition.PCIE_LINK_DEGRADED, _link_degraded),

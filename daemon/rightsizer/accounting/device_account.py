@@ -205,12 +205,15 @@ class RunningTotals(EntrySums):
         """Add one stretch of the device's time."""
         super().add(entry)
         if self._keeps_distributions:
+            duration = entry.duration
+            length, sums = seconds(duration), self._signal_seconds
             for signal, value in entry.signals.items():
                 if signal in RATIO_SIGNALS:
-                    found = self._distributions.setdefault(signal, Histogram())
-                    found.add(value, entry.duration)
-                    known_seconds = self._signal_seconds.get(signal, 0.0)
-                    self._signal_seconds[signal] = known_seconds + value * seconds(entry.duration)
+                    found = self._distributions.get(signal)
+                    if found is None:
+                        found = self._distributions[signal] = Histogram()
+                    found.add(value, duration)
+                    sums[signal] = sums.get(signal, 0.0) + value * length
         if entry.used_ratio is not None and entry.energy_source is not None:
             known = self._energy_joules.get(entry.energy_source, 0.0)
             self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)

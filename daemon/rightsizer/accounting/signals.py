@@ -84,7 +84,12 @@ def memory_work(signals: Mapping[Signal, float]) -> float | None:
 
 def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
     """The largest of these signals, `None` where none is known."""
-    return max((signals[name] for name in names if name in signals), default=None)
+    most: float | None = None
+    for name in names:
+        value = signals.get(name)
+        if value is not None and (most is None or value > most):
+            most = value
+    return most
 
 
 def _ratio(value: float) -> float:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -237,6 +238,10 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
     )
 
 
+_NO_VERDICT: Final = Savings(reason="no verdict")
+_NOTHING_TO_SAVE: Final = Savings(reason="nothing to save")
+
+
 def find_nothing(
     rule: str,
     case: Case,
@@ -245,13 +250,16 @@ def find_nothing(
     evidence: Mapping[str, object] = _NOTHING,
 ) -> Finding:
     """A finding that the rule has nothing to complain of."""
-    return replace(
-        _finding(rule, case, finding_id(case.key, rule, Action.NONE, ""), summary),
+    return _finding(
+        rule,
+        case,
+        finding_id(case.key, rule, Action.NONE, ""),
+        summary,
         kind=FindingKind.OPTIMIZED,
         confidence=confidence_of(factors),
         confidence_factors={name: round(value, 3) for name, value in factors.items()},
         risk=Risk.VERY_LOW,
-        savings=Savings(reason="nothing to save"),
+        savings=_NOTHING_TO_SAVE,
         evidence=_span(case) | dict(evidence),
     )
 
@@ -259,27 +267,31 @@ def find_nothing(
 def abstain(rule: str, case: Case, reason: Reason, why: str) -> Finding:
     """A finding that the rule cannot say, and why."""
     advice_id = finding_id(case.key, rule, reason, "")
-    found = _finding(rule, case, advice_id, f"No verdict: {why}.")
-    return replace(found, reasons=(reason,), abstained=why)
+    told = f"No verdict: {why}."
+    return _finding(rule, case, advice_id, told, reasons=(reason,), abstained=why)
 
 
-def _finding(rule: str, case: Case, advice_id: str, summary: str) -> Finding:
+def _finding(rule: str, case: Case, advice_id: str, summary: str, **parts: Any) -> Finding:
+    usual: dict[str, Any] = {
+        "kind": FindingKind.UNKNOWN,
+        "reasons": (),
+        "confidence": 0.0,
+        "confidence_factors": {},
+        "risk": Risk.UNKNOWN,
+        "savings": _NO_VERDICT,
+    }
+    if "evidence" not in parts:
+        usual["evidence"] = _span(case)
     return Finding(
         id=advice_id,
         rule=rule,
-        kind=FindingKind.UNKNOWN,
-        reasons=(),
         devices=tuple(device.uuid for device in case.devices),
         culprits=(),
         workload=None if case.workload is None else case.workload.key,
         action=Action.NONE,
         summary=summary,
         options=(),
-        confidence=0.0,
-        confidence_factors={},
-        risk=Risk.UNKNOWN,
-        savings=Savings(reason="no verdict"),
-        evidence=_span(case),
+        **usual | parts,
     )
 
 
@@ -338,6 +350,7 @@ def known_seconds(case: Case) -> float:
     return min((window.known_seconds for window in case.windows), default=0.0)
 
 
+@lru_cache(maxsize=1 << 14)
 def finding_id(key: str, reason: str, action: str, target: str) -> str:
     """Twelve characters that stay the same as long as the same is said of the same workload."""
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"

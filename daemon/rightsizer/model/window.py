@@ -91,8 +91,9 @@ class Window:
     def coverage_ratio(self) -> float:
         """Known time over the window's span, 0 to 1; for a workload over the time it was there."""
         accounted = self.accounted
+        known = accounted - self.states.get(State.UNKNOWN, 0)
         span = accounted if self.workload_key else max(self.end - self.start, accounted)
-        return self.known / span if span > 0 else 0.0
+        return known / span if span > 0 else 0.0
 
     @property
     def tier(self) -> Tier:
