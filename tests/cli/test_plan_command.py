@@ -95,6 +95,36 @@ def test_a_list_is_answered_in_its_order_and_goes_on_after_a_fault(
         assert message in fault
 
 
+def test_experts_are_spread_where_there_are_some(file: Path, capsys: Captured) -> None:
+    """Over replicas that serve, a divisor of them and of the experts; the layout is kept."""
+    mixture = {**SHAPE, "parameters": 32e9, "experts": 8, "experts_per_token": 2}
+    layout = {"data": 4, "expert": 4}
+    asked = [
+        {"model": mixture, "gpus": ["H100-SXM5-80GB"], "parallel": layout},
+        {"model": mixture, "gpus": ["H100-SXM5-80GB"], "parallel": {"data": 4}},
+        {"model": SHAPE, "parallel": layout},
+        {"model": mixture, "parallel": {"data": 6, "expert": 4}},
+        {"model": mixture, "parallel": {"data": 16, "expert": 16}},
+        {"model": mixture, "parallel": layout, "task": "training"},
+    ]
+    shared, copies, *faults = answer(file, json.dumps(asked), capsys)
+    first, second = (plan["candidates"][0] for plan in (shared, copies))
+
+    assert first["layout"] == {"tensor": 1, "pipeline": 1, **layout}
+    assert first["memory"]["weights_bytes"] < 0.6 * second["memory"]["weights_bytes"]
+    for plan, message in zip(
+        faults,
+        (
+            "parallel.expert: the model has no experts",
+            "parallel.expert: 6 replicas (data) do not divide by 4",
+            "parallel.expert: 8 experts do not divide by 16",
+            "parallel.expert: only plans of serving spread experts",
+        ),
+        strict=True,
+    ):
+        assert message in plan["error"]
+
+
 def test_documents_are_answered_like_a_list(file: Path, capsys: Captured) -> None:
     """In one process."""
     text = "model: {parameters: 1e9, name: a}\n---\nmodel: {parameters: 2.5e+9, name: b}\n"

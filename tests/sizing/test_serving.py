@@ -19,6 +19,7 @@ from rightsizer.sizing.settings import ServingModelSettings
 
 BOARDS = built_in().boards
 H100, A100, L40S, T4 = (BOARDS[key] for key in ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"))
+H200 = BOARDS["H200-SXM-141GB"]
 LLAMA_8B = Transformer(
     layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, name="Llama-3.1-8B"
 )
@@ -172,6 +173,50 @@ def test_experts_are_slower_at_prompts_than_one_part_of_their_width() -> None:
         for each in (wide, replace(MIXTRAL, ffn=14336))
     )
     assert 1.2 * plain < mixed < 2.0 * plain
+
+
+def test_replicas_that_share_experts_hold_a_part_of_them() -> None:
+    """DeepSeek-V3's shape in fp8 fits eight H200 so, and eight whole copies do not."""
+    model = Transformer(
+        layers=61,
+        hidden=7168,
+        heads=128,
+        vocab=129280,
+        ffn=2048,
+        experts=256,
+        experts_per_token=8,
+        shared_experts=1,
+        dense_layers=3,
+        dense_ffn=18432,
+        kv_lora_rank=512,
+        rope_head_dim=64,
+        query_lora_rank=1536,
+        head_dim=128,
+        value_head_dim=128,
+    )
+    requirement = asked(model, NumberFormat.FP8, input_tokens=1024.0, output_tokens=1024.0)
+    room = available_bytes(requirement, H200.memory_bytes)
+    copies, shared, whole = (
+        serving_memory(requirement, layout)
+        for layout in (Parallelism(data=8), Parallelism(data=8, expert=8), Parallelism(tensor=8))
+    )
+
+    assert copies.weights_bytes > 4 * shared.weights_bytes > 4 * whole.weights_bytes
+    assert copies.largest_concurrency(room) == 0
+    # Latent attention keeps its cache whole on each GPU of a tensor group.
+    assert shared.largest_concurrency(room) > 3 * whole.largest_concurrency(room) > 0
+
+
+def test_experts_that_are_shared_are_exchanged_with() -> None:
+    """Over links that is less than reading them all on each; over PCIe it shows."""
+    requirement = asked(MIXTRAL, output_tokens=1024.0)
+    apart, shared = Parallelism(data=8), Parallelism(data=8, expert=8)
+    linked, slow = replace(H200, memory_bytes=4e11), replace(L40S, memory_bytes=4e11)
+    fast = [serve(requirement, linked, each, 256).tpot_ms.value for each in (apart, shared)]
+    step = Server.of(serving_memory(requirement, shared), slow).forward.decode(64, 1024)
+
+    assert fast[1] < 0.6 * fast[0]
+    assert step.communication > step.bandwidth
 
 
 def test_tensor_parallelism_over_pcie_collapses() -> None:

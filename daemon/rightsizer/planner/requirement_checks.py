@@ -63,8 +63,12 @@ def check_model(model: Model) -> None:
 
 def layout_fault(model: Model, layout: Parallelism) -> str | None:
     """Why a model cannot be spread so, or `None`."""
-    if min(layout.tensor, layout.pipeline, layout.data) < 1:
-        return "parallel: tensor, pipeline and data are at least 1 each"
+    if min(layout.tensor, layout.pipeline, layout.data, layout.expert) < 1:
+        return "parallel: tensor, pipeline, data and expert are at least 1 each"
+    if layout.expert > 1:
+        fault = _expert_fault(model, layout)
+        if fault is not None:
+            return fault
     if not isinstance(model, Transformer | VisionTransformer):
         return None
     if model.heads % layout.tensor:
@@ -85,6 +89,23 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
         return (
             f"parallel.pipeline: {layout.pipeline} stages for {model.layers} layers;"
             " take at most one stage a layer"
+        )
+    return None
+
+
+def _expert_fault(model: Model, layout: Parallelism) -> str | None:
+    experts = model.experts if isinstance(model, Transformer) else 1
+    if experts == 1:
+        return "parallel.expert: the model has no experts; leave it out"
+    if layout.data % layout.expert:
+        return (
+            f"parallel.expert: {layout.data} replicas (data) do not divide by {layout.expert};"
+            " take a divisor of them"
+        )
+    if experts % layout.expert:
+        return (
+            f"parallel.expert: {experts} experts do not divide by {layout.expert};"
+            " take a divisor of them"
         )
     return None
 
@@ -164,6 +185,8 @@ def check_requirement(requirement: Requirement) -> None:
     if requirement.parallel is not None:
         fault = layout_fault(requirement.model, requirement.parallel)
         faults += [fault] if fault else []
+        if requirement.task.trains and requirement.parallel.expert > 1:
+            faults.append("parallel.expert: only plans of serving spread experts; leave it out")
     if faults:
         raise RequirementError("\n".join(faults))
 

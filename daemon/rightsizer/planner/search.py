@@ -93,7 +93,9 @@ def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) ->
     A process sees one slice, and nothing copies between slices but the host; replicas that serve
     need nothing of each other.
     """
-    joined = layout.gpus if requirement.task.trains else layout.tensor * layout.pipeline
+    joined = (
+        layout.gpus if requirement.task.trains else layout.tensor * layout.pipeline * layout.expert
+    )
     if joined > 1 and is_slice(board):
         return f"{joined} slices of MIG cannot be joined; take a larger slice, or whole GPUs"
     return None

@@ -83,8 +83,8 @@ class MemoryEstimate:
 
 
 def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains: bool) -> float:
-    """NCCL's buffers, where GPUs talk to each other; replicas that serve do not."""
-    group = layout.gpus if trains else layout.tensor * layout.pipeline
+    """NCCL's buffers, where GPUs talk to each other; replicas that serve do for experts only."""
+    group = layout.gpus if trains else layout.tensor * layout.pipeline * layout.expert
     if group < _PAIR:
         return 0.0
     return (

@@ -10,6 +10,7 @@ from rightsizer.sizing.parameters import (
     NumberFormat,
     ParameterCount,
     count_parameters,
+    expert_parameters,
     head_dimension,
 )
 from rightsizer.sizing.requirement import Parallelism, Precisions
@@ -46,11 +47,8 @@ class Experts:
         active = max(0.0, count.active - count.embedding - count.head)
         again = count.repeated
         share = model.experts_per_token / model.experts
-        if share >= 1.0:
-            return cls(active + again, count.layers + again, 0.0, 1.0)
-        idle = max(0.0, count.layers - active)
-        experts = min(count.layers, idle / (1.0 - share))
-        return cls(active + again, count.layers + again - experts, experts, share)
+        experts = expert_parameters(model, count)
+        return cls(active + again, count.layers + again - experts, experts, min(1.0, share))
 
     def read_parameters(self, tokens: float) -> float:
         """Of experts, at least one token's; of many that choose evenly, soon all of them."""
@@ -273,17 +271,21 @@ class ForwardPass:
         experts, model, settings = self.experts, self.model, self.settings
         if not experts.expert_parameters:
             return PassCost()
-        gpus, layers = self.layout.tensor, model.layers - model.dense_layers
+        gpus, spread = self.layout.tensor, self.layout.expert
+        layers = model.layers - model.dense_layers
         products = self._overlapped(
             2.0 * experts.chosen_share * experts.expert_parameters * tokens / gpus,
-            experts.read_parameters(tokens) * stored_bytes / gpus,
+            experts.read_parameters(tokens * spread) * stored_bytes / (gpus * spread),
             self.number_format,
             settings.expert_compute_ratio,
         )
-        vectors = layers * tokens * model.experts_per_token * model.hidden * _BF16_BYTES
+        vectors = tokens * model.experts_per_token * model.hidden * _BF16_BYTES
+        # To the replica that holds the expert and back: each way is half of a sum's.
+        there_and_back = all_reduce_seconds(self.board, spread, vectors / gpus)
         return products.plus(
             PassCost(
-                bandwidth=settings.expert_passes * vectors / self._read_bytes_per_second,
+                bandwidth=settings.expert_passes * layers * vectors / self._read_bytes_per_second,
+                communication=layers * there_and_back,
                 latency=layers * settings.expert_layer_seconds,
             )
         )

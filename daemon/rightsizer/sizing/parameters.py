@@ -160,6 +160,15 @@ def _latent_attention(model: Transformer, rank: int, width: int) -> float:
     return float(of_queries + compressed + expanded + model.heads * values * model.hidden)
 
 
+def expert_parameters(model: Transformer, count: ParameterCount) -> float:
+    """Of all experts that a token may pass or not: it leaves out those that it did not choose."""
+    share = model.experts_per_token / model.experts
+    if share >= 1.0:
+        return 0.0
+    idle = max(0.0, count.layers - max(0.0, count.active - count.embedding - count.head))
+    return min(count.layers, idle / (1.0 - share))
+
+
 def _transformer(model: Transformer) -> ParameterCount:
     embedding = float(model.vocab * model.hidden)
     head = 0.0 if model.tied_embeddings else embedding

@@ -121,6 +121,8 @@ class Parallelism:
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
+    expert: int = 1
+    """Replicas that hold one copy of the experts between them, with attention each of its own."""
 
     def __str__(self) -> str:
         """`tensor 4, data 2`: what is more than one."""

@@ -30,18 +30,21 @@ _OTHER_ARCHITECTURE: Final = 1.15
 """Beside that, where kernels are others than those that the constants were fitted on; assumed."""
 _EXPERTS: Final = 1.2
 """Beside that, where tokens choose experts unevenly; assumed."""
+_SHARED_EXPERTS: Final = 1.4
+"""Beside that, where replicas wait for one another at the experts that they share; assumed."""
 _ASSUMED_SHAPE: Final = 1.1
 """Beside that, where layers or widths were taken as is usual; assumed."""
 _DEFAULTS: Final = ServingModelSettings()
 
 
-def _error_ratio(model: Transformer, board: Board) -> float:
+def _error_ratio(model: Transformer, board: Board, layout: Parallelism) -> float:
     """What errors of a model on a board are, of those above."""
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
     wider = (
         _ASSUMED_BOARD if is_assumed else 1.0,
         _OTHER_ARCHITECTURE if board.architecture != _FITTED_ARCHITECTURE else 1.0,
         _EXPERTS if model.experts > 1 else 1.0,
+        _SHARED_EXPERTS if layout.expert > 1 else 1.0,
         _ASSUMED_SHAPE if model.assumed else 1.0,
     )
     return math.prod(wider)
@@ -147,7 +150,7 @@ class Server:
             available_bytes=available_bytes,
             capacity=_capacity(memory, available_bytes),
             settings=settings,
-            error_ratio=_error_ratio(model, board),
+            error_ratio=_error_ratio(model, board, memory.layout),
         )
 
     def at(self, concurrency: float) -> Serving:

@@ -34,6 +34,7 @@ from rightsizer.sizing.parameters import (
     ParameterCount,
     attention_parameters,
     count_parameters,
+    expert_parameters,
     head_dimension,
     key_value_heads,
 )
@@ -66,14 +67,22 @@ def weight_bytes(
             + beside * number_format.bytes_per_embedding
         )
     staged, ends = _placed(model, count, layout)
+    spread = _spread_share(model, count, layout) * staged
     kept = stored_parameters(model, count, number_format) * staged / count.layers
     ends += kept
-    staged -= kept
+    staged -= kept + spread
     if isinstance(model, Transformer) and model.unread.are_towers_quantized:
         towers = model.unread.towers / layout.tensor
         ends -= towers
         staged += towers
     return staged * number_format.bytes_per_parameter + ends * number_format.bytes_per_embedding
+
+
+def _spread_share(model: Model, count: ParameterCount, layout: Parallelism) -> float:
+    """The part of a stage's layers that other replicas hold: experts that are shared with them."""
+    if layout.expert == 1 or not isinstance(model, Transformer):
+        return 0.0
+    return expert_parameters(model, count) / count.layers * (1.0 - 1.0 / layout.expert)
 
 
 def stored_parameters(model: Model, count: ParameterCount, number_format: NumberFormat) -> float:
