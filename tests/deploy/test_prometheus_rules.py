@@ -43,6 +43,13 @@ def alert(request: pytest.FixtureRequest) -> dict[str, Any]:
     return chosen
 
 
+@pytest.mark.parametrize("name", ["rules.yaml", "alerts.yaml"])
+def test_a_ruler_of_mimir_takes_every_group(name: str) -> None:
+    """ruler_max_rules_per_rule_group of its limits is 20 as it is delivered."""
+    sizes = {group["name"]: len(group["rules"]) for group in load(CONFIG / name)["groups"]}
+    assert max(sizes.values()) <= 20, sizes
+
+
 @pytest.mark.prometheus
 @pytest.mark.parametrize("name", ["rules.yaml", "alerts.yaml"])
 def test_promtool_accepts_rules(name: str) -> None:

@@ -182,3 +182,22 @@ def test_labels_of_the_scrape_name_node_and_pool() -> None:
     named, plain = devices["GPU-0"], devices["GPU-1"]
     assert (named.node, named.pool) == ("worker-7", "train")
     assert (plain.node, plain.pool) == ("n1", "H100-SXM5-80GB")
+
+
+def test_recorded_series_that_are_missing_are_told() -> None:
+    """A ruler has refused one group of rules and taken another."""
+    labels = 'job="rightsizer",instance="n0:19400",uuid="GPU-0"'
+    past = device(0)
+    for name in (
+        "rightsizer_state_seconds_total",
+        "uuid_state:rightsizer_state_seconds:increase5m",
+    ):
+        past += series(name, f'{labels},state="unknown"', 0)
+    for name in ("rightsizer_memory_used_bytes", "rightsizer_used_seconds_total"):
+        past += series(name, labels, 1)
+    whole = past + series("uuid:rightsizer_used_seconds:increase5m", labels, 0)
+    for kind in ("avg5m", "max5m"):
+        whole += series(f"uuid:rightsizer_memory_used_bytes:{kind}", labels, 1)
+    (warning,) = (each for each in probed(past).warnings if "recording rules" in each)
+    assert warning.startswith("3 series of our recording rules are missing (uuid:rightsizer_memory")
+    assert not [each for each in probed(whole).warnings if "recording rules" in each]

@@ -1,5 +1,6 @@
 """A store that is down, slow, cut off, strict or somebody else: each is told, and mended."""
 
+import json
 import socket
 import ssl
 import threading
@@ -386,3 +387,15 @@ def test_unusable_settings_are_refused_at_once(settings: StoreSettings, matchers
     """Before anything is asked."""
     with pytest.raises(ValueError, match="write"):
         PrometheusStore(settings, matchers)
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_series_come_in_one_order(*, is_reversed: bool) -> None:
+    """A store of several parts gives them as the parts answer."""
+    names = ["GPU-2", "GPU-0", "GPU-1"]
+    result = [{"metric": {"uuid": name}, "value": [1, "1"]} for name in names]
+    data = {"resultType": "vector", "result": result[::-1] if is_reversed else result}
+    body = json.dumps({"status": "success", "data": data}).encode()
+    with faulty_store(Reply(body=body)) as faulty:
+        found = store(faulty).instant("up", START)
+    assert [each.labels["uuid"] for each in found] == ["GPU-0", "GPU-1", "GPU-2"]

@@ -19,13 +19,15 @@ _LABELS: Final = (
 _TENANT: Final = "__tenant_id__"
 """Of Mimir, where `fleet.store.tenant` names several: each has clusters of its own."""
 _DEVICES: Final = (
-    *("rightsizer_device_up", "uuid:rightsizer_device_info:last5m"),
-    *presence_spellings(),
+    f"{{{one_of('__name__', ('rightsizer_device_up', *presence_spellings()))}}}",
+    "last_over_time(uuid:rightsizer_device_info:last5m[10m])",
 )
 _SCHEDULERS: Final = (
-    *("kube_node_info", "kube_node_labels", "kube_pod_owner", "kube_pod_status_phase"),
-    *("slurm_queue_pending", "slurm_partition_jobs_pending", "slurm_job_info", "slurm_node_info"),
+    'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"}',
+    '{__name__=~"kube_node_(info|labels)|slurm_(queue|partition_jobs)_pending"}',
+    '{__name__=~"slurm_(job|node)_info"}',
 )
+"""What there are few series of, beside those of every pod."""
 _EVERY: Final[Nanoseconds] = 6 * COARSE_STEP
 _Place = tuple[tuple[str, str], ...]
 """The labels of a cluster with their values, those that are empty left out."""
@@ -51,11 +53,13 @@ def clusters_in(
     """
     labels = (label,) if label else _LABELS
     by = ", ".join(dict.fromkeys((_TENANT, *labels)))
-    devices = f"group by ({by}) (last_over_time({{{one_of('__name__', _DEVICES)}}}[15m]))"
+    devices, schedulers = (
+        " or ".join(f"group by ({by}) ({each})" for each in some)
+        for some in (_DEVICES, _SCHEDULERS)
+    )
     start = now - lookback // _EVERY * _EVERY
     seen = [series.labels for series in store.range(devices, start, now, _EVERY)]
-    query = f"group by ({by}) ({{{one_of('__name__', _SCHEDULERS)}}})"
-    of_schedulers = [series.labels for series in store.instant(query, now)]
+    of_schedulers = [series.labels for series in store.instant(schedulers, now)]
     known = (_TENANT, *labels)
     used = [name for name in known if any(each.get(name) for each in (*seen, *of_schedulers))]
     places = sorted({_place(each, used) for each in seen})
@@ -140,7 +144,10 @@ def workload_in(cluster: Cluster, workload: Workload) -> Workload:
 
 
 def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:
-    """The fleet of several clusters; a device that was in two is where it was found first."""
+    """The fleet of several clusters, its devices by their places.
+
+    A device that was in two clusters is where it was found first.
+    """
     whole = FleetInventory()
     for each in inventories:
         whole = FleetInventory(
@@ -150,4 +157,8 @@ def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:
             advice=(*whole.advice, *each.advice),
             waiting=(*whole.waiting, *each.waiting),
         )
-    return whole
+    by_place = sorted(
+        whole.devices.items(),
+        key=lambda each: (each[1].cluster, each[1].node, each[1].device.index, each[0]),
+    )
+    return replace(whole, devices=dict(by_place))

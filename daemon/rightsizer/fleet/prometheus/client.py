@@ -238,7 +238,11 @@ class PrometheusStore:
                 f"{name} answered with a part of what it has: {quoted(answer.partial)}; see that "
                 "all of its parts are up, as nothing is concluded from a part"
             )
-        found = [each for each in answer.series if each.values]
+        # Stores of several parts give them in whatever order the parts answer.
+        found = sorted(
+            (each for each in answer.series if each.values),
+            key=lambda each: tuple(each.labels.items()),
+        )
         samples = sum(len(each.values) for each in found)
         spent = time.monotonic() - began
         use = StoreUse(series=len(answer.series), samples=samples, parse_seconds=spent)

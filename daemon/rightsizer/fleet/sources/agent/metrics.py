@@ -189,3 +189,18 @@ LIMITS: Final = tuple(
 )
 """The shares of a day, of which the latest counts; named by the kind of the column."""
 POWER_BUCKETS: Final = (_buckets("busy", "gpu_busy"), _buckets("power", "power"))
+_ALL: Final = (
+    *(STATES, CONDITIONS, WASTE, IDLE_JOULES, *TOTALS, *MEANS, *PEAKS, *POWER, *LINKS),
+    *(*BUCKETS, *POWER_BUCKETS),
+)
+
+
+def unrecorded(names: AbstractSet[str]) -> frozenset[str]:
+    """Series that our rules record of what is scraped, and that a store with these names lacks."""
+    missing: set[str] = set()
+    for figure in _ALL:
+        rules = [form for form in figure.forms if ":" in form.name]
+        is_scraped = any(form.names <= names for form in figure.forms if form not in rules)
+        if rules and is_scraped and not any(rule.names <= names for rule in rules):
+            missing |= rules[0].names - names
+    return frozenset(missing)

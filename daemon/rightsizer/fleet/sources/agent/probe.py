@@ -7,6 +7,7 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.sources.agent.metrics import unrecorded
 from rightsizer.fleet.sources.series import number_of, seconds_by_day, word_of
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
@@ -57,6 +58,7 @@ _RESOLUTION: Final = f"quantile(0.5, count_over_time({_UP}[1h]))"
 _TIERS: Final = f"count by (tier) (max by (uuid, tier) ({_TIER}) and on (uuid) {_USED})"
 """Of devices with time of their own, which a GPU that is divided has not."""
 _VERSIONS_SHOWN: Final = 5
+_RULES_SHOWN: Final = 3
 _DAYS_AT_ONCE: Final = 14
 """A fortnight by the hour has hardly more samples than a day by five minutes, and the same
 shards."""
@@ -68,6 +70,19 @@ _CAN: Final = {
     "rightsizer_advice_info": "what the nodes' own agents advise",
     _RECORDED_STATES: "long spans at little cost to the store, from recording rules",
 }
+
+
+def _unrecorded(names: frozenset[str]) -> Iterator[str]:
+    """A sentence where some of our rules' series are there, and others are not."""
+    missing = sorted(unrecorded(names))
+    if missing and _RECORDED_STATES in names:
+        shown = ", ".join(missing[:_RULES_SHOWN])
+        more = ", ..." if len(missing) > _RULES_SHOWN else ""
+        yield (
+            f"{len(missing)} series of our recording rules are missing ({shown}{more}), though "
+            "others are there: load config/prometheus/rules.yaml of this version, and see whether "
+            "the ruler has refused a group (Mimir takes 20 rules in one)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +119,7 @@ class AgentProbe:
             days_at_once=_DAYS_AT_ONCE,
             resolution_by_day=seconds_by_day(self.store, some_series, self.now, self.lookback),
             can=tuple(can for name, can in _CAN.items() if name in names),
-            warnings=tuple(self._warnings()),
+            warnings=(*self._warnings(), *_unrecorded(names)),
         )
         return replace(report, cannot=tuple(self._cannot(report, names, tiers)))
 
@@ -209,9 +224,9 @@ class AgentProbe:
 
     def _warnings(self) -> Iterator[str]:
         """A sentence each, with what to do."""
-        more = f"count by (uuid) ({_UP}) > 1"
-        for series in self.store.instant(f"topk(1, {more})", self.now):
-            uuid = series.labels.get("uuid", "")
+        more = self.store.instant(f"count by (uuid) ({_UP}) > 1", self.now)
+        # The first one by name, so that the sentence stays the same.
+        for uuid in sorted(series.labels.get("uuid", "") for series in more)[:1]:
             found = self.store.instant(selector(_UP, {"uuid": uuid}), self.now)
             values = {
                 name: sorted({each.labels.get(name, "") for each in found})
@@ -223,7 +238,7 @@ class AgentProbe:
                 if len(texts) > 1
             )
             yield (
-                f"{self._number(f'count({more})'):.0f} devices are scraped more than once "
+                f"{len(more)} devices are scraped more than once "
                 f"({uuid}: {how}): each is counted once, but the store keeps all of it; scrape "
                 "each agent from one job, or deduplicate replicas"
             )
