@@ -222,7 +222,7 @@ class Endpoint:
             patience = settings.patience_seconds if limit or self._has_answered else 0.0
             pause = max(self._pause(attempt), self._wanted(result))
             is_last = not may_repeat or (attempt >= settings.tries and waited + pause > patience)
-            if may_repeat and not is_last:
+            if patience and not is_last:
                 self._waiting(waited, patience)
             if is_last or self._sleep(pause):
                 raise StoreError(self._message(result))
