@@ -9,12 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from any_cases import Load, cases, hazier, loads, reordered, turned
+from cases import case, window
 from printed_manifests import homeless
+from readings import workload
+from rightsizer.advice.engine import findings
 from rightsizer.advice.market import Market, MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.model.finding import Case, Finding, FindingKind
+from rightsizer.model.state import State
+from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.json_encoder import finding_form
 
 MARKET: Final = Market(prices=built_in_prices())
@@ -130,3 +135,18 @@ def larger(more: Finding, less: Finding) -> set[str]:
     """Numbers under more load that are no smaller than those under less."""
     least = min((int(each) for each in proposals(less) if each.isdecimal()), default=0)
     return {each for each in proposals(more) if each.isdecimal() and int(each) >= least}
+
+
+def test_only_of_services_the_shape_of_a_month_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer to read than all else of a case, and says nothing of other classes."""
+    asked: list[str] = []
+
+    def note(case: Case, *_: object) -> None:
+        asked.append(case.workload_class)
+
+    monkeypatch.setattr(Case, "shape", note)
+    spent = [window({State.PRODUCTIVE: 24.0}), window({State.IDLE_HELD: 24.0})]
+    for workload_class in WorkloadClass:
+        for each in spent:
+            findings([case([each], workload("job", workload_class))])
+    assert set(asked) <= {WorkloadClass.SERVING}

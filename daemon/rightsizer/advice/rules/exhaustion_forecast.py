@@ -117,9 +117,12 @@ def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | 
 
 def _of_load(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
     """Of a service, by its daily means: their end is where the busiest hour fills the GPUs."""
-    trend, shape = case.trend(Measure.BUSY), case.shape()
-    is_service = case.workload_class is WorkloadClass.SERVING
-    if not is_service or trend is None or not trend.is_growing or shape is None:
+    # Each is read from a month of blocks, and only where the one before asks for it.
+    if case.workload_class is not WorkloadClass.SERVING:
+        return None
+    trend = case.trend(Measure.BUSY)
+    shape = case.shape() if trend is not None and trend.is_growing else None
+    if trend is None or shape is None:
         return None
     means = [hour.mean for hour in shape.hours_of_day if hour.mean is not None]
     mean = sum(means) / len(means) if means else 0.0

@@ -93,12 +93,16 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if any(each.is_underprovisioned for each in case.provisioning):
         return subject.find_nothing("Under pressure, so not too many.")
-    memory = {window.uuid: window.blocks.series(Measure.MEMORY_BYTES) for window in case.windows}
     # Not one reading shows work, or memory beyond a context; unread memory does.
+    memory = {
+        window.uuid: window.blocks.series(Measure.MEMORY_BYTES)
+        for window in case.windows
+        if max(busy[window.uuid].peaks, default=1.0) <= settings.unused_ratio
+    }
     unused = tuple(
         device
         for device in case.devices
-        if max(busy[device.uuid].peaks, default=1.0) <= settings.unused_ratio
+        if device.uuid in memory
         and len(memory[device.uuid].peaks) == len(busy[device.uuid].peaks)
         and max(memory[device.uuid].peaks) <= settings.context_bytes
     )

@@ -253,10 +253,9 @@ def _reason(case: Case) -> tuple[Reason, str]:
 
 def _is_usual(case: Case, settings: IdleSettings) -> bool:
     """Whether a service has always slept at the hours that were looked at."""
-    shape = case.shape()
-    if case.workload_class is not WorkloadClass.SERVING or shape is None:
-        return False
-    if not shape.is_daily or shape.known_days < settings.minimum_days:
+    # A shape is read from a month of blocks.
+    shape = case.shape() if case.workload_class is WorkloadClass.SERVING else None
+    if shape is None or not shape.is_daily or shape.known_days < settings.minimum_days:
         return False
     means = [hour.mean for hour in shape.hours_of_day]
     busiest = max(mean or 0.0 for mean in means)
