@@ -10,7 +10,7 @@ from readings import EPOCH, MINUTE, gpu
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import MigInstance
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
 from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow
@@ -34,6 +34,7 @@ def full_row() -> ExportRow:
         EPOCH,
         EPOCH + 5 * MINUTE,
         states={state: next(times) * 10**9 for state in State},
+        unknown_reasons={reason: next(times) * 10**9 for reason in UnknownReason},
         conditions={condition: next(times) * 10**9 for condition in Condition},
         tiers={tier: next(times) * 10**9 for tier in Tier},
         saturated={resource: next(times) * 10**9 for resource in Resource},
@@ -43,6 +44,9 @@ def full_row() -> ExportRow:
         used_seconds=float(next(times)),
         used_joules=float(next(times)),
         energy_joules=float(next(times)),
+        cycles=float(next(times)),
+        cycle_seconds=float(next(times)),
+        cycle_busy_seconds=float(next(times)),
         demands=dict.fromkeys(Resource, histogram),
         blocks=Blocks.of_one(EPOCH, 300.0, halves, {key: 2 * halves[key] for key in halves}),
     )
@@ -85,6 +89,7 @@ def test_every_word_of_a_window_has_its_columns() -> None:
 
     for group, name in (
         (window.states, "{}_seconds"),
+        (window.unknown_reasons, "unknown_{}_seconds"),
         (window.conditions, "{}_seconds"),
         (window.tiers, "{}_tier_seconds"),
         (window.saturated, "{}_saturated_seconds"),
@@ -100,6 +105,11 @@ def test_every_word_of_a_window_has_its_columns() -> None:
         window.used_joules,
         window.energy_joules,
     )
+    assert [found[name] for name in ("cycles", "cycle_seconds", "cycle_busy_seconds")] == [
+        window.cycles,
+        window.cycle_seconds,
+        window.cycle_busy_seconds,
+    ]
     assert {found[f"{resource}_max_ratio"] for resource in Resource} == {0.4}
     assert {found[f"{resource}_p50_ratio"] for resource in Resource} == {0.17}
     assert (found["busy_mean_ratio"], found["busy_peak_ratio"]) == (1 / 1024, 2 / 1024)
@@ -117,6 +127,10 @@ def test_every_word_of_a_window_has_its_columns() -> None:
         "energy_joules",
         "demands",
         "blocks",
+        "unknown_reasons",
+        "cycles",
+        "cycle_seconds",
+        "cycle_busy_seconds",
     }
 
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 from rightsizer.model.window import Window
 from rightsizer.report.labels import readable_name
@@ -104,6 +104,9 @@ def _time() -> Iterator[ExportColumn]:
     yield ExportColumn("accounted_seconds", help_text, lambda row: seconds(row.window.accounted))
     for state in State:
         yield _seconds(state, f"Time in the state `{state}`.", "states", state)
+    for reason in UnknownReason:
+        help_text = f"Time in the state `unknown` for the reason `{reason}`."
+        yield _seconds(f"unknown_{reason}", help_text, "unknown_reasons", reason)
     for condition in Condition:
         yield _seconds(condition, f"Time in which `{condition}` held.", "conditions", condition)
     for tier in Tier:
@@ -158,6 +161,16 @@ def _use() -> Iterator[ExportColumn]:
         yield ExportColumn(f"{stem}_peak_{unit}", peak, partial(_figure, measure, 1))
 
 
+def _cycles() -> Iterator[ExportColumn]:
+    count = "Cycles of load of one pace."
+    whole = ExportColumnKind.INTEGER
+    yield ExportColumn("cycles", count, lambda row: round(row.window.cycles), whole)
+    length = "The length of all these cycles together."
+    yield ExportColumn("cycle_seconds", length, lambda row: row.window.cycle_seconds)
+    busy = "The busy part of them."
+    yield ExportColumn("cycle_busy_seconds", busy, lambda row: row.window.cycle_busy_seconds)
+
+
 def _demand(resource: Resource, share: float | None, row: ExportRow) -> float | None:
     """A quantile of the demand, or its maximum."""
     found = row.window.demands.get(resource)
@@ -179,4 +192,4 @@ def _mean_and_peak(blocks: Blocks, measure: Measure) -> tuple[float | None, floa
     return mean, max((block.peak for block in found), default=None)
 
 
-COLUMNS: Final = (*_identity(), *_time(), *_waste(), *_use())
+COLUMNS: Final = (*_identity(), *_time(), *_waste(), *_use(), *_cycles())
