@@ -39,6 +39,7 @@ from rightsizer.config.loader import load
 from rightsizer.io.clock import FastClock
 from rightsizer.io.jobs import Jobs
 from rightsizer.io.systemd import Notifier
+from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.snapshot import Snapshot
@@ -220,6 +221,18 @@ def test_stopping_flushes(tmp_path: Path) -> None:
 
     assert sum(window.accounted for window in storage.history.load()) == 20 * MINUTE
     storage.close()
+
+
+def test_devices_of_the_history_are_expected(tmp_path: Path) -> None:
+    """So that one which the driver does not offer is down, and no alert has to do without it."""
+    path = str(tmp_path / "history.db")
+    lived_through(Minutes(21), path)
+    expected: list[Device] = []
+    with running(Minutes(1), path, expect=expected.extend) as agent:
+        agent.start()
+        agent.stop()
+
+    assert expected == [gpu()]
 
 
 def test_a_restart_goes_on_with_the_day(tmp_path: Path) -> None:

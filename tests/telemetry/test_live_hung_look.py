@@ -63,6 +63,24 @@ def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
     assert driver.openings == driver.closings == 2
 
 
+def test_gpus_at_which_the_first_look_hangs_are_passed_by_at_once() -> None:
+    """More of them than threads are left behind for one; long before a thread is given up."""
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at}7:00.0") for at in (4, 5)]
+    for at in (0, 1, 3, 4):
+        driver.hanging["nvmlDeviceGetUUID", at] = gate
+    patience = {**PATIENCE, "abandon_after_seconds": 3600.0, "abandoned_threads_maximum": 2}
+    with reading(driver, clock, **patience) as source:
+        snapshot = until(source, clock, lambda found: bool(found.readings))
+        driver.hanging.clear()
+        gate.set()
+        found = until(source, clock, lambda found: len(found.readings) == 5)
+    assert set(snapshot.readings) == {"GPU-2"}
+    assert len(snapshot.down) == 4
+    assert {down.reason for down in snapshot.down.values()} == {Missing.TIMED_OUT}
+    assert not found.down
+
+
 def test_ways_between_gpus_that_hang_cost_no_gpu() -> None:
     """They are unknown, and every GPU is read."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()

@@ -1,11 +1,15 @@
 """GPUs on the bus against those that the driver offers, and GPUs that are asleep."""
 
 import ctypes
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pynvml
+import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, reading, tick
+from readings import gpu
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
@@ -26,9 +30,22 @@ class Addressed(FakeDriver):
         return int(by_index(ctypes.c_uint(known[wanted]), handle))
 
 
-def two_gpus() -> Addressed:
+class Refusing(Addressed):
+    """A driver that counts some GPUs and gives no handle for them."""
+
+    refused: Mapping[int, int] = MappingProxyType({})
+    """NVML's codes by index."""
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index: ctypes.c_uint, handle: object) -> int:  # noqa: N802
+        """The handle of a GPU."""
+        if index.value in self.refused:
+            return self.refused[index.value]
+        return int(FakeDriver.__getattr__(self, "nvmlDeviceGetHandleByIndex_v2")(index, handle))
+
+
+def two_gpus() -> Refusing:
     """Two GPUs at two addresses."""
-    return Addressed(
+    return Refusing(
         FakeGpu("GPU-0", bus_id=f"0000{FIRST}"), FakeGpu("GPU-1", bus_id=f"0000{SECOND}")
     )
 
@@ -58,6 +75,86 @@ def test_gpu_that_the_driver_does_not_offer_is_listed(tmp_path: Path) -> None:
     down = snapshot.down[f"pci:{SECOND}"]
     assert down.reason is Missing.LOST
     assert "driver does not offer it" in down.detail
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_UNKNOWN,
+        pynvml.NVML_ERROR_NOT_FOUND,
+        pynvml.NVML_ERROR_TIMEOUT,
+    ],
+)
+def test_a_gpu_that_cannot_be_opened_is_one_device(tmp_path: Path, code: int) -> None:
+    """At the address that the bus has for it, with what the driver said; never by index too."""
+    for address in (FIRST, SECOND):
+        on_bus(tmp_path, address)
+    driver, clock = two_gpus(), FastClock(0)
+    driver.refused = {0: code}
+    with reading(driver, clock, tmp_path, retry_first_seconds=1.0) as source:
+        first = source.read()
+        driver.refused = {}
+        for _ in range(100):
+            tick(clock)
+            snapshot = source.read()
+            if "GPU-0" in snapshot.readings:
+                break
+    assert [(device.uuid, device.index) for device in first.devices] == [
+        (f"pci:{FIRST}", 0),
+        ("GPU-1", 1),
+    ]
+    assert "nvmlDeviceGetHandleByIndex" in first.down[f"pci:{FIRST}"].detail
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", "GPU-1"]
+    assert not snapshot.down
+
+
+def test_no_gpu_is_missed_where_the_bus_knows_of_more(tmp_path: Path) -> None:
+    """One cannot be opened and one is not even counted: two devices, whichever is which."""
+    third = "0000:3d:00.0"
+    for address in (FIRST, SECOND, third):
+        on_bus(tmp_path, address)
+    driver = two_gpus()
+    driver.refused = {0: pynvml.NVML_ERROR_UNKNOWN}
+    with reading(driver, FastClock(0), tmp_path) as source:
+        snapshot = source.read()
+    assert set(snapshot.down) == {f"pci:{FIRST}", f"pci:{third}"}
+    assert len(snapshot.devices) == 3
+
+
+def test_without_a_bus_a_gpu_that_cannot_be_opened_goes_by_its_index(tmp_path: Path) -> None:
+    """As in a container that sees no sysfs."""
+    driver = two_gpus()
+    driver.refused = {0: pynvml.NVML_ERROR_UNKNOWN}
+    with reading(driver, FastClock(0), tmp_path) as source:
+        snapshot = source.read()
+    assert [device.uuid for device in snapshot.devices] == ["index:0", "GPU-1"]
+
+
+def test_what_was_there_before_is_down_until_it_is_offered(tmp_path: Path) -> None:
+    """Without a driver, from the first snapshot on, under its own name; then it is itself."""
+    for address in (FIRST, SECOND):
+        on_bus(tmp_path, address)
+    driver, clock = two_gpus(), FastClock(0)
+    driver.is_loaded = False
+    known = [
+        gpu(at, uuid=f"GPU-{at}", pci_bus_id=f"0000{address}")
+        for at, address in enumerate((FIRST, SECOND))
+    ]
+    with reading(driver, clock, tmp_path, retry_first_seconds=1.0) as source:
+        source.expect(known)
+        before = source.read()
+        driver.is_loaded = True
+        driver.refused = {1: pynvml.NVML_ERROR_UNKNOWN}
+        for _ in range(100):
+            tick(clock)
+            snapshot = source.read()
+            if "GPU-0" in snapshot.readings:
+                break
+    assert [device.uuid for device in before.devices] == ["GPU-0", "GPU-1"]
+    assert {down.reason for down in before.down.values()} == {Missing.LOST}
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", "GPU-1"]
+    assert "nvmlDeviceGetHandleByIndex" in snapshot.down["GPU-1"].detail
 
 
 def test_gpu_of_another_driver_is_nobodys_business(tmp_path: Path) -> None:

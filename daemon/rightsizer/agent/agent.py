@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -34,11 +34,13 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import LogCounter, tune
 from rightsizer.io.systemd import Notifier
+from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.capture.feature import CaptureState, captures_route
 from rightsizer.profiler.capture.request import CaptureContext
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
 _RESTORED: Final = 30 * 86400.0
 _SET_BACK: Final = 86400.0
+_LAST_SEEN: Final = 3600.0
 """What is further in the future was lived by a wrong clock; beside it all else would be too old."""
 
 
@@ -76,15 +79,15 @@ class Agent:
         local_routes: Sequence[Route] = (),
         controls: ReleaseController | None = None,
         still_held: StillHeld = lambda _: None,
+        expect: Callable[[Iterable[Device]], None] = lambda _: None,
         access: WebAccess | None = None,
         reread: Callable[[], Settings] | None = None,
     ) -> None:
         self.settings, self._source, self._clock = settings, source, clock
-        self._source_name, self._storage = source_name, storage
+        self._source_name, self._storage, self._expect = source_name, storage, expect
         self._log_counter, self._notifier = log_counter or LogCounter(), notifier or Notifier({})
         self._log = structlog.get_logger(component="agent")
-        self._interval = nanoseconds(settings.sampling.interval)
-        self._started = clock.wall_time()
+        self._interval, self._started = nanoseconds(settings.sampling.interval), clock.wall_time()
         self.accountant = AccountingService(
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
@@ -318,7 +321,14 @@ class Agent:
         since, until = now - nanoseconds(_RESTORED), now + nanoseconds(_SET_BACK)
         try:
             history = self._storage.history
-            restored = self.accountant.restore(history.devices(), history.load(since, until))
+            ends: dict[str, Nanoseconds] = {}
+            windows = _noted(history.load(since, until), ends)
+            restored = self.accountant.restore(history.devices(), windows)
+            # Devices that the agent before had until it ended.
+            then = max(ends.values(), default=0) - nanoseconds(_LAST_SEEN)
+            self._expect(
+                each.device for each in history.devices() if ends.get(each.device.uuid, -1) >= then
+            )
             self._log.info("history_restored", windows=restored)
         except HistoryError as error:
             self._log.error("history_unreadable", error=str(error))
@@ -381,3 +391,10 @@ class Agent:
         if self._broker:
             gauges |= self._broker.gauges()
         return gauges | self._sinks.gauges()
+
+
+def _noted(windows: Iterable[Window], ends: dict[str, Nanoseconds]) -> Iterator[Window]:
+    """The windows, with the end of each device's last one put down."""
+    for window in windows:
+        ends[window.uuid] = max(ends.get(window.uuid, 0), window.end)
+        yield window

@@ -83,6 +83,7 @@ def serve(
             local_routes=ControlRoutes(named.controls, clock, named.still_held).routes,
             controls=named.controls,
             still_held=named.still_held,
+            expect=named.expect,
             access=access,
             reread=reread,
         )

@@ -1,5 +1,6 @@
 """Which source the settings ask for: the driver of this node, or a simulated one below it."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rightsizer.agent.settings import Settings
@@ -7,6 +8,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.io.clock import Clock
+from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
@@ -29,6 +31,7 @@ class NamedSource:
     name: str
     controls: ReleaseController
     still_held: StillHeld
+    expect: Callable[[Iterable[Device]], None]
 
 
 def live_source(
@@ -53,7 +56,7 @@ def live_source(
         secondary=_neighbors(settings.sources, clock, catalogue),
         controls=controls,
     )
-    return NamedSource(source, name, controls, source.still_held)
+    return NamedSource(source, name, controls, source.still_held, source.expect)
 
 
 def _node(

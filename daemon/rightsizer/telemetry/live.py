@@ -14,6 +14,7 @@ from rightsizer.host.topology import TopologyFacts
 from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Worker
+from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
@@ -109,6 +110,10 @@ class LiveSource:
             self._down = frozenset(snapshot.down)
             self._connection.look_soon()
         return self._enriched(snapshot)
+
+    def expect(self, devices: Iterable[Device]) -> None:
+        """List devices that were there before, as down until the driver offers them."""
+        self._registry.expect(devices, self._clock.time())
 
     def still_held(self, release: ReleaseRequest) -> str | None:
         """Why a release is not carried out yet, `None` once everything is let go."""

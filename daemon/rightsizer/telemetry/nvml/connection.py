@@ -38,6 +38,8 @@ class ReopenBackOff:
 
 
 _OPENING: Final = "NVML is being opened"
+_MOST_GPUS: Final = 16
+"""Of a node."""
 
 
 class _Release(Enum):
@@ -56,6 +58,7 @@ class NvmlConnection:
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
     ) -> None:
         generations, stuck_probes = itertools.count(), StuckProbes()
+        self._stuck_probes = stuck_probes
         self._clock = clock
         self._settings = settings
         self._worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
@@ -67,8 +70,9 @@ class NvmlConnection:
                 stuck_probes=stuck_probes,
                 last_inventory=lambda: self.inventory,
             ),
-            abandon_after_seconds=settings.abandon_after_seconds,
-            abandoned_maximum=settings.abandoned_threads_maximum,
+            abandon_after_seconds=min(settings.hung_after_seconds, settings.abandon_after_seconds),
+            # Each thread that hangs in a look is at another GPU.
+            abandoned_maximum=_MOST_GPUS * settings.abandoned_threads_maximum,
             moved_at=lambda driver: driver.library.asked_at,
         )
         self._back_off = ReopenBackOff(settings.retry_first_seconds, settings.retry_longest_seconds)
@@ -201,7 +205,7 @@ class NvmlConnection:
                 )
             # A slow look at many GPUs that was begun again would never end: calls that come back
             # are a sign of life.
-            if answer.still_seconds >= self._settings.abandon_after_seconds:
+            if self._is_given_up(answer):
                 self._begin()
             return
         self._is_waiting = False
@@ -211,6 +215,20 @@ class NvmlConnection:
             self._begin()  # It was taken back while it was being let go.
         else:
             self._refuse(answer)
+
+    def _is_given_up(self, stuck: Stuck[NvmlDriver]) -> bool:
+        """Whether another thread looks instead.
+
+        One that hangs at a GPU before anything is known keeps all others from being read, and is
+        passed by as soon as the call counts as hung.
+        """
+        settings, driver = self._settings, stuck.state
+        if self.inventory is None and driver and self._stuck_probes.holds(driver.library):
+            return stuck.still_seconds >= settings.hung_after_seconds
+        return (
+            stuck.still_seconds >= settings.abandon_after_seconds
+            and self.abandoned < settings.abandoned_threads_maximum
+        )
 
     def _accept(self, inventory: Inventory) -> None:
         self._reopening = False

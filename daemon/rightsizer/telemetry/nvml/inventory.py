@@ -1,6 +1,6 @@
 """Inventory of the devices that the driver shows, and the registry of those that come and go."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -35,6 +35,10 @@ class StuckProbes:
 
     def __init__(self) -> None:
         self._places: dict[NvmlLibrary, Hashable] = {}
+
+    def holds(self, library: NvmlLibrary) -> bool:
+        """Whether a thread is at a place of its look, which another can pass by."""
+        return library in self._places
 
     @contextmanager
     def at(self, place: Hashable, library: NvmlLibrary) -> Iterator[NvmlFailure | None]:
@@ -325,8 +329,7 @@ class DeviceRegistry:
         self._seen.update(dict.fromkeys(self._devices if is_released else present, now))
         self._devices.update(present)
         self._forget(present, now)
-        self._list_unopened(present, offered.unopened, now)
-        self._list_hidden(offered.hidden, now)
+        self._list_unnamed(present, offered, now)
         self.devices = tuple(sorted(self._devices.values(), key=_order))
         self.absent = {
             uuid: _down(device, offered, Down(reason, trouble or _NOT_LISTED))
@@ -346,19 +349,32 @@ class DeviceRegistry:
             if uuid not in present and is_over:
                 del self._devices[uuid], self._seen[uuid]
 
-    def _list_unopened(
-        self, present: Mapping[str, Device], unopened: Mapping[int, NvmlFailure], now: Nanoseconds
-    ) -> None:
-        """A GPU that was never opened has no uuid; it goes by its index."""
-        missing = {device.index for uuid, device in self._devices.items() if uuid not in present}
-        for index in unopened.keys() - missing:
-            self._list(Device(f"{_BY_INDEX}{index}", index), now)
+    def expect(self, devices: Iterable[Device], now: Nanoseconds) -> None:
+        """List devices that were there before the agent started; a look may miss some of them."""
+        for device in devices:
+            self._list(device, now)
 
-    def _list_hidden(self, hidden: Mapping[str, NvmlFailure], now: Nanoseconds) -> None:
-        """A GPU that only the bus knows goes by its address, behind all that have an index."""
+    def _list_unnamed(
+        self, present: Mapping[str, Device], offered: Inventory, now: Nanoseconds
+    ) -> None:
+        """GPUs that were never opened have no uuid: they go by address, or by index without one.
+
+        The driver counts in the order of the bus, and what it gives no handle for it does not
+        offer either: of as many indices as addresses each two are one GPU. Where the bus knows of
+        more, the others are gone from the driver, and go behind all that have an index.
+        """
+        missing = {device.index for uuid, device in self._devices.items() if uuid not in present}
         listed = {kernel_address(device.pci_bus_id) for device in self._devices.values()}
-        first = 1 + max((device.index for device in self._devices.values()), default=-1)
-        for index, address in enumerate(sorted(hidden.keys() - listed), first):
+        indices = sorted(offered.unopened.keys() - missing)
+        addresses = sorted(offered.hidden.keys() - listed)
+        if len(addresses) < len(indices):
+            for index in indices:
+                self._list(Device(f"{_BY_INDEX}{index}", index), now)
+            return
+        if len(addresses) > len(indices):
+            first = 1 + max((each.index for each in self._devices.values()), default=-1)
+            indices = list(range(first, first + len(addresses)))
+        for index, address in zip(indices, addresses, strict=True):
             self._list(Device(f"pci:{address}", index, pci_bus_id=address), now)
 
     def _list(self, device: Device, now: Nanoseconds) -> None:
