@@ -257,18 +257,28 @@ def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"GET /metrics\x00 HTTP/1.1\r\n\r\n", b"404"),
+        (b"GET /metrics\x00 HTTP/1.1\r\nHost: a\r\n\r\n", b"404"),
         (b"GET /metrics SMTP/1.1\r\n\r\n", b"400"),
         (b"GET / HTTP/9.9\r\n\r\n", b"505"),
         (b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\n\r\n", b"414"),
-        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"431"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", b"413"),
-        (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 0\r\n\r\nx", b"400"),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
-        (b"GET http://[ HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"431"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", b"413"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 0\r\n\r\nx", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"1" * 5000 + b"\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\nx", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 1\r\n\r\nx", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b,\r\n c\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n Host: a\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
+        (b"GET /-/healthy HTTP/1.0\r\n\r\n", b"200"),
+        (b"GET http://[ HTTP/1.1\r\nHost: a\r\n\r\n", b"400"),
         (b"GET /-/healthy\r\n\r\n", b"200"),
-        (b"BREW / HTTP/1.1\r\n\r\n", b"405"),
+        (b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", b"405"),
     ],
 )
 def test_malformed_requests_are_refused(start: Start, request_bytes: bytes, status: bytes) -> None:
@@ -276,6 +286,17 @@ def test_malformed_requests_are_refused(start: Start, request_bytes: bytes, stat
     server = start(node_report())
     assert exchange(server, request_bytes).split(b" ")[1] == status
     assert ask(server, "/-/healthy")[0].status == 200
+
+
+def test_a_client_that_waits_for_100_is_let_go_on(start: Start) -> None:
+    """Before it sends its body; it would wait until it gave up."""
+    server = start(node_report())
+    head = b"POST /metrics HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+    with connect(server) as connection:
+        connection.sendall(head)
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(b"x")
+        assert connection.recv(100).startswith(b"HTTP/1.1 405 ")
 
 
 def test_no_bytes_break_the_server(start: Start) -> None:

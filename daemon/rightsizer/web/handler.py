@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import ssl
 import time
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from rightsizer.web.listener import WebListener
 
 
+class HeadError(Exception):
+    """A head that others may read in another way than this server does; the message says why."""
+
+
 class RequestHead:
     """Reads lines of a head for `http.client`, and no more than is reasonable."""
 
@@ -43,6 +48,7 @@ class RequestHead:
 
         Raises:
             LineTooLong: the head is longer than what is taken.
+            HeadError: it is not a header (RFC 9112, section 5), or goes on with the former.
             TimeoutError: the client takes too long over all of it.
         """
         if self._clock() > self._deadline:
@@ -51,7 +57,16 @@ class RequestHead:
         self._left_bytes -= len(line)
         if self._left_bytes < 0:
             raise LineTooLong("head")
+        if line.startswith((b" ", b"\t")):
+            raise HeadError("a header goes on in the next line")
+        if line not in _ENDS and not _FIELD.match(line):
+            raise HeadError("a header has no name, or something between that and its colon")
         return line
+
+
+_ENDS: Final = frozenset({b"", b"\n", b"\r\n"})
+_FIELD: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
+_LENGTH_DIGITS: Final = 18
 
 
 Answer: TypeAlias = Callable[[WebRequest], WebResponse]
@@ -125,9 +140,29 @@ class Handler(BaseHTTPRequestHandler):
             source, settings.head_limit_bytes, settings.request_timeout_seconds
         )
         try:
-            return super().parse_request()
+            is_read = super().parse_request()
+        except HeadError as error:
+            self.send_error(HTTPStatus.BAD_REQUEST, str(error))
+            return False
         finally:
             self.rfile = source
+        if is_read and (fault := self._fault_of_host()):
+            self.send_error(HTTPStatus.BAD_REQUEST, fault)
+            return False
+        return is_read
+
+    def _fault_of_host(self) -> str | None:
+        """HTTP before 1.1 may do without; a proxy may believe another one than this server."""
+        hosts = len(self.headers.get_all("Host", []))
+        if hosts > 1:
+            return "Host is given twice"
+        return "Host is missing" if not hosts and self.request_version == "HTTP/1.1" else None
+
+    def handle_expect_100(self) -> bool:
+        """Let the client send its body, for which it waits."""
+        goes_on = super().handle_expect_100()
+        self.wfile.flush()
+        return goes_on
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse a request in a line of text, by default the status's, and close the connection."""
@@ -146,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
             # A proxy may believe the other one, and take the rest of the body for a request.
             self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is given twice")
             return None
-        if not (length.isascii() and length.isdigit()):
+        if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS):
             self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
             return None
         if int(length) > self.server.settings.body_limit_bytes:
