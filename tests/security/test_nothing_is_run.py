@@ -25,6 +25,7 @@ UNSAFE_YAML: Final = frozenset(
 EXCEPTIONS: Final[dict[str, str]] = {
     "fleet/process_pool.py: multiprocessing": "the fleet's own workers, "
     "which it starts and alone talks to",
+    "fleet/process_pool.py: multiprocessing.queues": "what they tell of a store that is waited for",
     "io/program.py: subprocess": "the profiler or the action that an operator has configured; "
     "an argument list, never a shell, with bounds on time and output, and without a secret",
     "profiler/capture/isolated_reader.py: subprocess": "this very program, "

@@ -51,6 +51,7 @@ class FakeDriver:
         self.hanging: dict[tuple[str, int], threading.Event] = {}
         """By function and index of the GPU (-1: without one): set the event to let go."""
         self.samples_alive = 0
+        self.counting = threading.Lock()
         self.sampled_by: dict[int, set[int]] = {}
 
     def __getattr__(self, name: str) -> Callable[..., int]:
@@ -287,12 +288,14 @@ def _gpm_support(driver: FakeDriver, handle: Any, support: Any) -> int:
 
 
 def _gpm_alloc(driver: FakeDriver, sample: Any) -> int:
-    driver.samples_alive += 1
+    with driver.counting:
+        driver.samples_alive += 1
     return _set_handle(sample, 1_000_000 + len(driver.calls))
 
 
 def _gpm_free(driver: FakeDriver, sample: Any) -> int:
-    driver.samples_alive -= 1
+    with driver.counting:
+        driver.samples_alive -= 1
     return int(_OK)
 
 

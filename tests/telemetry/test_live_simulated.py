@@ -103,7 +103,7 @@ def test_lost_and_hung_gpus_of_eight() -> None:
     clock = FastClock(NOON)
     node, library = simulated("eight-gpu-node", clock)
     lost, hung = node.devices[2].uuid, node.devices[5].uuid
-    with reading(library, clock, deadline_seconds=0.3, hung_after_seconds=0.01) as source:
+    with reading(library, clock, deadline_seconds=3.0, hung_after_seconds=0.5) as source:
         assert len(source.read().readings) == 8
         library.faults.lose(lost)
         library.faults.hang("nvmlDeviceGetPowerUsage", hung)

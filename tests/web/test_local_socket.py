@@ -157,7 +157,9 @@ def test_a_body_is_bounded_and_whole(tmp_path: Path, stack: ExitStack) -> None:
     path = tmp_path / "api.sock"
     served(path, stack, body_limit_bytes=10)
     with closing(connect(path)) as connection:
-        connection.sendall(b"POST /api/v1/echo HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf")
+        connection.sendall(
+            b"POST /api/v1/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"
+        )
         connection.shutdown(socket.SHUT_WR)
         cut_off = connection.recv(65536)
 
