@@ -13,15 +13,20 @@ from rightsizer.notify.webhook.service import Webhook
 from rightsizer.notify.webhook.settings import WebhookSettings
 
 
-def test_raising_grafana_sink_does_not_starve_webhooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Webhooks deliver too, and the failure is raised after them."""
+@pytest.mark.parametrize(
+    ("method", "arguments"), [("deliver", ()), ("offer", ((),)), ("notify", ("{}",))]
+)
+def test_raising_grafana_sink_does_not_starve_webhooks(
+    monkeypatch: pytest.MonkeyPatch, method: str, arguments: tuple[object, ...]
+) -> None:
+    """Webhooks are told and deliver too, and the failure is raised after them."""
     delivered: list[str] = []
 
-    def broken(_: object) -> None:
+    def broken(*_: object) -> None:
         raise HistoryError("disk full")
 
-    monkeypatch.setattr(GrafanaAnnotations, "deliver", broken)
-    monkeypatch.setattr(Webhook, "deliver", lambda _: delivered.append("webhooks"))
+    monkeypatch.setattr(GrafanaAnnotations, method, broken)
+    monkeypatch.setattr(Webhook, method, lambda *_: delivered.append("webhooks"))
     settings = Settings(
         grafana=GrafanaSettings(url="http://127.0.0.1:9"),
         webhooks=(WebhookSettings(url="http://127.0.0.1:9"),),
@@ -36,6 +41,6 @@ def test_raising_grafana_sink_does_not_starve_webhooks(monkeypatch: pytest.Monke
     )
 
     with pytest.raises(HistoryError, match="disk full"):
-        service.deliver()
+        getattr(service, method)(*arguments)
 
     assert delivered == ["webhooks"]

@@ -145,6 +145,20 @@ def test_retry_after_may_be_a_date() -> None:
     assert slept == [5.0]
 
 
+@pytest.mark.parametrize(("method", "tries"), [("GET", 3), ("POST", 1)])
+def test_what_a_peer_breaks_off_is_asked_again_where_that_does_no_harm(
+    method: str, tries: int
+) -> None:
+    """A connection that is closed or reset in the middle of an answer."""
+    slept: list[float] = []
+    with raw_server(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as url:
+        result = client(url, slept).request(method, "/", body={} if method == "POST" else None)
+
+    assert isinstance(result, Failure)
+    assert result.kind is FailureKind.INTERRUPTED
+    assert len(slept) == tries - 1
+
+
 def test_an_interrupted_wait_ends_the_tries() -> None:
     """Whoever is about to stop gets the last failure at once, not one more try."""
     with grafana_server() as grafana:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.web.web_config import RateLimit, WebConfig, WebConfigReader
+from rightsizer.web.web_config import RateLimit, WebConfig, WebConfigFile, WebConfigReader
 from web_certificates import Authority
 
 HASH: Final = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"
@@ -38,6 +38,28 @@ def faults(folder: Path, text: str) -> list[str]:
         read(folder, text)
     assert refusal.value.exit_code == 78
     return [line.removeprefix(f"{folder}/") for line in str(refusal.value).splitlines()]
+
+
+def test_a_reload_that_is_refused_swallows_no_change(tmp_path: Path) -> None:
+    """What was read for it and not taken is found by the next request: a user may be revoked."""
+    path = tmp_path / "web.yml"
+    path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    file = WebConfigFile(WebConfigReader(path), settle_seconds=0.0)
+    path.write_text("")
+    file.prepare()
+    assert not file.current().headers
+
+
+def test_a_reload_that_is_taken_is_in_force(tmp_path: Path) -> None:
+    """And the file is not read once more."""
+    path = tmp_path / "web.yml"
+    path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    reader = WebConfigReader(path)
+    file = WebConfigFile(reader, settle_seconds=0.0)
+    path.write_text("")
+    file.prepare()()
+    assert not reader.has_changed(0.0)
+    assert not file.current().headers
 
 
 @pytest.mark.parametrize("text", ["", "{}", "# nothing", "tls_server_config:\nrate_limit: {}\n"])

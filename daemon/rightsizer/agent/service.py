@@ -61,6 +61,8 @@ def serve(
     Raises:
         RightsizerError: it cannot start: a scenario, an address, a history, a web configuration.
     """
+    # Until it is known what a reload would be: the signal's own default ends a process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     keep_compact()
     clock = clock or SystemClock()
     log, history = settings.log, settings.history

@@ -224,6 +224,7 @@ def serve_fleet(settings: FleetConfig) -> None:
     log, clock = settings.log, SystemClock()
     configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     notifier = Notifier(os.environ)
+    signal.signal(signal.SIGHUP, _warn_of_no_reload)
     with (
         FleetJudge.open(settings, clock) as judge,
         closing(opened_ledger(judge.ledger_path)) as storage,
@@ -232,7 +233,6 @@ def serve_fleet(settings: FleetConfig) -> None:
         for sentence in loss_of(storage):
             structlog.get_logger(component="fleet").warning("ledger_lost", message=sentence)
         stop = stop_on_signals()
-        signal.signal(signal.SIGHUP, _warn_of_no_reload)
         service.run(stop)
         if service.is_looking:
             # What was read is kept; processes that still read or judge end with this one.

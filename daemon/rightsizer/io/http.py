@@ -291,7 +291,9 @@ class HttpClient:
 def _is_worth_retrying(failure: Failure, may_repeat: bool) -> bool:  # noqa: FBT001 - private.
     if failure.kind is FailureKind.AWAY:
         return True
-    return may_repeat and failure.status in _RETRIED_STATUSES
+    # One that took too long would take as long again.
+    is_broken_off = failure.kind is FailureKind.INTERRUPTED and failure.excess is None
+    return may_repeat and (is_broken_off or failure.status in _RETRIED_STATUSES)
 
 
 def _without(failure: Failure, secrets: Sequence[str]) -> Failure:

@@ -72,13 +72,11 @@ class NotificationService:
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Hand events to every delivery; quick, without network."""
-        for delivery in self._deliveries:
-            delivery.offer(events)
+        attempt_all(partial(delivery.offer, events) for delivery in self._deliveries)
 
     def notify(self, body: str) -> None:
         """Hand webhooks another JSON message; quick, without network."""
-        for delivery in self._deliveries:
-            delivery.notify(body)
+        attempt_all(partial(delivery.notify, body) for delivery in self._deliveries)
 
     def deliver(self) -> None:
         """Let every delivery send what waits; the first failure is raised after the last."""

@@ -151,7 +151,8 @@ class WebConfigReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._versions: dict[Path, _Version] = {}
+        self.versions: dict[Path, _Version] = {}
+        """Of the file and those that it names, as they were last read."""
 
     def has_changed(self, settle_seconds: float) -> bool:
         """Whether the file, or one that it names, is another than when it was last read.
@@ -159,7 +160,7 @@ class WebConfigReader:
         One that was written to within `settle_seconds` may not be whole, and has not changed yet.
         """
         # A reading that begins meanwhile replaces the table, and changes none.
-        before = self._versions
+        before = self.versions
         now = {file: _version(file) for file in before}
         if now == before:
             return False
@@ -174,7 +175,7 @@ class WebConfigReader:
             ConfigurationError: every fault of it, one line each.
         """
         # Looked at before it is read: what is written meanwhile is a change then.
-        self._versions = {self.path: _version(self.path)}
+        self.versions = {self.path: _version(self.path)}
         try:
             text = self.path.read_text("utf-8-sig")
             document = load_yaml(text, str(self.path))
@@ -213,7 +214,7 @@ class WebConfigReader:
             return None
         parts = (policy.certificate, policy.private_key, policy.client_ca)
         files = [part.file for part in parts if part is not None and part.file is not None]
-        self._versions = self._versions | {file: _version(file) for file in files}
+        self.versions = self.versions | {file: _version(file) for file in files}
         try:
             return server_context(policy)
         except TlsError as fault:
@@ -318,8 +319,16 @@ class WebConfigFile:
             ConfigurationError: it has faults; what was in force stays.
         """
         with self._lock:
+            before = self._reader.versions
             config = self._read()
-        return lambda: self._take(config)
+            # Where the result is never called, the next request finds the file changed.
+            read, self._reader.versions = self._reader.versions, before
+
+        def take() -> None:
+            self._reader.versions = read
+            self._take(config)
+
+        return take
 
     def _refresh(self) -> None:
         before = self._trouble
