@@ -12,6 +12,8 @@ import pytest
 import cli_reference
 from rightsizer.cli.main import all_commands
 from rightsizer.console.command import Command
+from rightsizer.model.profile import ProfileFormat
+from rightsizer.owners.settings import SOURCE_NAMES
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
@@ -146,6 +148,18 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         targets = (page.parent / link.partition("#")[0] for link in _links(page))
         waiting += [each.resolve() for each in targets if each.suffix == ".md"]
     assert not [_name(page) for page in DOCS.rglob("*.md") if page not in reached]
+
+
+def test_every_profile_format_is_in_the_table_of_profiles() -> None:
+    """What can be read is told, by the name that the JSON gives it."""
+    rows = [line for line in (DOCS / "profiles.md").read_text("utf-8").splitlines() if "|" in line]
+    assert not [each for each in ProfileFormat if not any(f"`{each}`" in row for row in rows)]
+
+
+def test_every_source_of_owners_is_in_the_table_of_telemetry() -> None:
+    """Who can be asked whose a process is."""
+    text = (DOCS / "telemetry.md").read_text("utf-8")
+    assert not [name for name in SOURCE_NAMES if f"`{name}`" not in text]
 
 
 def test_no_page_names_a_path_of_the_machine_that_it_was_written_on() -> None:
