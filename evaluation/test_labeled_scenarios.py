@@ -15,7 +15,7 @@ from rightsizer.simulator.scenario import SimulatedScenario
 from rightsizer.simulator.scenario_reader import load_scenario
 
 FILES: Final = sorted(SCENARIOS.glob("*.yaml"))
-TICK: Final = 1201
+TICK: Final = 2401
 FOLLOWING_FROM_PHYSICS: Final = {
     *(Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN),
     *(Condition.PCIE_LINK_DEGRADED, Condition.NEAR_OUT_OF_MEMORY),

@@ -36,7 +36,7 @@ run_demo(
         speed={speed},
         tick_seconds={tick},
         days_before={days},
-        memory_tick_seconds=600.0,
+        memory_tick_seconds=3600.0,
     ),
     lambda text: print(text, flush=True),
 )

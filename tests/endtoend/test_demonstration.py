@@ -18,8 +18,8 @@ run_demo(
     DemoSettings(
         listen_address="127.0.0.1:0",
         speed=5400.0,
-        tick_seconds=240.0,
-        memory_tick_seconds=1200.0,
+        tick_seconds=480.0,
+        memory_tick_seconds=3600.0,
     ),
     lambda text: print(text, flush=True),
 )

@@ -1,7 +1,5 @@
 """The packages as `make deb` and `make rpm` build them, once for each state of the sources."""
 
-import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
@@ -11,15 +9,16 @@ from typing import Final
 
 import pytest
 
+from source_cache import ROOT, source_folder
+
 __all__ = ["ROOT", "built", "other_version", "run_build", "tool"]
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-CACHE: Final = ROOT / ".cache" / "packages"
-SOURCES: Final = ("config", "daemon", "grafana/dashboards", "systemd")
-FILES: Final = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "CHANGELOG.md")
+SOURCES: Final = (
+    *("config", "daemon", "grafana/dashboards", "systemd"),
+    *("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "CHANGELOG.md"),
+)
 _OFFLINE: Final = ("No matching distribution", "ConnectionError", "NewConnectionError")
 _BUILD_SECONDS: Final = 300
-_KEPT: Final = 3
 
 
 def tool(name: str, package: str) -> str:
@@ -33,11 +32,7 @@ def tool(name: str, package: str) -> str:
 def built(kind: str) -> Path:
     """The package of a kind, `deb` or `rpm`."""
     tool(*{"deb": ("dpkg-deb", "dpkg"), "rpm": ("rpmbuild", "rpm")}[kind])
-    folder = CACHE / _state()
-    folder.mkdir(parents=True, exist_ok=True)
-    # Tests beside each other want the same.
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with source_folder("packages", SOURCES) as folder:
         if not (found := sorted(folder.glob(f"*.{kind}"))):
             _build(kind, folder)
             found = sorted(folder.glob(f"*.{kind}"))
@@ -80,18 +75,3 @@ def _build(kind: str, folder: Path) -> None:
     if done.returncode and any(sign in done.stdout + done.stderr for sign in _OFFLINE):
         pytest.skip("the libraries for the package cannot be fetched from here")
     assert done.returncode == 0, done.stdout + done.stderr
-    kept = sorted(CACHE.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in kept[_KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _state() -> str:
-    """A name for what all sources are now."""
-    paths = [ROOT / name for name in FILES]
-    for name in SOURCES:
-        paths += [path for path in (ROOT / name).rglob("*") if "__pycache__" not in path.parts]
-    digest = hashlib.sha256()
-    for path in sorted(path for path in paths if path.is_file()):
-        digest.update(str(path.relative_to(ROOT)).encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]

@@ -23,7 +23,7 @@ from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 __all__ = ["LAST", "NUMBER", "SCRAPE", "START", "ScrapedDay", "recorded", "scraped_day"]
 
 RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
-SAMPLING: Final = 15
+SAMPLING: Final = 30
 SCRAPE: Final = 60
 START: Final[Nanoseconds] = DEFAULT_START + 10 * HOUR
 SPAN: Final = 2 * HOUR

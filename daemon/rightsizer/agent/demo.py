@@ -36,7 +36,7 @@ class DemoSettings:
     """Simulated time between two readings."""
     days_before: float = 7.0
     """Days that the node remembers when the demonstration begins."""
-    memory_tick_seconds: float = 600.0
+    memory_tick_seconds: float = 1800.0
     """Simulated time between two readings of the days before."""
     web_config_file: str = ""
     enable_lifecycle: bool = False

@@ -1,5 +1,6 @@
 """A day of each character, simulated, accounted for and exported by the product's own code."""
 
+import pickle
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from rightsizer.model.workload import Workload
 from rightsizer.simulator.scenario import SimulatedScenario
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
+from source_cache import source_folder
 
 __all__ = [
     "EMPTY",
@@ -43,6 +45,7 @@ EMPTY: Final = "empty:"
 """Before the key of a board: one that nobody holds."""
 
 _FILE: Final = Path(__file__).with_name("characters.yaml")
+_SOURCES: Final = ("daemon", "tests/support/estate")
 _STEP: Final = STEP_SECONDS * NANOSECONDS_PER_SECOND
 _COLLECTORS: Final = frozenset(
     {
@@ -97,6 +100,16 @@ def characters(tick_seconds: int = 60, variant: int = 0) -> Mapping[str, Charact
         tick_seconds: Simulated time between two readings; slots are whole numbers of them.
         variant: Another day of the same.
     """
+    # A day takes seconds, and many modules of tests begin with the same.
+    with source_folder("characters", _SOURCES) as folder:
+        file = folder / f"{tick_seconds}-{variant}.pickle"
+        if not file.exists():
+            file.write_bytes(pickle.dumps(_lived(tick_seconds, variant)))
+        found: Mapping[str, Character] = pickle.loads(file.read_bytes())
+    return found
+
+
+def _lived(tick_seconds: int, variant: int) -> dict[str, Character]:
     scenario = replace(written(), seed=977 + variant)
     source = SimulatedSource(
         scenario,
