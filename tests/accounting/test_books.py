@@ -76,8 +76,7 @@ def accounted_span(snapshots: Sequence[Snapshot], uuid: str) -> int:
             first = each.time if first is None else first
             last = each.time if last is None else max(last, each.time)
         elif last is not None and uuid in each.down:
-            # The usual gap may still be filled by the next reading.
-            last = max(last, each.time - 5 * SECOND)
+            last = max(last, each.time)
     return 0 if first is None or last is None else last - first
 
 
@@ -167,12 +166,23 @@ def test_time_beyond_the_usual_gap_is_unknown(interval: float, away: float, unkn
     )
 
 
-def test_device_that_is_down_becomes_unknown_as_time_goes_by() -> None:
+def test_device_that_is_down_is_unknown_while_it_is() -> None:
     """A device that hangs is counted while it hangs, and is never idle."""
     hanging = [snapshot(at, [gpu()], {}, down=[gpu()]) for at in range(2, 60)]
     entries = post_all([snapshot(0, [gpu()], {gpu(): EMPTY}), *hanging])
-    assert times(entries) == Counter({State.UNKNOWN: 54 * SECOND})
+    assert times(entries) == Counter({State.UNKNOWN: 59 * SECOND})
     assert {entry.tier for entry in entries} == {Tier.NONE}
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 8])
+def test_device_that_comes_and_goes_is_unknown_while_it_is_away(period: int) -> None:
+    """However short that is, the reading before does not stand for it."""
+    lives = [(at, at // period % 2 == 1) for at in range(240)]
+    entries = post_all(
+        snapshot(at, [gpu()], {} if away else {gpu(): TRAINING}, down=[gpu()] if away else [])
+        for at, away in lives
+    )
+    assert times(entries)[State.UNKNOWN] == sum(away for _, away in lives) * SECOND
 
 
 def test_silent_device_is_unknown_once_it_speaks_again() -> None:

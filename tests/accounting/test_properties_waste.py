@@ -146,7 +146,7 @@ def test_device_that_was_down_begins_its_counter_anew() -> None:
         )
         joules += [(entry.energy_source, entry.energy_joules) for entry in books.post(taken)]
     known = [each for each in joules if each[0] is not None]
-    assert known == [(COUNTER, 500.0)] * 2 + [(POWER, 600.0 * 5)] + [(COUNTER, 500.0)] * 7
+    assert known == [(COUNTER, 500.0)] * 2 + [(POWER, 600.0)] + [(COUNTER, 500.0)] * 7
 
 
 def test_devices_have_counters_of_their_own() -> None:

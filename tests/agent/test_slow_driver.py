@@ -3,7 +3,8 @@
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from rightsizer.agent.coordinator import SlowDriverLog, slow_driver_gauges
+from rightsizer.agent.coordinator import slow_driver_gauges
+from rightsizer.agent.source_log import SlowDriverLog
 from rightsizer.model.device import Device
 from rightsizer.model.snapshot import Slow, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND

@@ -1,10 +1,16 @@
 """What the log says of the source: each change once, and no flood where reasons take turns."""
 
+from typing import Any
+
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from rightsizer.agent.coordinator import SourceLog
-from rightsizer.model.snapshot import Snapshot
+from readings import EPOCH as NOW
+from readings import gpu
+from rightsizer.agent.source_log import SourceLog
+from rightsizer.model.device import MigInstance
+from rightsizer.model.reading import Missing
+from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 SECOND = NANOSECONDS_PER_SECOND
@@ -36,3 +42,80 @@ def test_turns_that_last_are_told_again() -> None:
 def test_what_comes_back_after_devices_were_there_is_new() -> None:
     """Its time has begun anew."""
     assert told("gone", None, "gone") == ["gone", "back", "gone"]
+
+
+GPUS = tuple(gpu(index) for index in range(8))
+LOST = Down(Missing.LOST, "GPU is lost")
+
+
+def logged(*rounds: set[int]) -> list[dict[str, Any]]:
+    """The lines about devices, the indices of those that are down a second after the other."""
+    log = SourceLog(get_logger())
+    with capture_logs() as lines:
+        for second, away in enumerate(rounds):
+            time = second * SECOND
+            down = {GPUS[index].uuid: LOST for index in away}
+            log.tell(Snapshot(NOW + time, time, SECOND, GPUS, {}, down=down))
+    return [dict(line) for line in lines]
+
+
+def test_a_gpu_that_is_lost_is_told_once_and_its_return_too() -> None:
+    """Which, why, since when, and for how long it was away."""
+    down, up = logged(set(), *[{3}] * 40, set(), set())
+
+    assert (down["event"], down["log_level"], down["gpu"]) == ("device_down", "warning", "GPU 3")
+    assert (down["uuid"], down["reason"], down["detail"]) == ("GPU-3", "lost", "GPU is lost")
+    assert down["since"] == "2026-01-01T00:00:01+00:00"
+    assert (up["event"], up["gpu"], up["down_seconds"]) == ("device_up", "GPU 3", 40)
+
+
+def test_a_gpu_that_was_never_there_is_told_too() -> None:
+    """Down from the first look on."""
+    (line,) = logged({0}, {0})
+    assert (line["event"], line["since"]) == ("device_down", "2026-01-01T00:00:00+00:00")
+
+
+def test_all_gpus_at_once_are_one_line() -> None:
+    """On the way down and on the way up."""
+    down, up = logged(set(), set(range(8)), set(range(8)), set())
+
+    assert (down["event"], down["of"], down["reason"]) == ("devices_down", 8, "lost")
+    assert down["gpus"].startswith("GPU 0,GPU 1,")
+    assert up["event"] == "devices_up"
+
+
+def test_a_gpu_that_comes_and_goes_is_told_once_in_ten_minutes() -> None:
+    """Away three seconds of six for half an hour: two lines each ten minutes, with a count."""
+    lines = logged(*[{5}, {5}, {5}, set(), set(), set()] * 300)
+
+    events = [line["event"] for line in lines]
+    assert events == ["device_down", "device_up"] * 3
+    assert [line.get("times_before") for line in lines[::2]] == [None, 99, 99]
+
+
+def test_outages_that_no_line_was_about_are_told_when_it_has_calmed_down() -> None:
+    """How often, once."""
+    lines = logged(*[{5}, set()] * 10, *[set()] * 700)
+
+    assert [line["event"] for line in lines] == ["device_down", "device_up", "device_was_down"]
+    assert (lines[-1]["uuid"], lines[-1]["times"]) == ("GPU-5", 9)
+
+
+def test_a_second_outage_that_lasts_is_told_after_half_a_minute() -> None:
+    """Though the first was told a moment ago."""
+    lines = logged({5}, set(), *[{5}] * 40)
+
+    assert [line["event"] for line in lines] == ["device_down", "device_up", "device_down"]
+
+
+def test_instances_go_with_their_board() -> None:
+    """One line for a board that is lost with seven instances on it."""
+    board = gpu()
+    parts = tuple(
+        gpu(uuid=f"MIG-{at}", mig=MigInstance(board.uuid, "1g.10gb", at, 0, 1 / 7, 1 / 8))
+        for at in range(7)
+    )
+    down = {each.uuid: LOST for each in (board, *parts)}
+    with capture_logs() as lines:
+        SourceLog(get_logger()).tell(Snapshot(NOW, 0, SECOND, (board, *parts), {}, down=down))
+    assert [line["gpu"] for line in lines] == ["GPU 0"]

@@ -83,7 +83,12 @@ def test_a_gpu_that_hangs_is_down_alone_and_comes_back(tmp_path: Path) -> None:
         tell(file)
         eventually(lambda: agent.metric("rightsizer_device_up") == 8)
         status = agent.end()
+        lines = {name: agent.events(name) for name in ("device_down", "device_up")}
 
     assert set(seen) == {7}
+    assert {name: [line["gpu"] for line in found] for name, found in lines.items()} == {
+        "device_down": ["GPU 2"],
+        "device_up": ["GPU 2"],
+    }
     assert reasons == 1
     assert status == 0

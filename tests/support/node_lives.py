@@ -119,7 +119,7 @@ def snapshots_of(interval: Nanoseconds, life: Iterable[Moment]) -> list[Snapshot
 
 
 def accounted(snapshots: Iterable[Snapshot]) -> Accounted:
-    """Known up to the longest usual gap before each reading, unknown beyond it."""
+    """Known up to the longest usual gap before each reading, unknown beyond it and while down."""
     known = unknown = 0
     last: Nanoseconds | None = None
     for each in snapshots:
@@ -128,7 +128,9 @@ def accounted(snapshots: Iterable[Snapshot]) -> Accounted:
         if last is None:
             last = each.time if is_read else None
             continue
-        lost = max(0, each.time - usual - last) if is_read or GPU.uuid in each.down else 0
+        lost = max(0, each.time - usual - last) if is_read else 0
+        if GPU.uuid in each.down:
+            lost = each.time - last
         unknown, last = unknown + lost, last + lost
         if is_read:
             known, last = known + each.time - last, each.time

@@ -16,10 +16,12 @@ from nvml_answers import FakeEvents, refusing
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, installed
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
+from rightsizer.model.driver_codes import OTHER_XID, XidLog
+from rightsizer.model.units import NANOSECONDS_PER_SECOND as SECOND
 from rightsizer.telemetry.nvml.driver import NvmlDriver
 from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
-from rightsizer.telemetry.nvml.xid_listener import XidListener
+from rightsizer.telemetry.nvml.xid_listener import XidEvent, XidEventLog, XidListener
 
 WAIT = "nvmlEventSetWait_v2"
 NOW = 1_790_000_000 * 10**9
@@ -109,6 +111,34 @@ def test_xid_is_logged_with_its_meaning() -> None:
     assert critical["meaning"] == "the GPU has fallen off the bus"
     assert (fault["log_level"], fault["critical"]) == ("warning", False)
     assert strange["meaning"] == "see NVIDIA's Xid catalog"
+
+
+def test_a_storm_of_one_code_is_a_line_a_minute() -> None:
+    """The next line says how many had none; another code has its own."""
+    clock = FastClock(NOW)
+    log = XidEventLog(clock)
+    with capture_logs() as lines:
+        for second in range(90):
+            log.tell(XidEvent("GPU-0", 31))
+            if second == 10:
+                log.tell(XidEvent("GPU-0", 79))
+            clock.wait_until(clock.time() + SECOND, threading.Event())
+    assert [(each["code"], each.get("without_a_line_before")) for each in lines] == [
+        (31, None),
+        (79, None),
+        (31, 59),
+    ]
+
+
+def test_codes_without_end_are_a_bounded_number_of_series() -> None:
+    """Known ones have their own whenever they come; of others the first sixteen."""
+    log = XidLog({})
+    for code in range(100_000, 100_100):
+        log = log.counted(code, NOW)
+    log = log.counted(100_003, NOW).counted(79, NOW).counted(200_000, NOW)
+    assert len(log.counts) == 18
+    assert (log.counts[100_003], log.counts[79], log.counts[OTHER_XID]) == (2, 1, 85)
+    assert (log.total, log.last) == (103, 200_000)
 
 
 def test_one_event_set_for_all_gpus() -> None:

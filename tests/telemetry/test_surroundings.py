@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from nvml_driver import FakeDriver, FakeGpu, installed, tick
+from owner_trees import write_process
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.host.topology import GpuPlacementFacts, TopologyFacts
@@ -23,6 +24,7 @@ from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.owners.owner import Allocations
 from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.host_context import (
     HostContext,
     HostContextCollector,
@@ -278,6 +280,10 @@ class Scheduler:
         """GPU-1 is given away."""
         return {"GPU-1": (WORKLOAD,)}
 
+    def sees_processes(self) -> bool:
+        """All of them."""
+        return True
+
     def collectors(self) -> Mapping[str, CollectorOutcome]:
         """The scheduler's daemon was asked."""
         return {"slurm": CollectorOutcome(False, 0.5)}
@@ -304,6 +310,21 @@ def test_node_eyes_see_host_and_holders() -> None:
     assert look.devices.keys() == {"GPU-0", "GPU-1", "GPU-2"}
     eyes.close()
     assert owners.is_closed
+
+
+def test_owners_that_cannot_see_processes_say_so(tmp_path: Path) -> None:
+    """With procfs mounted `hidepid` there are own processes and no first one; one line says so."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "stat").write_text("7 (agent) S 1 7 7 0")
+    owners = OwnerResolver.on_host(tmp_path, settings=OwnerSettings(sources=("session",)))
+    host = ProcHostCollector(tmp_path, tmp_path, FastClock(0), sysfs=NOWHERE)
+    eyes = NodeHostProbe(host, owners, None)
+    with capture_logs() as lines:
+        looks = [eyes.look(HostQuery()) for _ in range(3)]
+        write_process(tmp_path, 1, cgroup="0::/init.scope")
+        looks.append(eyes.look(HostQuery()))
+    assert [look.collectors["owners"].success for look in looks] == [False, False, False, True]
+    assert [line["event"] for line in lines] == ["processes_hidden"]
 
 
 def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:

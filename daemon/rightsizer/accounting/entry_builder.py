@@ -54,9 +54,10 @@ class EntryBuilder:
         """The entries of one snapshot, in the order of its devices.
 
         A reading accounts for the time since the device's previous one; what goes beyond the
-        longest usual gap is `unknown`. A device that is down becomes `unknown` as time goes
-        by; one that is merely silent does when it speaks again, so that a recording's device
-        ends with its last reading. The first reading of a device accounts for nothing.
+        longest usual gap is `unknown`. A device that is down is `unknown` from its last reading
+        on, however short that was; one that is merely silent is when it speaks again, so that a
+        recording's device ends with its last reading. The first reading of a device accounts for
+        nothing.
         """
         devices = [device for device in snapshot.devices if not device.has_mig_instances]
         self._forget({device.uuid for device in devices})
@@ -88,7 +89,7 @@ class EntryBuilder:
             return
         minimum = nanoseconds(self._settings.gap_minimum_seconds)
         longest_gap = max(minimum, round(self._settings.gap_intervals * snapshot.interval))
-        known_from = max(state.accounted, now - longest_gap)
+        known_from = now if reading is None else max(state.accounted, now - longest_gap)
         start = snapshot.wall_time_of(known_from)
         if known_from > state.accounted:
             yield Entry(uuid, snapshot.wall_time_of(state.accounted), start)

@@ -22,12 +22,13 @@ from rightsizer.advice.service import (
     recommender_gauges,
 )
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
+from rightsizer.agent.coordinator import Coordinator, Heartbeat, slow_driver_gauges
 from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.agent.local_api import flush_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
+from rightsizer.agent.source_log import SourceLog
 from rightsizer.broker.feature import broker_service, closed_routes, place_route
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock

@@ -1,13 +1,11 @@
-"""The coordinator: one snapshot a tick, the service manager's watchdog, log of the source."""
+"""The coordinator: one snapshot a tick, and the service manager's watchdog."""
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
-from structlog.typing import FilteringBoundLogger
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.systemd import Notifier
@@ -45,50 +43,6 @@ class Heartbeat:
         return True
 
 
-_TELL_AFTER: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
-"""GPUs become slow one after another; by then it shows which, and what is put off."""
-_TELL_EVERY: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
-_REMEDY: Final = (
-    "readings come at the pace that the driver allows; see what else keeps it busy, or switch "
-    "what it is slow at off in sources.nvml.disabled_collectors"
-)
-
-
-class SlowDriverLog:
-    """Says so in the log when GPUs become slow, when more is affected, and when none is."""
-
-    def __init__(self, log: FilteringBoundLogger) -> None:
-        """Nothing was said."""
-        self._log = log
-        self._told: set[tuple[str, str]] = set()
-        self._tell_at: Nanoseconds | None = None
-
-    def tell(self, snapshot: Snapshot) -> None:
-        """Say what is new since the last time; further GPUs and collectors now and then."""
-        slow = snapshot.slow
-        if not slow:
-            if self._told:
-                self._log.info("driver_recovered", pace="normal")
-            self._told.clear()
-            self._tell_at = None
-            return
-        if self._tell_at is None:
-            self._tell_at = snapshot.time + _TELL_AFTER
-        found = {(uuid, name) for uuid, of in slow.items() for name in ("", *of.postponed)}
-        if found <= self._told or snapshot.time < self._tell_at:
-            return
-        self._told |= found
-        self._tell_at = snapshot.time + _TELL_EVERY
-        postponed = sorted({name for of in slow.values() for name in of.postponed})
-        self._log.warning(
-            "driver_slow",
-            gpus=",".join(str(each.index) for each in snapshot.devices if each.uuid in slow),
-            longest_round_seconds=round(max(of.round_seconds for of in slow.values()), 1),
-            asked_less_often=",".join(postponed),
-            remedy=_REMEDY,
-        )
-
-
 def slow_driver_gauges(snapshot: Snapshot) -> dict[str, float]:
     """The gauges of a driver that is slow, by series; nothing of a source without a driver."""
     slow: Mapping[str, Slow] = snapshot.slow
@@ -108,51 +62,6 @@ def slow_driver_gauges(snapshot: Snapshot) -> dict[str, float]:
             for name, count in postponed.items()
         },
     }
-
-
-_FIGURE: Final = re.compile(r"\d[\d.]*")
-"""How long a call has hung is another number each time, and no other trouble."""
-
-
-class SourceLog:
-    """Knows what was said last."""
-
-    def __init__(self, log: FilteringBoundLogger) -> None:
-        self._log = log
-        self._troubles: dict[str, Nanoseconds] = {}
-        self._trouble: str | None = None
-        self._released: str | None = None
-        self._slow = SlowDriverLog(log)
-
-    def tell(self, snapshot: Snapshot) -> None:
-        """Say what has changed since the last snapshot."""
-        self._tell_released(snapshot.released)
-        self._tell_trouble(snapshot.trouble, snapshot.time)
-        self._slow.tell(snapshot)
-
-    def _tell_released(self, released: str | None) -> None:
-        """What was let go on request, and that it was taken back."""
-        if released != self._released:
-            if released is not None:
-                self._log.info("released", what=released)
-            else:
-                self._log.info("resumed")
-            self._released = released
-
-    def _tell_trouble(self, trouble: str | None, now: Nanoseconds) -> None:
-        """That there are no devices and why, and that there are again.
-
-        A driver that hangs here and there has the same reasons in turns: each is told now and then.
-        """
-        told = None if trouble is None else _FIGURE.sub("", trouble)
-        if told != self._trouble:
-            self._trouble = told
-            if told is None:
-                self._log.info("devices_found")
-                self._troubles.clear()
-            elif now >= self._troubles.get(told, now):
-                self._log.warning("devices_absent", reason=trouble)
-                self._troubles[told] = now + _TELL_EVERY
 
 
 _COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.exposition.families import Families
-from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.driver_codes import OTHER_XID, ClockEvent
 from rightsizer.model.metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
@@ -111,7 +111,8 @@ def _add_xids(families: Families, report: DeviceReport) -> None:
         return  # Its GPU's count has them.
     families.add("rightsizer_xid_errors_total", float(xids.total), uuid)
     for code, count in xids.counts.items():
-        families.add("rightsizer_xid_code_errors_total", float(count), uuid, str(code))
+        name = "other" if code == OTHER_XID else str(code)
+        families.add("rightsizer_xid_code_errors_total", float(count), uuid, name)
     if xids.last_wall_time is not None:
         time = seconds(xids.last_wall_time)
         families.add("rightsizer_xid_last_timestamp_seconds", time, uuid)

@@ -52,6 +52,10 @@ class ProcessTable:
     def __init__(self, procfs: Path | str) -> None:
         self._procfs = str(procfs)
 
+    def sees_others(self) -> bool:
+        """Whether processes of other users are to be seen: not where procfs is `hidepid`."""
+        return self.row(1) is not None or read_file(f"{self._procfs}/self/stat") is None
+
     def pids(self) -> list[int]:
         """All processes; none where procfs cannot be read, for there always is one."""
         try:

@@ -34,7 +34,7 @@ class XidLog:
     """The Xids of one device since the agent started; they outlive the device's readings."""
 
     counts: Mapping[int, int]
-    """By code."""
+    """By code; those of `OTHER_XID` are of codes beyond the bound."""
     last: int | None = None
     last_wall_time: Nanoseconds | None = None
 
@@ -42,6 +42,21 @@ class XidLog:
     def total(self) -> int:
         """All of them."""
         return sum(self.counts.values())
+
+    def counted(self, code: int, wall_time: Nanoseconds) -> "XidLog":
+        """With one more; a code that is in no catalog has a count of its own while there is room.
+
+        Codes come from the driver, and each is a series.
+        """
+        unknown = self.counts.keys() - XID_MEANINGS.keys() - {OTHER_XID}
+        has_own = code in XID_MEANINGS or code in unknown or len(unknown) < _UNKNOWN_XIDS_MAXIMUM
+        kept = code if has_own else OTHER_XID
+        return XidLog({**self.counts, kept: self.counts.get(kept, 0) + 1}, code, wall_time)
+
+
+OTHER_XID: Final = 0
+"""In place of all codes beyond the bound; the driver has no Xid 0."""
+_UNKNOWN_XIDS_MAXIMUM: Final = 16
 
 
 _XIDS: Final = {int(row["code"]): row for row in table_rows("xids.csv")}

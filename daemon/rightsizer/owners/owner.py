@@ -64,6 +64,9 @@ class WorkloadResolver(OwnerCollector, Protocol):
     def collectors(self) -> Mapping[str, CollectorOutcome]:
         """The last outcome of each collector that asks a server, by the server's name."""
 
+    def sees_processes(self) -> bool:
+        """Whether processes of other users are to be seen."""
+
     def close(self) -> None:
         """Stop the threads."""
 

@@ -84,17 +84,18 @@ class OwnerResolver:
         *,
         time_to_live_seconds: float = 30.0,
         workloads_maximum: int = 200,
-        start_ticks: Callable[[int], int | None] = lambda _: None,
+        processes: ProcessTable | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Answers from memory for as long as `time_to_live_seconds`.
 
-        The first source that knows a process names its workload; `start_ticks` tells when a process
+        The first source that knows a process names its workload; `processes` tells when a process
         began, to tell it from the next with its PID.
         """
         self._sources = tuple(sources)
         self._time_to_live_seconds = time_to_live_seconds
-        self._start_ticks = start_ticks
+        self._processes = processes
+        self._is_blind = False
         self._now = now
         self._known: dict[int, _CachedWorkload] = {}
         self._swept = now()
@@ -122,7 +123,7 @@ class OwnerResolver:
             [collectors[name]() for name in SOURCE_NAMES if name in settings.sources],
             time_to_live_seconds=settings.time_to_live_seconds,
             workloads_maximum=settings.workloads_maximum,
-            start_ticks=ProcessTable(procfs).started_ticks,
+            processes=ProcessTable(procfs),
             now=now,
         )
 
@@ -133,7 +134,8 @@ class OwnerResolver:
 
     def workload_of(self, pid: int) -> Workload | None:
         """What the first source that knows the process says."""
-        now, start_ticks, generation = self._now(), self._start_ticks(pid), self._generation()
+        now, generation = self._now(), self._generation()
+        start_ticks = None if self._processes is None else self._processes.started_ticks(pid)
         known = self._known.get(pid)
         if (
             known is None
@@ -162,6 +164,18 @@ class OwnerResolver:
         for source in self._sources:
             outcomes |= source.outcomes()
         return outcomes
+
+    def sees_processes(self) -> bool:
+        """Whether processes of other users are to be seen; the log says once that they are not."""
+        is_blind = self._processes is not None and not self._processes.sees_others()
+        if is_blind and not self._is_blind:
+            structlog.get_logger(component="owners").warning(
+                "processes_hidden",
+                reason="procfs hides the processes of other users (hidepid)",
+                remedy="mount procfs without hidepid, or with gid= and a supplementary group",
+            )
+        self._is_blind = is_blind
+        return not is_blind
 
     def close(self) -> None:
         """Let the sources' threads end; what hangs is left behind."""

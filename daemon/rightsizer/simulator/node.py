@@ -306,5 +306,9 @@ class ScenarioOwners:
         """None: no other source is asked."""
         return {}
 
+    def sees_processes(self) -> bool:
+        """All of the scenario's."""
+        return True
+
     def close(self) -> None:
         """Nothing was started."""

@@ -158,7 +158,7 @@ class NodeHostProbe:
         holdings = self._holdings(query)
         collectors = {
             "host": CollectorOutcome(True, seen - started),
-            "owners": CollectorOutcome(True, time.perf_counter() - seen),
+            "owners": CollectorOutcome(self._owners.sees_processes(), time.perf_counter() - seen),
             **self._owners.collectors(),
         }
         return HostContext(node, signals, holdings, ports, topology, collectors)

@@ -2,6 +2,7 @@
 
 import ctypes
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -13,6 +14,7 @@ from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS, XidLog
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings
@@ -167,6 +169,40 @@ def _instances(gpu: Gpu, gpu_instance_id: int, compute_instance_id: int) -> Iter
 
 _Followed = tuple[int, tuple[Gpu, ...]]
 _UNKNOWN: Final = "see NVIDIA's Xid catalog"
+_TELL_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
+_CODES_MAXIMUM: Final = 256
+"""Whose last line is remembered."""
+
+
+class XidEventLog:
+    """Log of Xids: at most one line a code and minute, each with the number that had none."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing was said."""
+        self._clock = clock
+        self._log = structlog.get_logger(component="xid")
+        self._last: dict[int, Nanoseconds] = {}
+        self._without_line: Counter[int] = Counter()
+
+    def tell(self, xid: XidEvent) -> None:
+        """Say that it came, or count it until its code's minute is over."""
+        now, last = self._clock.time(), self._last.get(xid.code)
+        if last is not None and now - last < _TELL_EVERY:
+            self._without_line[xid.code] += 1
+            return
+        if len(self._last) >= _CODES_MAXIMUM:
+            self._last.clear()
+        self._last[xid.code] = now
+        is_critical = xid.code in CRITICAL_XIDS
+        before = self._without_line.pop(xid.code, 0)
+        (self._log.error if is_critical else self._log.warning)(
+            "xid",
+            code=xid.code,
+            uuid=xid.uuid,
+            meaning=XID_MEANINGS.get(xid.code, _UNKNOWN),
+            critical=is_critical,
+            **({"without_a_line_before": before} if before else {}),
+        )
 
 
 class XidListener:
@@ -179,6 +215,7 @@ class XidListener:
         self._clock = clock
         self._settings = settings
         self._log = structlog.get_logger(component="xid")
+        self._event_log = XidEventLog(clock)
         self.worker: Worker[XidEventSet, XidBatch] = Worker(
             "xid",
             lambda: XidEventSet(()),
@@ -270,16 +307,8 @@ class XidListener:
         self._log.warning("xids_unheard", reason=reason)
 
     def _note(self, xid: XidEvent) -> None:
-        is_critical = xid.code in CRITICAL_XIDS
-        (self._log.error if is_critical else self._log.warning)(
-            "xid",
-            code=xid.code,
-            uuid=xid.uuid,
-            meaning=XID_MEANINGS.get(xid.code, _UNKNOWN),
-            critical=is_critical,
-        )
+        self._event_log.tell(xid)
         # A GPU's own count has those of its instances, which come and go, and it does not.
         for uuid in filter(None, (xid.uuid, xid.parent_uuid)):
-            before = self.xids[uuid].counts if uuid in self.xids else {}
-            counts = {**before, xid.code: before.get(xid.code, 0) + 1}
-            self.xids = {**self.xids, uuid: XidLog(counts, xid.code, self._clock.wall_time())}
+            log = self.xids.get(uuid, XidLog({}))
+            self.xids = {**self.xids, uuid: log.counted(xid.code, self._clock.wall_time())}
