@@ -160,6 +160,9 @@ def test_two_names_and_a_workload_are_a_question(capsys: Captured) -> None:
     ("spelled", "name"),
     [
         ("llm-serving-offline", "inference-llm-offline"),
+        ("bert-online", "inference-transformer-encoder-server"),
+        ("serving-server-resnet", "inference-cnn-server"),
+        ("batch-sdxl", "inference-diffusion-offline"),
         ("train-llm", "training-llm"),
         ("bert_serving", "inference-transformer-encoder"),
         ("sdxl-serving", "inference-diffusion"),

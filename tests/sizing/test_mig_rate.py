@@ -10,7 +10,7 @@ from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.sizing.mig import BusyShares, slice_rate
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.ratio import place_ratio
-from rightsizer.sizing.workload_family import ComparedWorkload, parse_workload
+from rightsizer.sizing.workload_family import ComparedWorkload, ModelKind, parse_workload
 
 A30 = built_in().get("A30")
 H100 = built_in().get("H100-SXM5-80GB")
@@ -111,3 +111,16 @@ def test_a_slice_is_as_much_less_than_another_board_as_it_is_of_its_own() -> Non
     rate = slice_rate(A30, profile("1g.6gb"), shares)
     assert small.value == pytest.approx(boards.value / rate.value)
     assert small.high / small.value > boards.high / boards.value
+
+
+def test_a_slice_loses_more_under_a_latency_bound_in_every_family() -> None:
+    """MLPerf's Server beside Offline; how sure that is, is less too."""
+    table, place = built_in_ratios(), GpuPlace(A30, profile("1g.6gb"))
+    whole = GpuPlace(A30)
+    for family in ModelKind:
+        late, offline = (
+            place_ratio(parse_workload(f"inference-{family}-{each}"), whole, place, table)
+            for each in ("server", "offline")
+        )
+        assert late.value < offline.value
+        assert late.high / late.value > offline.high / offline.value

@@ -45,7 +45,7 @@ class ModelKind(StrEnum):
 
 
 class InferenceScenario(StrEnum):
-    """How a language model is served."""
+    """How a model is served."""
 
     OFFLINE = "offline"
     """As much as memory holds at a time."""
@@ -130,9 +130,9 @@ WORKLOADS: Final[Mapping[str, ComparedWorkload]] = MappingProxyType(
             ),
             *(
                 ComparedWorkload(
-                    f"inference-llm-{each}", WorkloadActivity.INFERENCE, ModelKind.LLM, each
+                    f"inference-{family}-{each}", WorkloadActivity.INFERENCE, family, each
                 )
-                for each in InferenceScenario
+                for family, each in product(ModelKind, InferenceScenario)
             ),
         )
     }
@@ -150,18 +150,24 @@ _SPELLINGS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("sdxl", "sd", "image", "images"), str(ModelKind.DIFFUSION)),
         **dict.fromkeys(("whisper", "asr", "audio"), str(ModelKind.SPEECH)),
         **dict.fromkeys(("dlrm", "recommendation"), str(ModelKind.RECOMMENDER)),
+        **dict.fromkeys(("online", "interactive", "realtime"), str(InferenceScenario.SERVER)),
+        "batch": str(InferenceScenario.OFFLINE),
         "gnn": str(ModelKind.GRAPH),
         "segmentation": str(ModelKind.SEGMENTATION),
     }
 )
-"""What people call activities and families."""
+"""What people call activities, families and scenarios."""
 
 
 def _plain_workload(name: str) -> str:
-    """`llm-serving` as `inference-llm`: the activity first, both as the table has them."""
+    """`llm-serving` as `inference-llm`: activity, family, scenario, all as the table has them."""
     words = [_SPELLINGS.get(word, word) for word in name.lower().replace("_", "-").split("-")]
     activities = [word for word in words if word in {*WorkloadActivity}]
-    return "-".join([*activities[:1], *(word for word in words if word not in activities)])
+    scenarios = [word for word in words if word in {*InferenceScenario}]
+    families = [word for word in words if word not in {*activities, *scenarios}]
+    # Only what is served is in time or not.
+    activity = activities[:1] or ([str(WorkloadActivity.INFERENCE)] if scenarios else [])
+    return "-".join([*activity, *families, *scenarios[:1]])
 
 
 def parse_workload(name: str) -> ComparedWorkload:
