@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from evaluation.fleet_group import Group, group_of
 from evaluation.fleet_trace import Fleet, accounts_of, pods
@@ -138,6 +138,17 @@ def evaluate(folder: Path) -> Iterator[str]:
     told = {pod.name: len(pod.times) * group.step for pod in pods(folder)}
     judged = {name: _judge(fleet_case(folder, names, days)) for name, names, days in _views(told)}
     yield from _told_of(judged)
+    yield "\nWhat a user is told of it, with the rule's own figures, over the recording as it is:\n"
+    columns = ("pods", "at once", "following saves", "short", "schedule saves", "short", "replicas")
+    yield table(
+        (
+            (name, *_advised(found))
+            for name, findings in judged.items()
+            for found in findings
+            if found.rule == "diurnal_autoscale" and "schedule" in found.evidence
+        ),
+        columns,
+    )
     yield f"\n{verdict([*judged.values()])}\n"
 
 
@@ -172,6 +183,21 @@ def _told_of(judged: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
     )
     names = ", ".join(found[0].rule for found in silent) or "none"
     yield f"\nRules that always abstain, for want of telemetry: {names}."
+
+
+def _advised(found: Finding) -> tuple[str, ...]:
+    """The evidence of the product's own finding; the schedule of one day is judged by that day."""
+    evidence: Mapping[str, Any] = found.evidence
+    following, by_schedule = evidence["following_the_load"], evidence["by_schedule"]
+    replicas = [span["replicas"] for span in evidence["schedule"]]
+    return (
+        f"{evidence['replicas']}",
+        f"{following['saved_ratio']:.1%}",
+        f"{following['short_ratio']:.2%}",
+        f"{by_schedule['saved_ratio']:.1%}",
+        f"{by_schedule['short_ratio']:.2%}",
+        f"{min(replicas)} to {max(replicas)}",
+    )
 
 
 def _outcome(group: Group, rule: Follower) -> tuple[str, ...]:

@@ -121,4 +121,5 @@ def test_a_fleet_that_sleeps_at_night_is_to_be_scaled(tmp_path: Path) -> None:
 
     assert "DiurnalAutoscale (autoscale)" in text
     assert "gpu_count" in text
+    assert "What a user is told" in text
     assert "FAIL" not in text

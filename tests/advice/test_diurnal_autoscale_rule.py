@@ -175,3 +175,31 @@ def test_past_of_a_group_is_its_sum() -> None:
     group = case_of([steady(0.25), steady(0.5)], 1, SERVICE)
     parts = [window.blocks for window in group.windows]
     assert past_of("x", summed(parts)).blocks() == group.remembered
+
+
+def test_replicas_that_replaced_one_another_are_not_counted_together() -> None:
+    """Eight pods, four at once: four is all that a schedule can ever ask for."""
+
+    def of_pod(number: int) -> Course:
+        lives = (0, 4) if number < 4 else (4, 8)
+
+        def course(block: int) -> dict[object, float] | None:
+            return replica(number)(block) if lives[0] <= block // BLOCKS_A_DAY < lives[1] else None
+
+        return course
+
+    found = RULE.judge(case_of([of_pod(number) for number in range(8)], 8, SERVICE))
+
+    assert found.evidence["replicas"] == 4
+    assert max(span["replicas"] for span in found.evidence["schedule"]) == 4
+
+
+def test_night_of_a_large_group_holds_what_the_night_needs() -> None:
+    """Sixty replicas of which eight work at night: a third at most, not two thirds."""
+
+    def of_pod(number: int) -> Course:
+        return at_hours(0, 24, 0.3) if number < 8 else replica(number)
+
+    found = RULE.judge(case_of([of_pod(number) for number in range(60)], 3, SERVICE))
+
+    assert min(span["replicas"] for span in found.evidence["schedule"]) <= 20

@@ -22,7 +22,8 @@ _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _DAY_HOURS: Final = 24
 _EPOCH_HOUR: Final = 3 * 24
 """1970 began on a Thursday; hour 0 of a week is Monday's first."""
-_STEPS: Final = 4
+_STEPS: Final = 10
+"""Of the group's size; a coarser schedule holds at night what the night does not need."""
 _MOST_EXACT: Final = 8
 _PLACES: Final = 6
 

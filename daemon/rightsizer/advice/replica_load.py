@@ -58,7 +58,7 @@ class ReplicaLoad:
     needed: tuple[int, ...]
     """Those of them that had work."""
     size: int
-    """Replicas that the workload has."""
+    """The most replicas that were there at once; one that ended before another came is not two."""
     gpus_each: int
 
     @property
@@ -89,9 +89,9 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     starts, means = _moments([window.blocks.series(Measure.BUSY) for window in case.windows])
     if not starts:
         return None
-    size = len(case.windows)
     is_busy = partial(le, settings.busy_ratio)
     held = tuple(map(len, means))
+    size = max(held)
     busy = [sum(map(is_busy, each)) for each in means]
     if not _is_apart(case, busy, held, settings):
         return ReplicaLoad(starts, (1,) * len(starts), tuple(map(min, busy, repeat(1))), 1, size)
