@@ -13,6 +13,7 @@ from evaluation.sizing_replay import (
     OURS,
     Score,
     Sizer,
+    chosen,
     evaluate,
     needs_of,
     scores_of,
@@ -133,12 +134,29 @@ def test_a_score_counts_rows_hours_and_slack() -> None:
     assert score.slack_ratio == pytest.approx(0.05)
 
 
-def test_the_whole_evaluation_says_who_is_better(trace: Path) -> None:
-    """With the floor's verdict, which an even load passes or fails by its own figures."""
-    text = "\n".join(evaluate(trace))
+def test_settings_are_the_tightest_of_those_that_are_safer_than_others() -> None:
+    """Three quarters of the violations of the AWS-like rule; the safest where none has so few."""
 
-    assert "6 hours of pods" in text
+    def scored(percents: list[tuple[int, float]], aws: int) -> dict[str, Score]:
+        shares = (0.99, 0.993, 0.995, 0.998, 0.999)
+        return {
+            f"quick quantile {share:g}": Score(rows=100, violations=few, slack=slack)
+            for share, (few, slack) in zip(shares, percents, strict=True)
+        } | {"AWS-like: P99.5 x 1.2": Score(rows=100, violations=aws)}
+
+    course = [(9, 50.0), (7, 55.0), (6, 60.0), (4, 65.0), (2, 70.0)]
+    assert chosen(scored(course, aws=8)) == "quick quantile 0.995"
+    assert chosen(scored(course, aws=2)) == "quick quantile 0.999"
+
+
+def test_the_whole_evaluation_says_who_is_better(tmp_path: Path) -> None:
+    """With the verdict over both halves, which an even load passes or fails by its own figures."""
+    fleet = {"asleep": wave([(12, 0.0)]), "awake": SAWTOOTH, "awake too": SAWTOOTH}
+    text = "\n".join(evaluate(write_trace(tmp_path, fleet)))
+
+    assert "12 hours of pods" in text
     assert "in 6 more we said nothing" in text
+    assert "chosen on the other half" in text
     assert "margin 0.15" in text
     assert "FAIL." in text or "pass." in text
 
