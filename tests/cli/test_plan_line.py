@@ -9,6 +9,7 @@ import pytest
 
 from plan_answers import refusal
 from rightsizer.cli.main import main
+from rightsizer.model.errors import UsageError
 from rightsizer.planner.models.known_models import find_model, known_names
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.models import Transformer
@@ -365,3 +366,37 @@ def test_decoder_of_a_pair_of_stacks_is_all_that_writes(ask: Ask) -> None:
     assert turbo["tpot_ms"] < large["tpot_ms"] / 2
     assert turbo["ttft_ms"] == pytest.approx(large["ttft_ms"], rel=0.3)
     assert turbo["tokens_per_second"] > 1.5 * large["tokens_per_second"]
+
+
+@pytest.mark.parametrize("target", ["p95=1s", "{p95: 1s}", "p95 1s", "P95:1000ms"])
+def test_a_target_has_a_percentile(target: str) -> None:
+    """As a file has it, and as shells like it."""
+    load = asked(model="llama-3.1-8b", rps="20", ttft=target, tpot="50ms").load
+
+    assert (load.ttft_ms, load.ttft_percentile) == (1000.0, 95.0)
+    assert (load.tpot_ms, load.tpot_percentile) == (50.0, None)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "burstiness", "is_open"),
+    [("bursty", None, True), ("poisson", 1.0, True), ("2.5", 2.5, True), ("closed", None, False)],
+)
+def test_arrivals_are_stated(arrivals: str, burstiness: float | None, *, is_open: bool) -> None:
+    """By a word, or by their variation."""
+    load = asked(model="llama-3.1-8b", rps="20", arrivals=arrivals).load
+    assert (load.burstiness, load.is_open) == (burstiness, is_open)
+
+
+def test_arrivals_that_are_unknown_are_told_the_known(capsys: Captured) -> None:
+    """And so is a percentile of few."""
+    with pytest.raises(UsageError, match="take one of closed, steady, poisson, bursty, or a num"):
+        asked(model="llama-3.1-8b", rps="20", arrivals="sometimes")
+    assert main(["plan", "--model", "llama-3.1-8b", "--rps", "20", "--ttft", "p5=1s"]) == 2
+    assert "p5 is not from p50 to p99.99; p95 is usual" in capsys.readouterr().err
+
+
+def test_the_answer_tells_how_likely_it_is_in_time(ask: Ask) -> None:
+    """Of each candidate."""
+    question = "--model llama-3.1-8b --rps 20 --ttft p95=1s --gpus h100,l40s"
+    for candidate in ask(*question.split())["candidates"]:
+        assert 0.0 <= candidate["targets_probability"] <= 1.0

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,9 +129,14 @@ def test_the_order_is_that_of_the_cost_of_work(
     )
     load = RequestLoad(tokens_per_second=asked, tpot_ms=tpot_ms)
     found = [each for each in PLANNER.plan(Requirement(model, load=load)).candidates if each.fits]
-    costs = [each.work_dollars for each in found if each.work_dollars is not None]
+    sure = [each.rate.targets_probability or 1.0 for each in found]
+    costs = [
+        each.work_dollars / min(1.0, surely / 0.9)
+        for each, surely in zip(found, sure, strict=True)
+        if each.work_dollars is not None
+    ]
 
-    assert costs == sorted(costs)
+    assert costs == pytest.approx(sorted(costs))
     for each in found:
         assert each.rate.tokens_per_second is not None
         assert each.rate.tpot_ms is not None

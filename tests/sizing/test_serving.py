@@ -341,7 +341,8 @@ def test_a_network_of_images_serves_no_tokens() -> None:
 
 def server(requirement: Requirement, board: Board, room: float) -> Server:
     """One board with so many bytes to fill."""
-    return Server.of(serving_memory(requirement, SINGLE), board, room)
+    settings = ServingModelSettings(latency_headroom_ratio=0.0)
+    return Server.of(serving_memory(requirement, SINGLE), board, room, settings)
 
 
 def test_latencies_bound_the_best_concurrency() -> None:

@@ -53,9 +53,11 @@ _QUESTION: Final = """
 --rps RATE: requests a second; a request is an answer, a sequence, an image, or 30 s of sound
 --in TOKENS: tokens of a request's prompt
 --out TOKENS: tokens of its answer
---ttft TIME: longest time to the first token, such as 1s
+--ttft TIME: longest time to the first token, such as 1s, or p95=1s for 95 of 100 requests
 --tpot TIME: longest time between tokens, such as 50ms
 --latency TIME: longest time to the whole answer, such as 20ms
+--arrivals KIND: of requests at a rate: bursty, poisson, steady, closed, or the squared coefficient
+  of variation of the times between them; bursty without it
 --streams COUNT: live streams of speech
 --concurrency COUNT: requests in flight, in place of a rate
 --precision FORMAT: format of the weights, such as fp8; bf16, or the checkpoint's own, without it

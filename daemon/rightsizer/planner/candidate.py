@@ -11,6 +11,10 @@ from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 
+_LEAST_SURE: Final = 0.01
+_SURE: Final = 0.9
+"""That latencies are kept, beyond which nothing is doubted."""
+
 
 @dataclass(frozen=True, slots=True)
 class CostAmount:
@@ -131,6 +135,8 @@ class PredictedRate:
     """Requests in flight; of training, sequences or images of one step."""
     ttft_ms: EstimateInterval | None = None
     tpot_ms: EstimateInterval | None = None
+    targets_probability: float | None = None
+    """That all latencies that are asked for are kept; `None` where none is."""
     training_hours: EstimateInterval | None = None
     mfu_ratio: float | None = None
     bound: str = ""
@@ -209,7 +215,8 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     """The smaller, the better.
 
     Of candidates that meet what is asked for: those whose work has a price first, the cheapest
-    work before the others; then the fewest GPUs, the fastest, the cheapest hour. Of the rest,
+    work before the others, where what may miss the latencies costs as much more as it is less
+    likely to keep them; then the fewest GPUs, the fastest, the cheapest hour. Of the rest,
     those that fail least: with memory enough, then by how much of it is short.
     """
     rate = candidate.rate.tokens_per_second
@@ -220,7 +227,10 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     if candidate.work_dollars is None:
         dollars = candidate.dollars_per_hour
         return (1.0, candidate.count, -speed, math.inf if dollars is None else dollars)
-    return (0.0, candidate.work_dollars, candidate.count, -speed)
+    sure = candidate.rate.targets_probability
+    doubt = 1.0 if sure is None else min(1.0, max(_LEAST_SURE, sure) / _SURE)
+    doubted = candidate.work_dollars / doubt
+    return (0.0, doubted, candidate.count, -speed)
 
 
 def ranked(candidates: Iterable[PlanCandidate]) -> tuple[PlanCandidate, ...]:

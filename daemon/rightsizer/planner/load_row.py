@@ -1,9 +1,10 @@
 """Load of a plan in the units that people use: requests, sequences, images, seconds of sound."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rightsizer.config.row import Row
+from rightsizer.config.row import Row, shown
 from rightsizer.io.near import hint
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
@@ -36,6 +37,9 @@ SPELLINGS: Final[Mapping[str, str]] = {
     "tpot_ms": "tpot_ms",
     "latency": "latency_ms",
     "latency_ms": "latency_ms",
+    **{key: key for key in ("ttft_percentile", "tpot_percentile", "latency_percentile")},
+    "arrivals": "burstiness",
+    "burstiness": "burstiness",
     "chunk": "chunk_seconds",
     "chunk_seconds": "chunk_seconds",
 }
@@ -67,6 +71,9 @@ _MEANT: Final[Mapping[str, str]] = {
     "cost": "prices.dollars_per_gpu_hour",
 }
 """What other tools call what a plan has."""
+_MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
+_CLOSED: Final = -1.0
+"""In the place of a burstiness: each request follows the answer to another."""
 _MOST: Final = 1e15
 _LEAST: Final = 1e-6
 """Of anything that is asked for; of less nothing can be told from nothing."""
@@ -76,6 +83,11 @@ _FRAMES_PER_SECOND: Final = 50.0
 """Of sound, as models that hear take it."""
 _SPOKEN_TOKENS_PER_SECOND: Final = 3.3
 """150 words a minute, 1.3 tokens a word; assumed."""
+_ARRIVALS: Final[Mapping[str, float]] = {"closed": _CLOSED, "steady": 0.0, "poisson": 1.0}
+_BURSTY: Final = "bursty"
+_MOST_BURSTY: Final = 1000.0
+_TARGETS: Final = {each: each.replace("_ms", "_percentile") for each in _MILLISECONDS}
+_TARGET: Final = re.compile(r"\{?\s*[pP](\d+(?:\.\d+)?)\s*[=: ]\s*([^}]+?)\s*\}?")
 _STREAM_CHUNK_SECONDS: Final = 2.0
 """Live, a window is heard again with so much of new sound; assumed."""
 
@@ -102,6 +114,9 @@ class StatedLoad:
             RequirementError: it is in a unit that the model does not work in.
         """
         values: dict[str, Any] = {**self.values}
+        if values.get("burstiness") == _CLOSED:
+            del values["burstiness"]
+            values["is_closed"] = True
         rates = {key: values.pop(key) for key in _RATES if key in values}
         for key, rate in rates.items():
             if not rate > 0:
@@ -130,6 +145,9 @@ class StatedLoad:
             for key, why in _unused(model)
             if key in values
         ]
+        if _STREAMS in rates:
+            # Many streams, each at a pace of its own, together are as good as random.
+            values.setdefault("burstiness", 1.0)
         notes += _completed(values, model, is_live=_STREAMS in rates)
         load = RequestLoad(**values)
         for key, rate in rates.items():
@@ -200,12 +218,47 @@ def read_load(top: Row) -> StatedLoad:
                 row.fault(word, f"is given twice, as {spelled[key]} too; leave one of them out")
                 continue
             spelled[key] = f"{place}{word}"
-            value = _value(row, word, key)
-            if value is not None and 0.0 < abs(value) < _LEAST:
+            if key in _MILLISECONDS:
+                percentile = _take_percentile(row, word)
+                if percentile is not None:
+                    values[_TARGETS[key]] = percentile
+            value = _arrivals(row, word) if key == "burstiness" else _value(row, word, key)
+            if value is None:
+                continue
+            if 0.0 < abs(value) < _LEAST:
                 row.fault(word, f"must be at least {_LEAST:g} (got {value:g})")
-            elif value is not None:
+            else:
                 values[key] = value
     return StatedLoad(values, spelled)
+
+
+def _arrivals(row: Row, word: str) -> float | None:
+    """How requests arrive, by a word or by the squared variation of the times between them."""
+    given = row.values[word]
+    if given == _BURSTY:
+        return None
+    if isinstance(given, str) and given in _ARRIVALS:
+        return _ARRIVALS[given]
+    if isinstance(given, str) and not given[:1].isdigit():
+        known = ", ".join((*_ARRIVALS, _BURSTY))
+        row.fault(word, f"{shown(given)} is not known; take one of {known}, or a number")
+        return None
+    return row.amount(word, 0.0, _MOST_BURSTY)
+
+
+def _take_percentile(row: Row, word: str) -> float | None:
+    """Of `{p95: 1s}` or `p95=1s`, which leaves the duration in its place."""
+    given = row.values[word]
+    if isinstance(given, Mapping) and len(given) == 1:
+        ((key, most),) = given.items()
+        given = f"{key}={most}"
+    elif not isinstance(given, str):
+        return None
+    found = _TARGET.fullmatch(given)
+    if found is None:
+        return None
+    row.values = {**row.values, word: found[2]}
+    return float(found[1])
 
 
 def _value(row: Row, word: str, key: str) -> float | None:

@@ -145,6 +145,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "memory_is_tight": candidate.is_memory_tight,
         "concurrency": rate.concurrency,
         **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
+        "targets_probability": rate.targets_probability,
         "cost_per_hour": candidate.dollars_per_hour,
         **_ends("cost_per_hour", hourly_dollars(candidate)),
         "cost_per_million_tokens": candidate.dollars_per_million_tokens,

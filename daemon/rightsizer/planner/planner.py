@@ -151,7 +151,8 @@ class Planner:
     def _search(self, requirement: Requirement) -> Search:
         settings = self.settings
         predict = partial(predict_rate, settings=settings)
-        return Search(requirement, predict, settings.plan, settings.memory)
+        headroom = settings.serving.latency_headroom_ratio
+        return Search(requirement, predict, settings.plan, settings.memory, headroom)
 
     def _prices(self, requirement: Requirement) -> PlanPrices:
         stated = {

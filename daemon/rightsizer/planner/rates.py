@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.queueing import met_probability
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
 from rightsizer.sizing.sample_rate import sample_rate
-from rightsizer.sizing.serving import Server, best_concurrency
+from rightsizer.sizing.serving import Server, Serving, best_arrivals, best_concurrency
 from rightsizer.sizing.serving_memory import serving_memory
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate
-from rightsizer.sizing.work_unit import units_per_token, work_unit
+from rightsizer.sizing.work_unit import units_per_request, units_per_token, work_unit
 
 _DEFAULTS: Final = SizingSettings()
 _ROUNDING: Final = 1e-9
@@ -45,46 +48,78 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
         server = Server.of(memory, board, available_bytes, settings.serving)
         return _serving(requirement, server, concurrency)
     most = memory.largest_concurrency(available_bytes)
-    return _sampling(requirement, board, layout, concurrency, most)
+    headroom = settings.serving.latency_headroom_ratio
+    return _sampling(requirement, board, layout, concurrency, most, headroom=headroom)
 
 
-def _sampling(
+def _sampling(  # noqa: PLR0913 - as above.
     requirement: Requirement,
     board: Board,
     layout: Parallelism,
     concurrency: float | None,
     most: int,
+    *,
+    headroom: float,
 ) -> PredictedRate:
     """Of a model that answers a batch at a time: as many as is usual and memory and time allow."""
     load, rate = requirement.load, sample_rate(requirement, board, layout, concurrency)
     most = max(layout.data, most)
     while concurrency is None and rate.concurrency > layout.data:
         batch_ms = rate.batch_seconds.value * 1e3
-        is_late = _is_over(batch_ms, load.ttft_ms) or _is_over(
-            load.answer_ms(batch_ms, None), load.latency_ms
+        is_late = _is_over(batch_ms, load.ttft_ms, headroom) or _is_over(
+            load.answer_ms(batch_ms, None), load.latency_ms, headroom
         )
         if rate.concurrency <= most and not is_late:
             break
         fewer = max(float(layout.data), min(float(most), rate.concurrency / 2.0))
         rate = sample_rate(requirement, board, layout, fewer)
+    made, asked = rate.samples_per_second, load.tokens_per_second
+    # Batches fill as requests come: where latencies matter, no larger than the load makes them.
+    while load.is_open and load.has_targets and rate.concurrency >= 2.0 * layout.data:
+        fewer_rate = sample_rate(requirement, board, layout, rate.concurrency / 2.0)
+        if asked is None or fewer_rate.samples_per_second.value < asked:
+            break
+        rate = fewer_rate
     return PredictedRate(
-        tokens_per_second=rate.samples_per_second,
+        tokens_per_second=made,
         concurrency=rate.concurrency,
         ttft_ms=rate.batch_seconds.scaled(1e3),
     )
 
 
-def _is_over(milliseconds: float, most: float | None) -> bool:
-    return most is not None and milliseconds > most
+def _is_over(milliseconds: float, most: float | None, headroom: float) -> bool:
+    return most is not None and milliseconds > most * (1.0 - headroom)
 
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
     """Of a model of tokens; where not even one request meets the latencies, those of one."""
+    if concurrency is None and requirement.load.is_open and server.forward.attention.is_causal:
+        return _arriving(requirement, server)
     serving = None
     if concurrency is None:
         best = best_concurrency(server)
         concurrency, serving = float(best.requests or server.memory.layout.data), best.serving
-    serving = serving or server.at(concurrency)
+    return _rate_of(requirement, server, serving or server.at(concurrency), concurrency)
+
+
+def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
+    """What requests see at the rate that is asked for, or at the most that is in time.
+
+    Where not even few are in time, what the fewest see.
+    """
+    model, load = requirement.model, requirement.load
+    each = units_per_request(model, load)
+    most, asked = best_arrivals(server), (load.tokens_per_second or 0.0) / each
+    serving = server.arriving(min(asked, most))
+    made = most * max(1.0, load.output_tokens)
+    by = serving.tokens_per_second.value
+    told = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(made / by))
+    return _rate_of(requirement, server, told if most else serving, max(1.0, serving.running))
+
+
+def _rate_of(
+    requirement: Requirement, server: Server, serving: Serving, concurrency: float
+) -> PredictedRate:
     return PredictedRate(
         tokens_per_second=serving.tokens_per_second.scaled(
             units_per_token(requirement.model, requirement.load)
@@ -97,11 +132,11 @@ def _serving(requirement: Requirement, server: Server, concurrency: float | None
 
 
 def too_slow(
-    requirement: Requirement, rate: PredictedRate, layout: Parallelism
+    requirement: Requirement, rate: PredictedRate, layout: Parallelism, headroom: float
 ) -> Iterator[Rejection]:
     """What of the load is not kept; how much it makes does not matter once it is late."""
     load = requirement.load
-    is_late = tuple(late(load, rate))
+    is_late = tuple(late(load, rate, headroom))
     yield from is_late
     made, asked = rate.tokens_per_second, load.tokens_per_second
     if is_late or made is None or asked is None or made.value >= asked * (1.0 - _ROUNDING):
@@ -113,20 +148,59 @@ def too_slow(
     yield Rejection(CandidateFilter.THROUGHPUT, why)
 
 
-def late(load: RequestLoad, rate: PredictedRate) -> Iterator[Rejection]:
-    """The latencies that are above what is asked for."""
+def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Rejection]:
+    """The latencies that are above what is asked for, the head room taken off."""
+    kept = 1.0 - headroom + _ROUNDING
+    for target in _targets(load, rate):
+        if target.figure.value > target.most_ms * kept:
+            free = f" with {headroom:.0%} of head room" if headroom else ""
+            yield Rejection(target.by, f"{target.said}, {target.most_ms:g} ms asked for{free}")
+
+
+def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
+    """That every latency that is asked for is kept, by their intervals; `None` without one.
+
+    As if they erred independently, which is the least that it can be.
+    """
+    targets = tuple(_targets(load, rate))
+    if not targets:
+        return None
+    return math.prod(
+        met_probability(each.figure.value, each.figure.low, each.figure.high, each.most_ms)
+        for each in targets
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    by: CandidateFilter
+    figure: EstimateInterval
+    most_ms: float
+    said: str
+
+
+def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
+    """The latencies that are asked for, beside what is predicted of each."""
     first, between = rate.ttft_ms, rate.tpot_ms
-    if load.ttft_ms is not None and first is not None and first.value > load.ttft_ms:
-        why = f"first token after {first.value:.0f} ms, {load.ttft_ms:g} ms asked for"
-        yield Rejection(CandidateFilter.COMPUTE, why)
-    if load.tpot_ms is not None and between is not None and between.value > load.tpot_ms:
-        why = f"{between.value:.1f} ms between tokens, {load.tpot_ms:g} ms asked for"
-        yield Rejection(CandidateFilter.BANDWIDTH, why)
+    if load.ttft_ms is not None and first is not None:
+        of = _told(load.ttft_percentile)
+        why = f"first token after {first.value:.0f} ms{of}"
+        yield _Target(CandidateFilter.COMPUTE, first, load.ttft_ms, why)
+    if load.tpot_ms is not None and between is not None:
+        why = f"{between.value:.1f} ms between tokens{_told(load.tpot_percentile)}"
+        yield _Target(CandidateFilter.BANDWIDTH, between, load.tpot_ms, why)
     if load.latency_ms is None or first is None:
         return
-    answer_ms = load.answer_ms(first.value, None if between is None else between.value)
-    if answer_ms > load.latency_ms:
-        waited = ", the batch before it included" if between is None else ""
-        why = f"answer after {answer_ms:.4g} ms{waited}, {load.latency_ms:g} ms asked for"
-        by = CandidateFilter.COMPUTE if between is None else CandidateFilter.BANDWIDTH
-        yield Rejection(by, why)
+    ends = (
+        load.answer_ms(getattr(first, end), None if between is None else getattr(between, end))
+        for end in ("value", "low", "high")
+    )
+    answer = EstimateInterval(*ends)
+    waited = ", the batch before it included" if between is None else ""
+    why = f"answer after {answer.value:.4g} ms{_told(load.latency_percentile)}{waited}"
+    by = CandidateFilter.COMPUTE if between is None else CandidateFilter.BANDWIDTH
+    yield _Target(by, answer, load.latency_ms, why)
+
+
+def _told(percentile: float | None) -> str:
+    return "" if percentile is None else f" (p{percentile:g})"

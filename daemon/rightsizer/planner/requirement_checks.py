@@ -44,6 +44,8 @@ _UNTRAINABLE: Final = frozenset(
 )
 """Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
 _ZERO_STAGES: Final = 3
+_LEAST_PERCENTILE: Final = 50.0
+_MOST_PERCENTILE: Final = 99.99
 
 
 def check_model(model: Model) -> None:
@@ -198,6 +200,13 @@ def _load(requirement: Requirement) -> Iterator[str]:
         "chunk_seconds",
     )
     yield from not_above_zero(load, "load", keys, "give what is asked for, or leave it out")
+    for key in ("ttft_percentile", "tpot_percentile", "latency_percentile"):
+        percentile = getattr(load, key)
+        if percentile is not None and not _LEAST_PERCENTILE <= percentile <= _MOST_PERCENTILE:
+            yield (
+                f"load.{key}: p{percentile:g} is not from p{_LEAST_PERCENTILE:g} to"
+                f" p{_MOST_PERCENTILE:g}; p95 is usual"
+            )
     if not load.output_tokens >= 0:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
     if not 0 <= load.prefix_cache_ratio < 1:

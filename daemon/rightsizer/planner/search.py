@@ -15,7 +15,7 @@ from rightsizer.planner.candidate import (
     Rejection,
     preference,
 )
-from rightsizer.planner.rates import late, too_slow
+from rightsizer.planner.rates import late, targets_probability, too_slow
 from rightsizer.planner.requirement_checks import layout_fault
 from rightsizer.sizing.board_format import board_format
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
@@ -110,11 +110,13 @@ class Search:
         predict: Predict,
         settings: PlanSettings,
         memory_settings: MemorySettings,
+        headroom: float = 0.0,
     ) -> None:
         self.requirement = requirement
         self._predict = predict
         self._settings = settings
         self._memory_settings = memory_settings
+        self._headroom = headroom
         self._layouts = _layouts(requirement, settings.gpu_maximum)
         self._serving_memory: Callable[[Parallelism], ServingMemory] = cache(
             lambda layout: serving_memory(requirement, layout, memory_settings)
@@ -129,7 +131,9 @@ class Search:
 
         What one replica needs and makes at most does not change with how many are asked for.
         """
-        search = Search(requirement, self._predict, self._settings, self._memory_settings)
+        search = Search(
+            requirement, self._predict, self._settings, self._memory_settings, self._headroom
+        )
         search._serving_memory, search._single = self._serving_memory, self._single
         return search
 
@@ -188,13 +192,29 @@ class Search:
             self._single[key] = self._rate(board, layout, None)
         one, replicas = self._single[key], 1
         asked, made = load.tokens_per_second, one.tokens_per_second
-        if asked is not None and made is not None and made.value and not any(late(load, one)):
+        is_late = any(late(load, one, self._headroom))
+        if asked is not None and made is not None and made.value and not is_late:
             replicas = max(1, math.ceil(asked / made.value - _ROUNDING))
+        if load.is_open:
+            return self._arriving(board, layout, replicas)
         if replicas == 1 or replicas * layout.gpus > self._settings.gpu_maximum:
             return self._serving_candidate(board, layout, one)
         spread = replace(layout, data=replicas)
         requests = None if one.concurrency is None else one.concurrency * replicas
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
+
+    def _arriving(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
+        """With the fewest replicas that answer all in time: of several, each has a calmer share."""
+        if most * layout.gpus > self._settings.gpu_maximum:
+            return self._serving_candidate(board, layout)
+        found = self._serving_candidate(board, replace(layout, data=most))
+        short, enough = 0, most
+        while found.fits and enough - short > 1:
+            middle = (short + enough) // 2
+            tried = self._serving_candidate(board, replace(layout, data=middle))
+            short, enough = (short, middle) if tried.fits else (middle, enough)
+            found = tried if tried.fits else found
+        return found
 
     def _sharing(self, board: Board, layout: Parallelism, least: int) -> PlanCandidate:
         """So many replicas of a load that is given, or as few more as meet the latencies.
@@ -253,7 +273,9 @@ class Search:
             why = f"needs {needed:.1f} GiB of each GPU, of which {free:.1f} GiB may be filled"
             rejections.append(Rejection(CandidateFilter.MEMORY, why))
         if not self.requirement.task.trains:
-            rejections += too_slow(self.requirement, rate, layout)
+            rejections += too_slow(self.requirement, rate, layout, self._headroom)
+            sure = targets_probability(self.requirement.load, rate)
+            rate = replace(rate, targets_probability=sure)
         usable = usable_bytes(board.memory_bytes, self._memory_settings)
         other = runs_in if runs_in.note else None
         return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections), other)

@@ -86,9 +86,14 @@ def _served(requirement: Requirement) -> Iterator[str]:
         each = units_per_request(model, load)
         requests = f"{number(load.tokens_per_second / each)} requests/s, " if each != 1.0 else ""
         yield f"{requests}{number(load.tokens_per_second)} {told_unit(requirement)}/s"
-    for name, most in (("TTFT", load.ttft_ms), ("TPOT", load.tpot_ms), ("answer", load.latency_ms)):
+    for name, most, percentile in (
+        ("TTFT", load.ttft_ms, load.ttft_percentile),
+        ("TPOT", load.tpot_ms, load.tpot_percentile),
+        ("answer", load.latency_ms, load.latency_percentile),
+    ):
         if most is not None:
-            yield f"{name} <= {most:g} ms"
+            of = "" if percentile is None else f"p{percentile:g} of "
+            yield f"{of}{name} <= {most:g} ms"
 
 
 def _trained(requirement: Requirement) -> Iterator[str]:
@@ -120,10 +125,16 @@ def _columns(requirement: Requirement) -> Sequence[_Column]:
         (True, ("90 % within", lambda each: range_text(each.rate.tokens_per_second))),
         (not trains, (first, lambda each: middle(each.rate.ttft_ms))),
         (not trains and is_of_tokens, ("TPOT", lambda each: middle(each.rate.tpot_ms))),
+        (not trains and requirement.load.has_targets, ("in time", _in_time)),
         (trains, ("MFU", _mfu)),
         (has_run, ("hours", lambda each: middle(each.rate.training_hours))),
     )
     return (*_PLACE, *(column for is_shown, column in columns if is_shown))
+
+
+def _in_time(candidate: PlanCandidate) -> str:
+    sure = candidate.rate.targets_probability
+    return NOTHING if sure is None else f"{sure:.0%}"
 
 
 def _mfu(candidate: PlanCandidate) -> str:

@@ -114,9 +114,10 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
         made = rate.tokens_per_second
         yield f"{number(made.low)} to {number(made.high)} {told_unit(requirement)}/s"
     if load.ttft_ms is not None:
-        yield f"first token within {load.ttft_ms:g} ms"
+        of = _share(load.ttft_percentile)
+        yield f"first token within {load.ttft_ms:g} ms{of}"
     if load.tpot_ms is not None:
-        yield f"at most {load.tpot_ms:g} ms between tokens"
+        yield f"at most {load.tpot_ms:g} ms between tokens{_share(load.tpot_percentile)}"
     if load.latency_ms is not None:
         yield f"99 % of answers within {load.latency_ms:g} ms"
 
@@ -124,3 +125,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
 def _spelled(candidate: PlanCandidate) -> str:
     layout = candidate.layout
     return f"{candidate} (tensor {layout.tensor}, pipeline {layout.pipeline}, data {layout.data})"
+
+
+def _share(percentile: float | None) -> str:
+    return "" if percentile is None else f" for {percentile:g} % of requests"

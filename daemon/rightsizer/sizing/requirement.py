@@ -72,10 +72,31 @@ class RequestLoad:
     """The longest time between two tokens."""
     latency_ms: float | None = None
     """The longest time to the whole answer."""
+    ttft_percentile: float | None = None
+    """Of the requests, how many per cent are to see it; the mean where it is not given. The same
+    of the next two."""
+    tpot_percentile: float | None = None
+    latency_percentile: float | None = None
+    burstiness: float | None = None
+    """Of open arrivals: the squared coefficient of variation of the times between them, 1 where
+    they are Poisson's; as the settings have it where it is not given."""
+    is_closed: bool = False
+    """Whether each request follows another's answer, although a rate is given."""
     chunk_seconds: float | None = None
     """Of new sound in a request, of models that hear; the most they take where it is not given."""
     prefix_cache_ratio: float = 0.0
     """Tokens of prompts that an engine's prefix cache holds already, of all tokens of prompts."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests arrive at a rate, however many are in flight."""
+        is_rate = self.tokens_per_second is not None and self.concurrency is None
+        return is_rate and not self.is_closed
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether a latency is asked for."""
+        return any((self.ttft_ms, self.tpot_ms, self.latency_ms))
 
     def answer_ms(self, first_ms: float, between_ms: float | None) -> float:
         """Until an answer is whole, by the times to the first token and between tokens.

@@ -6,11 +6,19 @@ from typing import Final, Self
 
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.queueing import (
+    Waiting,
+    first_token_waiting,
+    running_seen,
+    running_spread,
+    spread_burstiness,
+    waiting_for_places,
+)
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
@@ -34,6 +42,10 @@ _SHARED_EXPERTS: Final = 1.4
 """Beside that, where replicas wait for one another at the experts that they share; assumed."""
 _ASSUMED_SHAPE: Final = 1.1
 """Beside that, where layers or widths were taken as is usual; assumed."""
+_HALVINGS: Final = 12
+_LITTLE: Final = 0.01
+_LEFT: Final = 0.02
+"""Of what can be answered at most, what arrivals leave: nearer to it all waits grow without end."""
 _DEFAULTS: Final = ServingModelSettings()
 
 
@@ -161,6 +173,63 @@ class Server:
         serve = self._generating if self.forward.attention.is_causal else self._encoding
         return serve(asked, running, min(concurrency, running * replicas))
 
+    @property
+    def places(self) -> float:
+        """Requests that one replica runs at a time, at most."""
+        return min(self.capacity, float(self.settings.requests_maximum))
+
+    def arriving(self, requests_per_second: float) -> Serving:
+        """Where so many arrive at all replicas together, whether others are answered or not.
+
+        At more than they can answer, what the most that they can run would see.
+        """
+        load, data = self.memory.requirement.load, self.memory.layout.data
+        each = requests_per_second / data
+        running = self._running(each)
+        serving = self.at(running * data)
+        answer = max(1.0, load.output_tokens)
+        stated = self.settings.burstiness if load.burstiness is None else load.burstiness
+        burstiness = spread_burstiness(stated, data)
+        step = self.forward.decode(max(1.0, running), load.input_tokens + answer / 2.0).seconds
+        passes = max(1, math.ceil(load.input_tokens / self.settings.chunk_tokens))
+        prompt = self.prompt.seconds / self.memory.layout.pipeline + (passes - 1) * step
+        waiting = first_token_waiting(each, step, prompt, burstiness)
+        residence = running / each if each else answer * step
+        variance = running_spread(running, burstiness, self._stiffness(running))
+        ratio, seconds = waiting_for_places(running, self.places, residence, variance)
+        waiting = Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
+        first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
+        between = _part(load.tpot_percentile or load.latency_percentile)
+        most = min(self.places, running_seen(running, variance, between))
+        return replace(
+            serving,
+            ttft_ms=EstimateInterval.around(first, _FIRST_TOKEN * self.error_ratio),
+            tpot_ms=self.at(max(1.0, most) * data).tpot_ms,
+            running=running * data,
+        )
+
+    def _stiffness(self, running: float) -> float:
+        """How much more is answered with a little more that runs, of as much more."""
+        data, more = self.memory.layout.data, max(1.0, running) * (1.0 + _LITTLE)
+        if running < 1.0:
+            return 1.0
+        made, then = (self.at(each * data).tokens_per_second.value for each in (running, more))
+        return max(0.0, (then / made - 1.0) / _LITTLE)
+
+    def _running(self, each: float) -> float:
+        """Requests in flight at one replica where so many a second arrive and are answered."""
+        answer, data = max(1.0, self.memory.requirement.load.output_tokens), self.memory.layout.data
+
+        def is_enough(running: float) -> bool:
+            made = self.at(max(1.0, running) * data).tokens_per_second.value
+            return made * min(1.0, running) >= each * data * answer
+
+        low, high = 0.0, self.places
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if is_enough(middle) else (middle, high)
+        return high
+
     def _generating(self, asked: float, running: float, served: float) -> Serving:
         load, prompt = self.memory.requirement.load, self.prompt
         answer = max(1.0, load.output_tokens)
@@ -209,6 +278,35 @@ class Server:
         )
 
 
+def _part(percentile: float | None) -> float | None:
+    return None if percentile is None else percentile / 100.0
+
+
+def is_late(server: Server, serving: Serving) -> bool:
+    """Whether a latency of the load is missed, or kept with less than the head room."""
+    load, kept = server.memory.requirement.load, 1.0 - server.settings.latency_headroom_ratio
+    first, between = serving.ttft_ms.value, serving.tpot_ms.value
+    answer = load.answer_ms(first, between if server.forward.attention.is_causal else None)
+    asked = ((load.tpot_ms, between), (load.ttft_ms, first), (load.latency_ms, answer))
+    return any(most is not None and took > most * kept for most, took in asked)
+
+
+def best_arrivals(server: Server) -> float:
+    """The most requests a second that all replicas answer within the latencies of the load.
+
+    0 where not even the fewest are.
+    """
+    replicas, load = server.memory.layout.data, server.memory.requirement.load
+    full = server.at(server.places * replicas).tokens_per_second.value
+    most = full / max(1.0, load.output_tokens)
+    low, high = 0.0, 1.0 - _LEFT
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        late = is_late(server, server.arriving(most * middle))
+        low, high = (low, middle) if late else (middle, high)
+    return low * most
+
+
 @dataclass(frozen=True, slots=True)
 class BestConcurrency:
     """The most requests in flight, and what they see."""
@@ -224,16 +322,12 @@ def best_concurrency(server: Server) -> BestConcurrency:
 
     Throughput grows with every request, so that the same is best where no latency is asked for.
     """
-    replicas, load = server.memory.layout.data, server.memory.requirement.load
+    replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
     most = min(by_memory, server.settings.requests_maximum)
 
-    def is_late(requests: int) -> bool:
-        serving = server.at(requests * replicas)
-        first, between = serving.ttft_ms.value, serving.tpot_ms.value
-        answer = load.answer_ms(first, between if server.forward.attention.is_causal else None)
-        asked = ((load.tpot_ms, between), (load.ttft_ms, first), (load.latency_ms, answer))
-        return any(most is not None and took > most for most, took in asked)
+    def late(requests: int) -> bool:
+        return is_late(server, server.at(requests * replicas))
 
-    requests = bisect_left(range(1, most + 1), True, key=is_late) * replicas
+    requests = bisect_left(range(1, most + 1), True, key=late) * replicas
     return BestConcurrency(requests, server.at(requests) if requests else None)

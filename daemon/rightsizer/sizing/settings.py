@@ -132,6 +132,18 @@ class ServingModelSettings:
         help="How far prompts arrive together: 0 for alone, 1 for the root of those in flight.",
         source="measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05",
     )
+    burstiness: float = _amount(
+        4.0,
+        help="The squared coefficient of variation of the times between requests, of loads that "
+        "are a rate and say nothing of it: 1 for Poisson, 0 for a steady pace.",
+        source="assumed: people and programs that call in bursts, twice Poisson's deviation",
+    )
+    latency_headroom_ratio: float = setting(
+        0.1,
+        help="What is kept free of each latency that a plan may take.",
+        within=(0.0, 0.9),
+        source="assumed",
+    )
     chunk_tokens: int = _count(
         8192,
         help="Tokens of prompts that an engine runs through a model at a time.",

@@ -1,0 +1,128 @@
+"""Waiting of requests that arrive when they please: mean, quantiles, by load and burstiness."""
+
+import math
+from typing import Final
+
+from rightsizer.model.frozen import dataclass
+
+_HALVINGS: Final = 50
+_MOST_DEVIATIONS: Final = 8.0
+_CERTAIN: Final = 1e-9
+_STIFFNESS_LEAST: Final = 0.05
+_TOGETHER: Final = 1 / 3
+"""Prompts of its own burst that a request waits for beside its own, for each above Poisson."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Of a first token: what every request waits, and what it waits by chance."""
+
+    least_seconds: float
+    """For a step and its own prompt."""
+    mean_seconds: float
+    """Beside that, for prompts before it; exponential in its tail."""
+    full_ratio: float = 0.0
+    """Of the requests, those that find every place taken."""
+    full_seconds: float = 0.0
+    """What such a request waits for a place on average."""
+
+    @property
+    def mean(self) -> float:
+        """Over all requests."""
+        return self.least_seconds + self.mean_seconds + self.full_ratio * self.full_seconds
+
+    def quantile(self, ratio: float | None) -> float:
+        """What so many of the requests wait at most; the mean where none is asked for."""
+        if ratio is None:
+            return self.mean
+        late, low, high = 1.0 - ratio, 0.0, 1.0
+        while self._beyond(high) > late:
+            low, high = high, 2.0 * high
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self._beyond(middle) > late else (low, middle)
+        return self.least_seconds + high
+
+    def _beyond(self, seconds: float) -> float:
+        """The part of the requests that wait longer than the least and so much."""
+        prompts = math.exp(-seconds / self.mean_seconds) if self.mean_seconds > 0 else 0.0
+        if not self.full_ratio or not self.full_seconds:
+            return prompts
+        return min(1.0, prompts + self.full_ratio * math.exp(-seconds / self.full_seconds))
+
+
+def first_token_waiting(
+    arrivals_per_second: float, step_seconds: float, prompt_seconds: float, burstiness: float
+) -> Waiting:
+    """Where each pass takes a step of all answers, and the prompts that came during the last one.
+
+    A request waits for what is left of the pass that it came in, and for the whole next one: a
+    gated queue with vacations. `burstiness`: the squared coefficient of variation of the times
+    between arrivals, 1 of Poisson's, which widens passes as it widens counts of arrivals.
+    """
+    busy = min(1.0 - _CERTAIN, arrivals_per_second * prompt_seconds)
+    mean_pass = step_seconds / (1.0 - busy)
+    spread = burstiness * busy * prompt_seconds / (1.0 - busy * busy)
+    met = mean_pass + spread
+    together = max(0.0, burstiness - 1.0) * _TOGETHER * prompt_seconds
+    waited = met * (0.5 + busy) + together
+    return Waiting(step_seconds + prompt_seconds, waited)
+
+
+def spread_burstiness(burstiness: float, replicas: int) -> float:
+    """What arrivals at one of several replicas keep of it, when each is drawn at random."""
+    return 1.0 + (burstiness - 1.0) / replicas
+
+
+def running_spread(running: float, burstiness: float, stiffness: float) -> float:
+    """The variance of how many requests run at once.
+
+    `stiffness`: how much more is answered with a little more that runs, of as much more: 1 where
+    requests do not slow each other down. The less, the longer a burst stays.
+    """
+    return burstiness * running / max(_STIFFNESS_LEAST, stiffness)
+
+
+def running_seen(running: float, variance: float, ratio: float | None) -> float:
+    """How many run, itself included, as so many of the requests see at most; as most see without.
+
+    Most requests are there when many are.
+    """
+    seen = running + variance / max(_CERTAIN, running)
+    return seen if ratio is None else seen + normal_quantile(ratio) * math.sqrt(variance)
+
+
+def waiting_for_places(
+    running: float, places: float, residence_seconds: float, variance: float
+) -> tuple[float, float]:
+    """The part of the requests that find every place taken, and how long those wait for one.
+
+    The normal approximation of how many would run if there were places for all, and Kingman's wait
+    at so many servers.
+    """
+    free, each = max(_CERTAIN, places - running), variance / max(_CERTAIN, running)
+    late = (free - each) / math.sqrt(max(_CERTAIN, variance))
+    return 1.0 - normal_part(late), residence_seconds * each / (2.0 * free)
+
+
+def normal_part(deviations: float) -> float:
+    """The part of a normal distribution that lies below so many deviations above its mean."""
+    return math.erfc(-deviations / math.sqrt(2.0)) / 2.0
+
+
+def normal_quantile(part: float) -> float:
+    """The deviations that such a part lies below; `statistics` takes long to load."""
+    low, high = -_MOST_DEVIATIONS, _MOST_DEVIATIONS
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if normal_part(middle) < part else (low, middle)
+    return high
+
+
+def met_probability(value: float, low: float, high: float, most: float) -> float:
+    """That a figure with an interval of 90 % is at most so much."""
+    end = high if most > value else low
+    if value <= 0.0 or end <= 0.0 or end == value:
+        return 1.0 if value <= most else 0.0
+    deviation = abs(math.log(end / value)) / normal_quantile(0.95)
+    return normal_part(math.log(most / value) / deviation)

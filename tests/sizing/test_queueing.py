@@ -1,0 +1,94 @@
+"""Requests that arrive at a rate: what they wait, and how sure a plan is of its latencies."""
+
+import pytest
+
+from evaluation.serving_queue import simulated
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.planner import Planner
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.queueing import met_probability, spread_burstiness
+from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
+from rightsizer.sizing.serving import Server, best_arrivals
+from rightsizer.sizing.serving_memory import serving_memory
+
+LLAMA_8B = Transformer(
+    layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, name="Llama-3.1-8B"
+)
+PLANNER = Planner(built_in(), built_in_prices())
+
+
+def server(
+    burstiness: float | None = 1.0, share: float | None = None, ttft_ms: float | None = None
+) -> Server:
+    """One H100 for 1,000 tokens in and 200 out."""
+    load = RequestLoad(1000.0, 200.0, burstiness=burstiness, ttft_percentile=share, ttft_ms=ttft_ms)
+    memory = serving_memory(Requirement(LLAMA_8B, load=load), Parallelism())
+    return Server.of(memory, built_in().boards["H100-SXM5-80GB"])
+
+
+@pytest.mark.parametrize(("burstiness", "within"), [(1.0, 0.1), (4.0, 0.25)])
+def test_the_formula_meets_a_simulation_of_passes(burstiness: float, within: float) -> None:
+    """Mean first token at 15 requests a second; closed bursts of as many would take 2.5 times."""
+    asked = server(burstiness)
+    seen = simulated(asked, 15.0, burstiness, requests=1000).first_seconds
+    told = asked.arriving(15.0)
+    mean_ms = 1e3 * sum(seen) / len(seen)
+
+    assert told.ttft_ms.value == pytest.approx(mean_ms, rel=within)
+    if burstiness == 1.0:
+        assert asked.at(told.running).ttft_ms.value > 2.0 * mean_ms
+
+
+def test_burstier_requests_wait_longer_and_the_last_of_them_longest() -> None:
+    """And less of either where more replicas share the bursts."""
+    calm, bursty = (server(each).arriving(15.0).ttft_ms.value for each in (1.0, 4.0))
+
+    assert calm < bursty < server(4.0, 95.0).arriving(15.0).ttft_ms.value
+    assert server(None).arriving(15.0).ttft_ms.value == bursty
+    assert [spread_burstiness(4.0, each) for each in (1, 3)] == [4.0, 2.0]
+
+
+def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> None:
+    """The most at which the 99th percentile is kept is less than that of the mean."""
+    mean, late = (best_arrivals(server(4.0, share, ttft_ms=400.0)) for share in (None, 99.0))
+
+    assert 0.0 < late < 0.9 * mean
+    kept = server(4.0, 99.0, ttft_ms=400.0).arriving(late).ttft_ms.value
+    assert 300.0 < kept <= 360.0
+
+
+def test_probability_is_where_the_target_lies_in_the_interval() -> None:
+    """A half at the likeliest, 95 % at its upper end, 5 % at its lower."""
+    found = [met_probability(100.0, 50.0, 300.0, each) for each in (50.0, 100.0, 300.0)]
+    assert found == pytest.approx([0.05, 0.5, 0.95], abs=1e-6)
+
+
+def best(load: RequestLoad) -> PlanCandidate:
+    """The first in rank of H100 and L40S."""
+    plan = PLANNER.plan(Requirement(LLAMA_8B, load=load, gpus=("H100-SXM5-80GB", "L40S")))
+    assert plan.best is not None
+    return plan.best
+
+
+def test_a_plan_states_how_likely_it_keeps_its_latencies() -> None:
+    """It is surer of a target that is far, and says nothing without one."""
+    near, far, none = (
+        best(RequestLoad(2000.0, 300.0, tokens_per_second=3000.0, ttft_ms=most)).rate
+        for most in (400.0, 4000.0, None)
+    )
+    assert near.targets_probability is not None
+    assert far.targets_probability is not None
+    assert 0.5 < near.targets_probability <= far.targets_probability > 0.95
+    assert none.targets_probability is None
+
+
+def test_candidates_at_the_edge_of_a_target_cost_what_they_are_doubted() -> None:
+    """As cheap as another that is sure, one comes after it."""
+    load = RequestLoad(2000.0, 300.0, tokens_per_second=3000.0, ttft_ms=1000.0)
+    found = PLANNER.plan(Requirement(LLAMA_8B, load=load)).candidates
+    fitting = [each for each in found if each.fits and each.rate.ttft_ms is not None]
+
+    assert fitting
+    assert all(each.rate.ttft_ms.value <= 900.0 + 1e-6 for each in fitting if each.rate.ttft_ms)
