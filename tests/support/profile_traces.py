@@ -49,6 +49,12 @@ class KinetoTrace:
             "kernel", name, start, duration, **{"device": 0, "stream": 7, **arguments}
         )
 
+    def fill(self, start: float, duration: float) -> Self:
+        """Memory of the device that is set."""
+        return self.complete(
+            "gpu_memset", "Memset (Device)", start, duration, bytes=4096, device=0, stream=7
+        )
+
     def launch(self, correlation: int, start: float, duration: float) -> Self:
         """The call that launched what has the same number."""
         return self.complete(

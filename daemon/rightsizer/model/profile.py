@@ -82,6 +82,8 @@ class TimeUse:
     an event or a copy; or its launch is not in the profile."""
     checkpoint_wait_seconds: float = 0.0
     """Of `host_wait_seconds` and `other_idle_seconds`, what the host spent at a checkpoint."""
+    exposed_fill_seconds: float = 0.0
+    """Of the idle time, with memory being set and no copy."""
 
     @property
     def idle_seconds(self) -> float:
@@ -180,6 +182,15 @@ class DeviceProfile:
     memory_peak_bytes: int | None = None
     start: Nanoseconds | None = None
     """Of its first kernel, on the profile's clock; `None` where the profile has no time line."""
+    steps_time: TimeUse | None = None
+    """From the start of its first step on, where that came before the first kernel; else `None`."""
+    longest_host_wait_seconds: float = 0.0
+    """The longest single wait of `host_wait_seconds`, that before the first kernel included."""
+
+    @property
+    def judged_time(self) -> TimeUse | None:
+        """Where its time went, with what its first step waited before the first kernel."""
+        return self.steps_time or self.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +251,5 @@ class Profile:
     """Events that are of no use here or are not understood, counted by what they are."""
     notes: tuple[str, ...] = ()
     """What limits it, a sentence each."""
+    is_whole: bool = True
+    """Whether the file ends where its writer ended it."""

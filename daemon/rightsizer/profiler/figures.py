@@ -13,7 +13,7 @@ _MOST_STATES: Final = 3
 CAUSES: Final = {
     "compute": "kernels",
     "collective": "collectives, exposed",
-    "copy": "copies, exposed",
+    "copy": "copies and fills, exposed",
     "host_wait": "waiting for the host",
     "kernel_wait": "between kernels",
     "other_idle": "idle for other causes",
@@ -55,16 +55,18 @@ def size_text(value: float | None) -> str:
     return f"{value:.0f} B"
 
 
-def idle_parts(time: dict[str, Any]) -> dict[str, float]:
+def idle_parts(time: ProfileForm) -> dict[str, float]:
     """Parts of a span that sum to it, by their causes.
 
-    Copies beside no kernel fill time that would be idle; they are taken off the causes in their
-    order, for it is not known which of them a copy stood in for.
+    Copies and fills beside no kernel take time that would be idle; they are taken off the causes
+    in their order, for it is not known which of them a copy stood in for.
     """
     parts = {
         "compute": time["kernel_seconds"] - time["exposed_collective_seconds"],
         "collective": time["exposed_collective_seconds"],
-        "copy": min(time["exposed_copy_seconds"], time["idle_seconds"]),
+        "copy": min(
+            time["exposed_copy_seconds"] + time["exposed_fill_seconds"], time["idle_seconds"]
+        ),
     }
     left = parts["copy"]
     for cause in ("host_wait", "kernel_wait", "other_idle"):
@@ -72,6 +74,39 @@ def idle_parts(time: dict[str, Any]) -> dict[str, float]:
         parts[cause] = max(0.0, seconds - left)
         left = max(0.0, left - seconds)
     return parts
+
+
+def judged_time(device: ProfileForm) -> ProfileForm | None:
+    """Where the time of a device went, with what its first step waited before the first kernel."""
+    found: ProfileForm | None = device["steps_time"] or device["time"]
+    return found
+
+
+def lost_text(workload: ProfileForm) -> str:
+    """What the device that computes least does with its time; empty where that is nearly all.
+
+    No rule need complain of any single cause for the sum of them to matter.
+    """
+    devices = [each for profile in workload["profiles"] for each in profile["devices"]]
+    times = [time for each in devices if (time := judged_time(each)) and time["span_seconds"]]
+    if not times:
+        return ""
+    parts = min(
+        (
+            {part: seconds / time["span_seconds"] for part, seconds in idle_parts(time).items()}
+            for time in times
+        ),
+        key=lambda each: each["compute"],
+    )
+    if parts["compute"] >= _NEARLY_ALL:
+        return ""
+    rest = sorted(parts.items() - {("compute", parts["compute"])}, key=lambda each: -each[1])
+    told = [f"{CAUSES[part]} {ratio:.0%}" for part, ratio in rest if ratio >= _HALF_PERCENT]
+    whose = "The GPU that computes least does so" if len(times) > 1 else "The GPU computes"
+    return f"{whose} {parts['compute']:.0%} of the time; {', '.join(told)}"
+
+
+_NEARLY_ALL: Final = 0.95
 
 
 def gain_text(finding: dict[str, Any]) -> str:

@@ -11,7 +11,9 @@ from rightsizer.profiler.figures import (
     gain_text,
     host_step_rows,
     idle_parts,
+    judged_time,
     kernel_rows,
+    lost_text,
     rule_text,
     size_text,
     span_rows,
@@ -67,6 +69,7 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
         "devices": [_device(profile, each) for profile, each in devices[:_MOST_DEVICES]],
         "more_devices": max(0, len(devices) - _MOST_DEVICES),
         "complaints": [each for each in findings if each["form"]["finding"] == "inefficient"],
+        "lost": lost_text(form),
         "fine": [each for each in findings if each["form"]["finding"] == "optimized"],
         "silent": [each for each in findings if each["form"]["abstained"] is not None],
         "host_steps": host_steps[:_MOST_STEPS],
@@ -83,7 +86,7 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
 
 def _tiles(devices: Sequence[ProfileForm]) -> list[tuple[str, str, str]]:
     """What matters most, over all devices that have a time line."""
-    times = [each["time"] for each in devices if each["time"] is not None]
+    times = [time for each in devices if (time := judged_time(each)) is not None]
     span = sum(each["span_seconds"] for each in times)
     if not span:
         return []
@@ -112,7 +115,8 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
     size = size_text(form["memory_bytes"]) if form["memory_bytes"] else ""
     peak = form["memory_peak_bytes"]
     peak_text = "" if peak is None else f"{size_text(peak)} used at the most"
-    parts = {} if form["time"] is None else _colored(form["time"])
+    time = judged_time(form)
+    parts = {} if time is None else _colored(time)
     span, launches = sum(parts.values()), form["launches"]
     return {
         "name": name,
@@ -135,7 +139,7 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
     }
 
 
-def _colored(time: dict[str, Any]) -> dict[str, float]:
+def _colored(time: ProfileForm) -> dict[str, float]:
     return {_COLORS[part]: value for part, value in idle_parts(time).items()}
 
 

@@ -36,12 +36,13 @@ def profile_form(profile: Profile) -> Form:
 
 
 def _device(found: DeviceProfile) -> Form:
-    form = asdict(replace(found, time=None, steps=()))
+    form = asdict(replace(found, time=None, steps=(), steps_time=None))
     del form["start"]
     return {
         **form.pop("device"),
         **form,
         "time": None if found.time is None else _time(found.time),
+        "steps_time": None if found.steps_time is None else _time(found.steps_time),
         "steps": [
             {
                 "name": each.name,

@@ -54,6 +54,16 @@ class ProfileLaunchBoundSettings:
         help="Part of the wait that CUDA graphs remove at least, where steps can be captured.",
         source="a cautious half: inputs still are copied, and graphs launched",
     )
+    own_launch_minimum_ratio: float = setting(
+        0.5,
+        help="Launches a kernel below which kernels come by graphs already.",
+        source="the greater part: a graph's many kernels come by one launch",
+    )
+    outlier_minimum_ratio: float = setting(
+        0.5,
+        help="Part of all waiting for the host from which on one wait is named and left aside.",
+        source="the greater part: what happened once is no rate",
+    )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
@@ -81,6 +91,11 @@ class ProfileHostBoundSettings:
         help="Part of the wait for a loader that more workers remove at least.",
         source="ResNet-50 on a V100: 0.7 of it went with four workers",
     )
+    outlier_minimum_ratio: float = setting(
+        0.5,
+        help="Part of all waiting for the host from which on one wait is named and left aside.",
+        source="the greater part: what happened once is no rate",
+    )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
@@ -97,6 +112,23 @@ class ProfilePcieBoundSettings:
         0.3,
         help="Part of it that goes at least, once memory is pinned and copies overlap.",
         source="pageable copies reach about half of the link or more (NVIDIA, CUDA best practices)",
+    )
+    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCommunicationBoundSettings:
+    """When collectives are the limit."""
+
+    on_ratio: float = setting(
+        0.1,
+        help="Share of a device's span with a collective and no other kernel that counts.",
+        source="a tenth of the time; what is sent beside kernels costs nothing",
+    )
+    removed_low_ratio: float = setting(
+        0.2,
+        help="Part of it that goes at least, once collectives run beside kernels.",
+        source="a cautious fifth: the last buckets of a step have nothing to hide behind",
     )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
@@ -164,6 +196,7 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
     ("profile_launch_bound", ProfileLaunchBoundSettings),
     ("profile_host_bound", ProfileHostBoundSettings),
     ("profile_pcie_bound", ProfilePcieBoundSettings),
+    ("profile_communication_bound", ProfileCommunicationBoundSettings),
     ("profile_storage_bound", ProfileStorageBoundSettings),
     ("profile_tensor_cores_unused", ProfileTensorCoresUnusedSettings),
     ("profile_rank_imbalance", ProfileRankImbalanceSettings),

@@ -13,7 +13,9 @@ from rightsizer.profiler.figures import (
     host_step_rows,
     idle_parts,
     is_contradicted,
+    judged_time,
     kernel_rows,
+    lost_text,
     rule_text,
     short_text,
     size_text,
@@ -42,7 +44,7 @@ def profile_text(answer: ProfileForm) -> str:
             header = (f"  against {against['workload']}", "before", "after", "ratio")
             rows = [change_row(each) for each in against["changes"]]
             lines += ["", *(_table(header, rows) or aligned(header, (), ()))]
-        lines += _findings(form["findings"])
+        lines += _findings(form["findings"], lost_text(form))
         parts.append("\n".join(lines))
     if answer["broken"]:
         lines = ["Could not be read, and is in none of the above:"]
@@ -88,7 +90,7 @@ def _device(form: ProfileForm) -> list[str]:
     if form["time"] is None:
         lines.append("    no time line")
     else:
-        lines += _time(form["time"])
+        lines += _time(form)
     if form["launches"]:
         launches = form["launches"]
         lines.append(
@@ -107,9 +109,12 @@ def _device(form: ProfileForm) -> list[str]:
     return [*lines, *_steps(form["steps"]), *_table(header, kernels, _MOST_KERNELS, "kernels")]
 
 
-def _time(time: dict[str, Any]) -> list[str]:
+def _time(form: ProfileForm) -> list[str]:
+    kernels, time = form["time"]["span_seconds"], judged_time(form) or form["time"]
     span = time["span_seconds"]
-    lines = [f"    {time_text(span)} from its first kernel to its last"]
+    whole = time_text(span)
+    steps = f", {whole} from its first step" if whole != time_text(kernels) else ""
+    lines = [f"    {time_text(kernels)} from its first kernel to its last{steps}"]
     rows = [
         (CAUSES[part], time_text(value), f"{value / span:.1%}")
         for part, value in idle_parts(time).items()
@@ -161,10 +166,11 @@ def _telemetry(form: ProfileForm | None) -> list[str]:
     return lines
 
 
-def _findings(findings: Sequence[dict[str, Any]]) -> list[str]:
+def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
     complaints = [each for each in findings if each["finding"] == "inefficient"]
     fine = [each for each in findings if each["finding"] == "optimized"]
-    nothing = "  Nothing to change" if fine else "  No verdict"
+    least = f"  {lost}" if lost else "  Nothing to change"
+    nothing = least if fine else "  No verdict"
     lines = ["", "  What to change" if complaints else nothing]
     for each in complaints:
         lines += _complaint(each)

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from rightsizer.profiler.rules import (
+    communication_bound,
     host_bound,
     launch_bound,
     pcie_bound,
@@ -16,6 +17,7 @@ PROFILE_RULES: Final[tuple[ProfileRule[Any], ...]] = (
     launch_bound.RULE,
     host_bound.RULE,
     pcie_bound.RULE,
+    communication_bound.RULE,
     storage_bound.RULE,
     tensor_cores_unused.RULE,
     rank_imbalance.RULE,

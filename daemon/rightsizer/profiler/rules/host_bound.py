@@ -20,13 +20,14 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
         return _of_loader(members, settings)
     held = [each for each in members if _is_held(each, settings)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
-    is_other = worst.host_wait_ratio >= settings.on_ratio and not _is_held(worst, settings)
+    is_other = _waits(worst, settings) >= settings.on_ratio and not _is_held(worst, settings)
     launches = "; its kernels are so short that their launches are what it waits for"
     waits = _longest(worst, SpanKind.SYNCHRONIZATION)
     named = "".join(f"\n{each.count} x {each.name}" for each in waits)
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time, at most "
-        f"{worst.loader_wait_ratio:.1%} of it for a loader{launches if is_other else ''}.",
+        f"{worst.loader_wait_ratio:.1%} of it for a loader{launches if is_other else ''}"
+        f"{rule.outlier_text(worst, settings)}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         _evidence(worst, _longest(worst, SpanKind.LOADER) or waits),
         tuple(each.key for each in held),
@@ -42,7 +43,13 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
 def _is_held(member: ProfiledMember, settings: ProfileHostBoundSettings) -> bool:
     mean = member.mean_kernel_seconds
     is_long = mean is None or mean > settings.kernel_maximum_seconds
-    return is_long and member.host_wait_ratio >= settings.on_ratio
+    return is_long and _waits(member, settings) >= settings.on_ratio
+
+
+def _waits(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
+    """For the host, time and again."""
+    wait = member.time.host_wait_seconds
+    return member.recurring_ratio(wait, settings.outlier_minimum_ratio)
 
 
 def _of_loader(

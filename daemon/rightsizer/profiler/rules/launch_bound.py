@@ -10,6 +10,8 @@ from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 _MOST_NAMED: Final = 5
+_GRAPH_KERNELS: Final = 2.0
+"""Kernels of a launch, on average, from which on it is told how many there are."""
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
@@ -26,15 +28,19 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
     ]
     short = sorted(short, key=lambda each: -each.count)[:_MOST_NAMED]
     ran = "" if mean is None else f"; a kernel runs {mean * 1e6:.1f} µs on average"
+    brought = launches.matched / launches.count if launches and launches.count else 1.0
+    graphs = f", each of {brought:,.0f} kernels (graphs)" if brought >= _GRAPH_KERNELS else ""
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time{ran}, "
-        f"at {rate:,.0f} launches a second.",
+        f"at {rate:,.0f} launches a second{graphs}{rule.outlier_text(worst, settings)}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         {
             "device": worst.key,
             "host_wait_ratio": round(worst.host_wait_ratio, 4),
             "mean_kernel_seconds": None if mean is None else round(mean, 9),
             "launches_per_second": round(rate, 1),
+            "kernels_per_launch": round(brought, 2),
+            "longest_host_wait_seconds": round(worst.device.longest_host_wait_seconds, 9),
             "short_kernels": launches.short_kernels if launches else None,
             "launch_host_seconds": round(launches.host_seconds, 9) if launches else None,
             "kernels": [each.name for each in short],
@@ -56,10 +62,13 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
 
 def _is_held(member: ProfiledMember, settings: ProfileLaunchBoundSettings) -> bool:
     mean = member.mean_kernel_seconds
+    wait, launches = _launch_wait_seconds(member.time), member.device.launches
     return (
         mean is not None
         and mean <= settings.kernel_maximum_seconds
-        and member.share(_launch_wait_seconds(member.time)) >= settings.on_ratio
+        and launches is not None
+        and launches.count >= settings.own_launch_minimum_ratio * launches.matched
+        and member.recurring_ratio(wait, settings.outlier_minimum_ratio) >= settings.on_ratio
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.model.finding import Action, Instruction, Reason, Risk
-from rightsizer.model.profile import CopyKind, HostMemory, Profile, TimeUse
+from rightsizer.model.profile import CopyKind, CopyUse, HostMemory, Profile, TimeUse
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfilePcieBoundSettings
@@ -23,21 +23,26 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
     pageable = [each for each in copies if each.memory is HostMemory.PAGEABLE]
     count, size = sum(each.count for each in pageable), sum(each.bytes for each in pageable)
     told = f"; {count} copies of {size / 1e6:,.1f} MB in all use pageable memory"
+    rate = _bytes_per_second(copies)
+    pace = "" if rate is None else f", at {rate / 1e9:,.1f} GB/s"
     return ProfileVerdict(
-        f"{worst.key} copies over PCIe without a kernel beside it {ratio:.1%} of the time"
+        f"{worst.key} copies over PCIe without a kernel beside it {ratio:.1%} of the time{pace}"
         f"{told if pageable else ''}.",
         rule.factors_of(worst, ratio, settings.on_ratio),
         {
             "device": worst.key,
             "exposed_copy_ratio_at_most": round(ratio, 4),
+            "bytes_per_second": None if rate is None else round(rate),
             "copies": {f"{each.kind}, {each.memory}": each.bytes for each in copies},
         },
         culprits,
         reason=Reason.PCIE_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
         gain=Gain.of(worst, lambda time: _exposed_seconds(worst, time), settings.removed_low_ratio),
-        description="Copy from pinned memory, beside the kernels.",
-        instructions=(_PIN,),
+        description="Copy from pinned memory, beside the kernels."
+        if pageable
+        else "Copy less, and copy while kernels run.",
+        instructions=(_PIN if pageable else _COPY_LESS,),
         risk=Risk.VERY_LOW,
     )
 
@@ -49,6 +54,19 @@ def _exposed_seconds(member: ProfiledMember, time: TimeUse) -> float:
     return time.exposed_copy_seconds * min(1.0, summed / exposed) if exposed else 0.0
 
 
+def _bytes_per_second(copies: Sequence[CopyUse]) -> float | None:
+    """Of all that cross the link; `None` where their sizes are not known."""
+    seconds = sum(each.seconds for each in copies)
+    size = sum(each.bytes for each in copies)
+    return size / seconds if seconds and size else None
+
+
+_COPY_LESS: Final = Instruction(
+    "Its memory is pinned or not told: copy less, and while kernels run",
+    "nvidia-smi topo -m and rightsizer doctor tell the link that the rate is to be held against;\n"
+    "keep on the GPU what every step needs, send smaller types, prefetch the next batch on a "
+    "stream of its own",
+)
 _PIN: Final = Instruction(
     "Pin what is copied, and copy it while kernels run",
     "DataLoader(..., pin_memory=True); batch.to(device, non_blocking=True);\n"

@@ -1,7 +1,7 @@
 """Frame of the rules over profiles: member devices, settings, judgement, verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.verdict import confidence_of, finding_id, opposite, severity_of
@@ -38,6 +38,20 @@ class ProfiledMember:
     def host_wait_ratio(self) -> float:
         """Waiting for the host."""
         return self.share(self.time.host_wait_seconds)
+
+    def outlier_seconds(self, minimum_ratio: float) -> float:
+        """The longest wait for the host, where it is that part of all its waiting; else 0.
+
+        What happened once is no rate: a remedy that makes each launch cheaper does not end it.
+        """
+        longest, waits = self.device.longest_host_wait_seconds, self.time.host_wait_seconds
+        return longest if waits and longest >= minimum_ratio * waits else 0.0
+
+    def recurring_ratio(self, seconds: float, outlier_minimum_ratio: float) -> float:
+        """Seconds of waiting for the host as a ratio, the outlier taken off both."""
+        outlier = self.outlier_seconds(outlier_minimum_ratio)
+        rest = self.time.span_seconds - outlier
+        return max(0.0, seconds - outlier) / rest if rest > 0 else 0.0
 
     @property
     def step_seconds(self) -> float | None:
@@ -86,10 +100,10 @@ class ProfiledMember:
 def members_of(profiles: Sequence[Profile]) -> tuple[ProfiledMember, ...]:
     """Every device with a time line."""
     return tuple(
-        ProfiledMember(profile, device, device.time)
+        ProfiledMember(profile, device, time)
         for profile in profiles
         for device in profile.devices
-        if device.time is not None
+        if (time := device.judged_time) is not None
     )
 
 
@@ -196,6 +210,7 @@ class ProfileRule(Generic[ProfileSettingsT]):
     def judge(self, profiles: Sequence[Profile]) -> Finding:
         """The verdict on the profiles of one workload: one file, or one for each rank."""
         try:
+            _refuse_torn(profiles)
             verdict = self.judge_with(profiles, self.settings)
         except NoVerdictError as error:
             abstained = self._finding(profiles, self.name, error.reason, f"No verdict: {error}.")
@@ -259,6 +274,16 @@ class ProfileRule(Generic[ProfileSettingsT]):
         )
 
 
+def _refuse_torn(profiles: Sequence[Profile]) -> None:
+    """Raise where a file breaks off: no share of its time holds for every completion of it."""
+    if torn := [each.source for each in profiles if not each.is_whole]:
+        why = (
+            f"{', '.join(torn)} breaks off, and what is missing may be what filled the time; wait "
+            "until the profiler has finished, copy it again, or record again"
+        )
+        raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
+
+
 def _confidence(factors: Mapping[str, float]) -> dict[str, Any]:
     rounded = {name: round(value, 3) for name, value in factors.items()}
     return {"confidence": confidence_of(factors), "confidence_factors": rounded}
@@ -268,6 +293,27 @@ def factors_of(member: ProfiledMember, share: float, threshold: float) -> dict[s
     """How sure it is that a share of time passes a threshold, by as many steps as were seen."""
     samples = float(max(1, len(member.device.steps)))
     return {"certainty": probability_above(min(1.0, share), samples, threshold)}
+
+
+class OutlierSettings(Protocol):
+    """Settings of a rule that leaves a single long wait aside."""
+
+    @property
+    def outlier_minimum_ratio(self) -> float:
+        """The part of all waiting from which on one wait is left aside."""
+
+
+def outlier_text(member: ProfiledMember, settings: OutlierSettings) -> str:
+    """Names the one wait that is most of all waiting; empty where there is none."""
+    seconds = member.outlier_seconds(settings.outlier_minimum_ratio)
+    if not seconds or member.host_wait_ratio < _WORTH_NAMING:
+        return ""
+    part = seconds / member.time.host_wait_seconds
+    return f"; {part:.0%} of the wait is one of {seconds * 1e3:,.1f} ms, which is no rate"
+
+
+_WORTH_NAMING: Final = 0.05
+"""Share of the time."""
 
 
 def over(

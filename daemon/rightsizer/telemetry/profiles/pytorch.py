@@ -354,6 +354,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         events=trace.count,
         unread=dict(sum((events.unread, trace.unread, recorder.refused), Counter())),
         notes=tuple(_notes(trace, events, devices)),
+        is_whole=not trace.fault,
     )
 
 

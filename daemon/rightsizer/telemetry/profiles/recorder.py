@@ -42,6 +42,7 @@ class _Device:
         self.facts = ProfiledDevice(key)
         self.line = KernelLine()
         self.copy_line = SpanLine()
+        self.fill_line = SpanLine()
         self.kernels = KernelTable(limits)
         self.copies = CopyTable()
         self.steps: list[StepSpan] = []
@@ -120,9 +121,9 @@ class Recorder:
             into.copy_line.add(start, end)
 
     def fill(self, device: str, start: Nanoseconds, end: Nanoseconds) -> None:
-        """Memory that was set: neither a kernel nor a copy, so that it counts as an event alone."""
+        """Memory that was set: neither a kernel nor a copy, yet the device was not idle."""
         if self._takes("fill", start, end):
-            self._device(device)
+            self._device(device).fill_line.add(start, end)
 
     def launch(self, correlation: int, start: Nanoseconds, end: Nanoseconds) -> None:
         """A call of the host that launched what has the same number on a device."""
@@ -219,7 +220,7 @@ class Recorder:
         steps = apart(device.steps or self._steps)
         limits, loader = self._limits.time, self._loader(steps)
         adjacent, marks = limits.adjacent_maximum_nanoseconds, _marks(steps)
-        lines = device.line, device.copy_line
+        lines = device.line, device.copy_line, device.fill_line
         line = MeasuredLine(*lines, self._launches, self._spans, marks, adjacent)
         collectives = device.line.collective_intervals(is_collective=True)
         last_long = long_collective_starts(steps, collectives, limits.long_collective_minimum_ratio)
@@ -239,6 +240,10 @@ class Recorder:
                 for step, last in zip(steps, last_long, strict=True)
             ),
             start=line.span[0],
+            steps_time=(
+                line.between(line.start, line.span[1]) if line.start < line.span[0] else None
+            ),
+            longest_host_wait_seconds=seconds(line.longest_host_wait),
         )
 
     def _loader(self, steps: Iterable[StepSpan]) -> CoveredLength:

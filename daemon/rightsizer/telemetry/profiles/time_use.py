@@ -24,12 +24,13 @@ from rightsizer.telemetry.profiles.time_line import (
 class MeasuredLine:
     """A device's time line, laid on rulers in one walk; whole nanoseconds until the end."""
 
-    __slots__ = ("_rulers", "launches", "span")
+    __slots__ = ("_rulers", "launches", "longest_host_wait", "span", "start")
 
     def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
         self,
         kernels: KernelLine,
         copies: SpanLine,
+        fills: SpanLine,
         launches: Launches,
         spans: HostSpans,
         marks: Iterable[Nanoseconds],
@@ -38,6 +39,8 @@ class MeasuredLine:
         """Measure at least one kernel, between marks where steps start and end."""
         self.span = kernels.span()
         every = sorted({*marks, *self.span})
+        self.start = every[0]
+        self.longest_host_wait: Nanoseconds = 0
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         self._rulers["kernel"].add_all(union(kernels.intervals()))
         counter, rulers = LaunchCounter(launches), self._rulers
@@ -48,6 +51,8 @@ class MeasuredLine:
         for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
             if cause:
                 rulers[cause].add(begin, end)
+            if cause == "host_wait":
+                self.longest_host_wait = max(self.longest_host_wait, end - begin)
             if cause == "host_wait" and loader.current is not None:
                 rulers["loader_wait"].add_all(loader.of(begin, end))
             if cause != "kernel_wait" and checkpoints.current is not None:
@@ -59,32 +64,45 @@ class MeasuredLine:
                 self._rulers[name].add_all(union(apart))
         if not kernels.collectives:
             self._rulers["compute"] = self._rulers["kernel"]
+        self._lay_transfers(kernels, copies, fills)
+
+    def _lay_transfers(self, kernels: KernelLine, copies: SpanLine, fills: SpanLine) -> None:
+        """What runs beside kernels and is none; a line that is empty needs no ruler."""
         if len(copies):
             self._rulers["copy"].add_all(union(copies.intervals()))
             every_interval = merge(kernels.intervals(), copies.intervals())
             self._rulers["either"].add_all(union(every_interval))
         else:
             self._rulers["either"] = self._rulers["kernel"]
+        if len(fills):
+            parts = (kernels.intervals(), copies.intervals(), fills.intervals())
+            self._rulers["any"].add_all(union(merge(*parts)))
+        else:
+            self._rulers["any"] = self._rulers["either"]
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> TimeUse:
         """Where the time between two of the marks went."""
         at = {name: ruler.length(start, end) for name, ruler in self._rulers.items()}
         busy = at["kernel"]
-        exposed_collectives, exposed_copies = busy - at.pop("compute"), at.pop("either") - busy
+        exposed_collectives = busy - at.pop("compute")
+        either = at.pop("either")
+        exposed_copies, exposed_fills = either - busy, at.pop("any") - either
         return TimeUse(
             span_seconds=seconds(end - start),
             exposed_collective_seconds=seconds(exposed_collectives),
             exposed_copy_seconds=seconds(exposed_copies),
+            exposed_fill_seconds=seconds(exposed_fills),
             other_idle_seconds=seconds(end - start - busy - at["host_wait"] - at["kernel_wait"]),
             **{f"{name}_seconds": seconds(length) for name, length in at.items()},
         )
 
 
 _RULERS: Final = (
-    *("kernel", "collective", "compute", "copy", "either"),
+    *("kernel", "collective", "compute", "copy", "either", "any"),
     *("host_wait", "loader_wait", "kernel_wait", "checkpoint_wait"),
 )
-"""`compute` is any kernel but collectives, `either` a kernel or a copy; else as in `TimeUse`."""
+"""`compute` is any kernel but collectives, `either` a kernel or a copy, `any` a
+kernel, a copy or memory that is set; else as in `TimeUse`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -56,6 +56,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         events=events.count,
         unread=dict(trace.unread + trace.recorder.refused + events.unread),
         notes=tuple(notes),
+        is_whole=not events.fault,
     )
 
 

@@ -1,0 +1,150 @@
+"""Waits that are no rate, graphs, collectives that nothing hides, and files that break off."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from profile_traces import KinetoTrace
+from profiles_built import copies, device, kernel, profile, time_use
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason
+from rightsizer.model.profile import HostMemory, LaunchUse, Profile
+from rightsizer.profiler.figures import lost_text
+from rightsizer.profiler.profile_encoder import profile_form
+from rightsizer.profiler.rules import (
+    PROFILE_RULES,
+    communication_bound,
+    host_bound,
+    launch_bound,
+    pcie_bound,
+)
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
+
+SHORT = kernel("tiny", 1000, 0.01)
+WAITING = time_use(kernel=0.4, host=0.6)
+
+
+def judged(rule: object, *profiles: Profile) -> Finding:
+    """What a rule says."""
+    finding: Finding = rule.RULE.judge(profiles)  # type: ignore[attr-defined]
+    return finding
+
+
+def test_short_kernels_with_a_launch_each_are_bound_by_launches() -> None:
+    """Which the cases below are not."""
+    found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING)))
+    assert found.reasons == (Reason.LAUNCH_BOUND,)
+
+
+def test_kernels_that_come_by_graphs_are_not_to_be_captured_again() -> None:
+    """Twelve launches bring a thousand kernels: how long they wait is not the launches' doing."""
+    launches = LaunchUse(count=12, host_seconds=6e-5, matched=1000)
+    found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING, launches=launches)))
+    assert found.kind is FindingKind.OPTIMIZED
+    assert "each of 83 kernels (graphs)" in found.summary
+
+
+@pytest.mark.parametrize("rule", [launch_bound, host_bound])
+def test_one_long_wait_is_named_and_is_no_rate(rule: object) -> None:
+    """Of .6 s of waiting .595 are one gap: a remedy for each launch gives nothing of it."""
+    long = kernel("gemm", 1000, 0.4) if rule is host_bound else SHORT
+    waits = device(kernels=(long,), time=WAITING, longest_host_wait_seconds=0.595)
+    found = judged(rule, profile(waits))
+    assert found.kind is FindingKind.OPTIMIZED
+    assert "99% of the wait is one of 595.0 ms, which is no rate" in found.summary
+
+
+def test_waits_beside_a_long_one_still_count() -> None:
+    """Half of the waiting is one gap, and what is left waits for a third of its time."""
+    waits = replace(WAITING, kernel_seconds=0.3, host_wait_seconds=0.7, span_seconds=1.0)
+    found = judged(
+        launch_bound,
+        profile(device(kernels=(SHORT,), time=waits, longest_host_wait_seconds=0.5)),
+    )
+    assert found.reasons == (Reason.LAUNCH_BOUND,)
+
+
+def test_collectives_that_nothing_hides_are_told() -> None:
+    """How much of the span, how much is hidden, which, and at most what that gives."""
+    time = time_use(kernel=0.95, host=0.02)
+    exposed = replace(time, collective_seconds=0.5, exposed_collective_seconds=0.4)
+    reduce = kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 100, 0.5, is_collective=True)
+    found = judged(communication_bound, profile(device(kernels=(kernel(), reduce), time=exposed)))
+    assert (found.reasons, found.action) == (
+        (Reason.COMMUNICATION_BOUND,),
+        Action.OVERLAP_COMMUNICATION,
+    )
+    assert "40.0% of the time; 20% of their time is hidden" in found.summary
+    assert found.evidence["saved_ratio_high"] == 0.4
+    assert list(found.evidence["collectives"]) == [reduce.name]  # type: ignore[call-overload]
+
+
+def test_collectives_beside_kernels_cost_nothing() -> None:
+    """However long they are."""
+    hidden = replace(time_use(), collective_seconds=0.8, exposed_collective_seconds=0.02)
+    assert judged(communication_bound, profile(device(time=hidden))).kind is FindingKind.OPTIMIZED
+
+
+def test_of_a_file_that_breaks_off_nothing_is_judged() -> None:
+    """What is missing may be what filled the time; each rule says so, and what to do."""
+    torn = replace(profile(device(kernels=(SHORT,), time=WAITING)), is_whole=False)
+    for rule in PROFILE_RULES:
+        found = rule.judge([profile(device()), torn])
+        assert found.kind is FindingKind.UNKNOWN
+        assert "trace.json breaks off" in (found.abstained or "")
+
+
+def test_pinned_memory_is_not_to_be_pinned() -> None:
+    """The rate is told, to be held against the link; pageable memory is told to be pinned."""
+    time = replace(time_use(kernel=0.6), exposed_copy_seconds=0.2, copy_seconds=0.2)
+    pinned, pageable = (
+        judged(pcie_bound, profile(device(time=time, copies=(copies(memory),))))
+        for memory in (HostMemory.PINNED, HostMemory.PAGEABLE)
+    )
+    assert "at 0.6 GB/s" in pinned.summary
+    assert "pin_memory" not in pinned.instructions[0].text
+    assert "pin_memory=True" in pageable.instructions[0].text
+
+
+def test_what_a_step_waits_before_its_first_kernel_counts(tmp_path: Path) -> None:
+    """A step of 10 ms whose kernels are in its last 2: rows, shares and verdict agree."""
+    trace = KinetoTrace()
+    trace.annotation("ProfilerStep#1", 0.0, 10_000.0)
+    for number in range(100):
+        at = 8_000.0 + 20.0 * number
+        trace.launch(number + 1, at - 2.0, 1.0)
+        trace.kernel("tiny", at, 19.5, correlation=number + 1)
+    (found,) = (read := open_profile(trace.write(tmp_path), ReadLimits())).devices
+    assert found.time is not None
+    assert found.steps_time is not None
+    assert found.time.span_seconds == pytest.approx(0.002, abs=1e-5)
+    assert found.steps_time.span_seconds == pytest.approx(0.01, abs=1e-5)
+    assert found.steps_time.host_wait_seconds == pytest.approx(0.008, abs=1e-4)
+    assert found.longest_host_wait_seconds == pytest.approx(0.008, abs=1e-4)
+    lost = lost_text({"profiles": [profile_form(read)]})
+    assert lost.startswith("The GPU computes 20% of the time; waiting for the host 80%")
+
+
+def test_memory_that_is_set_is_not_idle(tmp_path: Path) -> None:
+    """Neither a kernel nor a copy: shown beside copies, and taken off the idle causes."""
+    trace = KinetoTrace()
+    trace.launch(1, 0.0, 1.0)
+    trace.kernel("gemm", 1.0, 99.0, correlation=1)
+    trace.fill(100.0, 50.0)
+    trace.launch(2, 160.0, 1.0)
+    trace.kernel("gemm", 200.0, 100.0, correlation=2)
+    (found,) = open_profile(trace.write(tmp_path), ReadLimits()).devices
+    assert found.time is not None
+    assert found.time.exposed_fill_seconds == pytest.approx(50e-6)
+    assert found.time.kernel_seconds == pytest.approx(199e-6)
+
+
+def test_a_gpu_that_computes_nearly_all_the_time_has_no_headline() -> None:
+    """And of one that does not, what takes the rest is told by size."""
+    busy = profile_form(profile(device(time=time_use(kernel=0.97, host=0.03))))
+    lost = profile_form(profile(device(time=time_use(kernel=0.61, host=0.2))))
+    assert not lost_text({"profiles": [busy]})
+    assert lost_text({"profiles": [lost]}) == (
+        "The GPU computes 61% of the time; waiting for the host 20%, idle for other causes 19%"
+    )
