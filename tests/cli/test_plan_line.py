@@ -400,3 +400,17 @@ def test_the_answer_tells_how_likely_it_is_in_time(ask: Ask) -> None:
     question = "--model llama-3.1-8b --rps 20 --ttft p95=1s --gpus h100,l40s"
     for candidate in ask(*question.split())["candidates"]:
         assert 0.0 <= candidate["targets_probability"] <= 1.0
+
+
+def test_an_engine_has_limits_of_its_own(ask: Ask) -> None:
+    """VLLM's are 256 requests below 70 GiB and 1,024 above; what else it is, is told."""
+    question = ["--model", "qwen2.5-0.5b", "--gpus", "L4,H100-SXM5-80GB"]
+    question += ["--in", "64", "--out", "64"]
+    plain, other = ask(*question), ask(*question, "--engine", "sglang")
+    most = {each["gpu"]: each["concurrency"] for each in plain["candidates"]}
+
+    assert most == {"L4": 256, "H100-SXM5-80GB": 1024}
+    assert {each["concurrency"] for each in other["candidates"]} == {2048}
+    assert plain["engine"].startswith("vllm ")
+    assert not plain["notes"]
+    assert "sglang" in other["notes"][0]

@@ -368,9 +368,9 @@ def test_a_first_token_may_bound_it_too() -> None:
 def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
     """Offline, each request adds to the throughput."""
     requirement = asked(LLAMA_8B)
-    small, large = (best_concurrency(server(requirement, H100, each)) for each in (2.5e10, 1.5e11))
+    small, large = (best_concurrency(server(requirement, H100, each)) for each in (2.5e10, 3e11))
 
-    assert 0 < small.requests < large.requests == 256
+    assert 0 < small.requests < large.requests == 1024
 
 
 def test_a_model_that_does_not_fit_has_no_best_concurrency() -> None:

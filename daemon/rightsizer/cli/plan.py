@@ -58,6 +58,7 @@ _QUESTION: Final = """
 --latency TIME: longest time to the whole answer, such as 20ms
 --arrivals KIND: of requests at a rate: bursty, poisson, steady, closed, or the squared coefficient
   of variation of the times between them; bursty without it
+--engine NAME: vllm, sglang or tensorrt-llm; vllm without it
 --streams COUNT: live streams of speech
 --concurrency COUNT: requests in flight, in place of a rate
 --precision FORMAT: format of the weights, such as fp8; bf16, or the checkpoint's own, without it

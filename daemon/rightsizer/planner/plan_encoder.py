@@ -11,7 +11,9 @@ from rightsizer.planner.figures import hourly_dollars, million_dollars, requests
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
+from rightsizer.sizing.engine import ENGINES
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
+from rightsizer.sizing.models import Transformer
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
@@ -94,6 +96,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "unit": told_unit(plan.requirement),
         "requests_per_second": requests_asked(plan.requirement),
         "memory": encode_memory(plan.memory),
+        "engine": _engine(plan),
         "nothing_fits": plan.why_nothing_fits or None,
         "least": None if plan.least is None else encode_candidate(plan.least),
         "candidates": [encode_candidate(each) for each in plan.candidates],
@@ -126,6 +129,14 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         ],
         "notes": list(notes),
     }
+
+
+def _engine(plan: GpuPlan) -> str | None:
+    """What serves and its version, of models that an engine serves."""
+    requirement = plan.requirement
+    if requirement.task.trains or not isinstance(requirement.model, Transformer):
+        return None
+    return f"{requirement.engine} {ENGINES[requirement.engine].version}"
 
 
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:

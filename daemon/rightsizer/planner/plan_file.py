@@ -13,6 +13,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
 from rightsizer.planner.plan_model import read_choice, read_fields, read_model_row
 from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -27,7 +28,7 @@ from rightsizer.sizing.requirement import (
 
 KEYS: Final = (
     *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
-    *("prices", "parameters", "train", "tokens", "provider"),
+    *("prices", "parameters", "train", "tokens", "provider", "engine"),
 )
 _TRAIN: Final = {
     "full": ModelTask.TRAINING,
@@ -73,6 +74,12 @@ def _notes(
         yield (
             f"{asked:,.0f} tokens are more than the {longest:,} that the model was made for;"
             " ask for fewer, or make sure that its positions are stretched"
+        )
+    if requirement.engine is not ServingEngine.VLLM and not task.trains:
+        version = ENGINES[requirement.engine].version
+        yield (
+            f"engine: limits are those of {requirement.engine} {version};"
+            " times of layers and requests were fitted on vLLM, and engines differ by 1.2 to 1.9"
         )
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}
     for part, is_used, other in (
@@ -267,6 +274,7 @@ def _rest(row: Row) -> dict[str, Any]:
         "task": task,
         "training": training,
         "precision": Precisions(**read_fields(_precision(row), Precisions)),
+        "engine": read_choice(row, "engine", ServingEngine) or ServingEngine.VLLM,
         **{name: kind(**read_fields(row.row(name), kind)) for name, kind in parts.items()},
         "growth": LoadGrowth(
             growth.number("per_month", _LEAST_GROWTH, _MOST_GROWTH) or 0.0,

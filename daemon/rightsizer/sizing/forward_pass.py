@@ -24,6 +24,8 @@ from rightsizer.sizing.serving_memory import KvCache, kv_cache, kv_cache_format,
 from rightsizer.sizing.settings import ServingModelSettings
 
 _BF16_BYTES = 2.0
+_CHUNK_TOKENS = 8192
+"""Where neither settings nor an engine say."""
 _UNPACKED_BYTES = 4.0
 """A parameter is written and read once more in 16 bits where a format is unpacked whole."""
 
@@ -236,7 +238,7 @@ class ForwardPass:
         Tokens that are cached are looked at and not computed.
         """
         total = (tokens - cached_tokens) * requests
-        chunks = math.ceil(total / self.settings.chunk_tokens)
+        chunks = math.ceil(total / (self.settings.chunk_tokens or _CHUNK_TOKENS))
         each = total / chunks
         rows = requests / chunks if self.attention.is_causal else 0.0
         part = self.model.input_ratio or 1.0

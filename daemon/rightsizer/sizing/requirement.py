@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.model.frozen import asdict, dataclass, field
+from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.models import Model
 from rightsizer.sizing.parameters import NumberFormat
 
@@ -176,6 +177,8 @@ class Requirement:
     task: ModelTask = ModelTask.INFERENCE
     precision: Precisions = field(default_factory=Precisions)
     load: RequestLoad = field(default_factory=RequestLoad)
+    engine: ServingEngine = ServingEngine.VLLM
+    """That serves a language model."""
     training: Training = field(default_factory=Training)
     lora: Lora = field(default_factory=Lora)
     parallel: Parallelism | None = None

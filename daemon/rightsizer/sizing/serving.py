@@ -7,6 +7,7 @@ from typing import Final, Self
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.sizing.engine import engine_settings
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
@@ -43,6 +44,8 @@ _SHARED_EXPERTS: Final = 1.4
 _ASSUMED_SHAPE: Final = 1.1
 """Beside that, where layers or widths were taken as is usual; assumed."""
 _HALVINGS: Final = 12
+_BATCH_TOKENS: Final = 8192
+"""Of encoders, in one pass."""
 _LITTLE: Final = 0.01
 _LEFT: Final = 0.02
 """Of what can be answered at most, what arrivals leave: nearer to it all waits grow without end."""
@@ -150,6 +153,10 @@ class Server:
             )
         if available_bytes is None:
             available_bytes = usual_bytes(requirement, board.memory_bytes)
+        if model.is_encoder and settings.chunk_tokens is None:
+            # Their batches are no prompts beside answers.
+            settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
+        settings = engine_settings(settings, requirement.engine, board)
         forward = ForwardPass.of(model, requirement.precision, board, memory.layout, settings)
         load = requirement.load
         cached_ratio = load.prefix_cache_ratio if forward.attention.is_causal else 0.0
@@ -176,7 +183,8 @@ class Server:
     @property
     def places(self) -> float:
         """Requests that one replica runs at a time, at most."""
-        return min(self.capacity, float(self.settings.requests_maximum))
+        most = self.settings.requests_maximum
+        return self.capacity if most is None else min(self.capacity, float(most))
 
     def arriving(self, requests_per_second: float) -> Serving:
         """Where so many arrive at all replicas together, whether others are answered or not.
@@ -191,7 +199,8 @@ class Server:
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
         burstiness = spread_burstiness(stated, data)
         step = self.forward.decode(max(1.0, running), load.input_tokens + answer / 2.0).seconds
-        passes = max(1, math.ceil(load.input_tokens / self.settings.chunk_tokens))
+        chunk = self.settings.chunk_tokens or load.input_tokens
+        passes = max(1, math.ceil(load.input_tokens / chunk))
         prompt = self.prompt.seconds / self.memory.layout.pipeline + (passes - 1) * step
         waiting = first_token_waiting(each, step, prompt, burstiness)
         residence = running / each if each else answer * step
@@ -324,7 +333,7 @@ def best_concurrency(server: Server) -> BestConcurrency:
     """
     replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
-    most = min(by_memory, server.settings.requests_maximum)
+    most = min(by_memory, server.settings.requests_maximum or by_memory)
 
     def late(requests: int) -> bool:
         return is_late(server, server.at(requests * replicas))

@@ -144,15 +144,21 @@ class ServingModelSettings:
         within=(0.0, 0.9),
         source="assumed",
     )
-    chunk_tokens: int = _count(
-        8192,
-        help="Tokens of prompts that an engine runs through a model at a time.",
-        source="vLLM's max_num_batched_tokens on data center GPUs",
+    chunk_tokens: int | None = setting(
+        None,
+        help="Tokens of prompts that an engine runs through a model at a time; the engine's own "
+        "without it: of vLLM 8192 on GPUs of 70 GiB and more but A100 and 2048 elsewhere, 2048 to "
+        "16384 of SGLang by memory, 8192 of TensorRT-LLM.",
+        within=(1, None),
+        source="max_num_batched_tokens, max_num_tokens, chunked_prefill_size",
     )
-    requests_maximum: int = _count(
-        256,
-        help="Requests that one replica of an engine runs at a time, at most.",
-        source="vLLM's max_num_seqs",
+    requests_maximum: int | None = setting(
+        None,
+        help="Requests that one replica of an engine runs at a time, at most; the engine's own "
+        "without it: of vLLM 1024 on GPUs of 70 GiB and more but A100 and 256 elsewhere, 2048 of "
+        "others.",
+        within=(1, None),
+        source="max_num_seqs, max_running_requests, max_batch_size",
     )
 
 

@@ -1,0 +1,74 @@
+"""Serving engines: how many requests and tokens of prompts each runs at a time by itself."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.units import GIB
+from rightsizer.sizing.settings import ServingModelSettings
+
+_LARGE_BYTES: Final = 70 * GIB
+
+
+class ServingEngine(StrEnum):
+    """What serves a language model."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TENSORRT_LLM = "tensorrt-llm"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDefaults:
+    """What an engine does where it is told nothing."""
+
+    version: str
+    """Whose defaults these are."""
+    requests_maximum: Callable[[Board], int]
+    """That one replica runs at a time."""
+    chunk_tokens: Callable[[Board], int]
+    """Of prompts, in one pass."""
+
+
+def _is_large(board: Board) -> bool:
+    """As vLLM has it, whose makers saw A100 lose with large batches of prompts."""
+    return board.memory_bytes >= _LARGE_BYTES and "A100" not in board.key
+
+
+def _vllm_requests(board: Board) -> int:
+    return 1024 if _is_large(board) else 256
+
+
+def _vllm_chunk(board: Board) -> int:
+    return 8192 if _is_large(board) else 2048
+
+
+def _sglang_chunk(board: Board) -> int:
+    sizes = ((35, 2048), (60, 4096), (160, 8192))
+    return next((size for most, size in sizes if board.memory_bytes < most * GIB), 16384)
+
+
+ENGINES: Final[Mapping[ServingEngine, EngineDefaults]] = MappingProxyType(
+    {
+        ServingEngine.VLLM: EngineDefaults("0.12", _vllm_requests, _vllm_chunk),
+        ServingEngine.SGLANG: EngineDefaults("0.5", lambda _: 2048, _sglang_chunk),
+        ServingEngine.TENSORRT_LLM: EngineDefaults("1.0", lambda _: 2048, lambda _: 8192),
+    }
+)
+"""By vLLM's `max_num_seqs` and `max_num_batched_tokens`, SGLang's `max_running_requests` and
+`chunked_prefill_size`, TensorRT-LLM's `max_batch_size` and `max_num_tokens`."""
+
+
+def engine_settings(
+    settings: ServingModelSettings, engine: ServingEngine, board: Board
+) -> ServingModelSettings:
+    """With the engine's own limits on a board where the settings have none."""
+    own = ENGINES[engine]
+    return replace(
+        settings,
+        requests_maximum=settings.requests_maximum or own.requests_maximum(board),
+        chunk_tokens=settings.chunk_tokens or own.chunk_tokens(board),
+    )
