@@ -1,4 +1,7 @@
-"""Whether the published probability that work resumes soon is what happens."""
+"""Whether the published probability that work resumes soon is what happens.
+
+Pods are left out in turn: what is said of one is learned from its own past and from other pods.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,17 +9,18 @@ from typing import Final
 
 from evaluation.reclaim import MINUTE, SOON
 from measured import table
-from rightsizer.advice.rules.idle import IdleGap, IdleSettings, idle_gaps, resumption
+from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
+from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.model.block import BLOCK_SPAN, Block
 from rightsizer.model.units import Nanoseconds, seconds
 
-__all__ = ["AGES", "Forecast", "Spell", "calibration", "forecasts", "pooled", "spells_of"]
+__all__ = ["AGES", "Forecast", "Spell", "calibration", "forecasts", "spells_of"]
 
 AGES: Final = tuple(minutes * MINUTE for minutes in (30, 60, 90, 120))
 _BINS: Final = 5
-_BUSY: Final = IdleSettings().busy_ratio
-_PROVEN_GAPS: Final = 20
-"""From so many gaps on the product lets the probability count as a risk."""
+_SHIPPED: Final = IdleSettings()
+_BUSY: Final = _SHIPPED.busy_ratio
+_FOLDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,10 @@ class Spell:
     has_ended: bool
     """With work; False where the trace, or the pod, ended."""
 
-    def seen_at(self, time: Nanoseconds) -> IdleGap:
-        """What was known of it at a time."""
-        return IdleGap(
-            seconds(min(self.end, time) - self.start), self.has_ended and self.end <= time
-        )
+    @property
+    def gap(self) -> IdleGap:
+        """As the product sees it."""
+        return IdleGap(seconds(self.end - self.start), self.has_ended, self.start)
 
     def outcome(self, age: Nanoseconds) -> bool | None:
         """Whether work resumed soon after so much idleness; `None` where nobody saw."""
@@ -46,8 +49,9 @@ class Spell:
 class Forecast:
     """A probability that was published, and what happened."""
 
+    age: Nanoseconds
     probability_ratio: float
-    gaps: int
+    upper_bound_ratio: float
     has_resumed: bool
 
 
@@ -70,54 +74,64 @@ def spells_of(blocks: Sequence[Block]) -> list[Spell]:
     return found
 
 
-def forecasts(fleet: Mapping[str, Sequence[Block]]) -> Iterator[Forecast]:
-    """What the product says of each pod by its own past, at each age of an idle time."""
-    for blocks in fleet.values():
-        for spell, age, has_resumed in _asked(spells_of(blocks)):
-            known = [block for block in blocks if block.start < spell.start + age]
-            said = resumption(idle_gaps(known, _BUSY), seconds(age), seconds(SOON))
-            if said is not None:
-                yield Forecast(said.probability_ratio, said.gaps, has_resumed)
+def forecasts(
+    fleet: Mapping[str, Sequence[Block]], *, by_others: bool, by_own: bool
+) -> Iterator[Forecast]:
+    """What the product says of each pod at each age of an idle time, without having seen its fold.
 
-
-def pooled(fleet: Mapping[str, Sequence[Block]]) -> Iterator[Forecast]:
-    """What it would say by the past of all pods together."""
-    spells = sorted(
-        (spell for blocks in fleet.values() for spell in spells_of(blocks)),
-        key=lambda spell: spell.start,
-    )
-    for spell, age, has_resumed in _asked(spells):
-        now = spell.start + age
-        known = (
-            each.seen_at(now) for each in spells if each.start + age < now and each is not spell
-        )
-        said = resumption(known, seconds(age), seconds(SOON))
-        if said is not None:
-            yield Forecast(said.probability_ratio, said.gaps, has_resumed)
+    By what it ships with, by the pods of the other folds, and by the pod's own past before.
+    """
+    spells = {name: spells_of(blocks) for name, blocks in sorted(fleet.items())}
+    prior = ResumptionModel.of_prior(_SHIPPED.resume_exponent, _SHIPPED.borrowed_gaps)
+    for number, name in enumerate(spells):
+        model = prior
+        if by_others:
+            others = [own for at, own in enumerate(spells.values()) if (at - number) % _FOLDS]
+            model = prior.after(each.gap for own in others for each in own)
+            model = model.borrowed(_SHIPPED.borrowed_gaps)
+        for spell, age, has_resumed in _asked(spells[name]):
+            known = [block for block in fleet[name] if block.start < spell.start]
+            found = model.after(idle_gaps(known, _BUSY)) if by_own else model
+            about = seconds(age), seconds(SOON)
+            yield Forecast(age, found.probability(*about), found.upper_bound(*about), has_resumed)
 
 
 def calibration(fleet: Mapping[str, Sequence[Block]]) -> Iterator[str]:
     """Tables of what was published against what happened."""
-    own = list(forecasts(fleet))
-    kinds = (
-        ("its own past", own),
-        (f"its own past, {_PROVEN_GAPS} gaps", [each for each in own if each.gaps >= _PROVEN_GAPS]),
-        ("the fleet's past", list(pooled(fleet))),
-    )
+    kinds = {
+        "as shipped, no past": list(forecasts(fleet, by_others=False, by_own=False)),
+        "other pods": list(forecasts(fleet, by_others=True, by_own=False)),
+        "its own past, on what ships": list(forecasts(fleet, by_others=False, by_own=True)),
+        "its own past, on other pods": list(forecasts(fleet, by_others=True, by_own=True)),
+    }
     yield table(
-        ((name, *_scores(said)) for name, said in kinds),
+        ((name, *_scores(said)) for name, said in kinds.items()),
         ("by", "forecasts", "said", "happened", "Brier score", "of the mean alone", "off by"),
     )
     yield ""
     yield table(
         (
             (name, f"{low:.1f}-{low + 1 / _BINS:.1f}", *_means(inside))
-            for name, said in kinds
+            for name, said in kinds.items()
             for low in (number / _BINS for number in range(_BINS))
             if (inside := [each for each in said if _bin(each) == round(low * _BINS)])
         ),
         ("by", "said between", "forecasts", "said", "happened"),
     )
+    yield ""
+    yield table(
+        (
+            (name, f"{age // MINUTE} min", *_means(inside), f"{_bound(inside):.2f}")
+            for name, said in kinds.items()
+            for age in AGES
+            if (inside := [each for each in said if each.age == age])
+        ),
+        ("by", "idle for", "forecasts", "said", "happened", "upper bound, mean"),
+    )
+
+
+def _bound(said: Sequence[Forecast]) -> float:
+    return sum(each.upper_bound_ratio for each in said) / len(said)
 
 
 def _asked(spells: Iterable[Spell]) -> Iterator[tuple[Spell, Nanoseconds, bool]]:

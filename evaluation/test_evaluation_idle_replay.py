@@ -12,7 +12,7 @@ from evaluation.fleet_trace import BUSY_RATIO, closed_windows
 from evaluation.idle_replay import RULES_OF_OTHERS, evaluate, tallies
 from evaluation.made_trace import START, pod, wave, write_trace
 from evaluation.reclaim import MINUTE, Kind, Tally, WatchedIdleness, quiet_times
-from evaluation.resume_replay import Spell, calibration, forecasts, pooled, spells_of
+from evaluation.resume_replay import Spell, calibration, forecasts, spells_of
 from rightsizer.model.block import BLOCK_SPAN, Block
 from rightsizer.model.workload import WorkloadClass
 
@@ -149,42 +149,34 @@ def test_outcome_of_a_forecast(length: int, has_ended: bool, expected: bool | No
     assert Spell(0, length * MINUTE, has_ended).outcome(30 * MINUTE) is expected
 
 
-def test_a_forecast_knows_nothing_of_what_comes() -> None:
-    """A spell is seen as long as it had lasted."""
-    seen = Spell(0, 90 * MINUTE, has_ended=True).seen_at(40 * MINUTE)
-
-    assert (seen.seconds, seen.has_ended) == (2400.0, False)
-
-
-def test_what_repeats_itself_is_forecast() -> None:
-    """Idle times of 40 minutes, five times: after the first the pod is known to resume."""
+def test_what_repeats_itself_is_forecast_ever_better() -> None:
+    """Idle times of 40 minutes, five times: each makes the next one's end more likely."""
     regular = blocks(*[(2, 0.5), (8, 0.0)] * 5, (1, 0.5))
-    found = list(forecasts({"a": regular}))
+    found = list(forecasts({"a": regular}, by_others=False, by_own=True))
+    said = [each.probability_ratio for each in found]
 
-    assert [each.probability_ratio for each in found] == [1.0] * 4
-    assert [each.gaps for each in found] == [1, 2, 3, 4]
+    assert len(said) == 5
+    assert said == sorted(set(said))
     assert all(each.has_resumed for each in found)
 
 
-def test_the_fleet_forecasts_for_a_pod_without_a_past() -> None:
-    """By what other pods did before."""
-    fleet = {
-        "old": blocks((2, 0.5), (8, 0.0), (1, 0.5)),
-        "new": blocks((1, 0.5), (8, 0.0), (1, 0.5), start=START * 10**9 + 20 * BLOCK_SPAN),
-    }
-    (found,) = pooled(fleet)
+def test_a_pod_without_a_past_is_forecast_by_others() -> None:
+    """Never by its own fold."""
+    quick = blocks(*[(2, 0.5), (7, 0.0)] * 30, (1, 0.5))
+    new = blocks((1, 0.5), (8, 0.0), (1, 0.5))
+    (alone,) = forecasts({"new": new}, by_others=True, by_own=True)
+    *_, beside = forecasts({"a": quick, "new": new}, by_others=True, by_own=True)
 
-    assert not list(forecasts(fleet))
-    assert (found.probability_ratio, found.gaps, found.has_resumed) == (1.0, 1, True)
+    assert beside.probability_ratio > alone.probability_ratio
 
 
 def test_calibration_names_what_is_said_and_what_happens() -> None:
-    """Four certain forecasts that came true are off by nothing."""
+    """Five forecasts that came true."""
     text = "\n".join(calibration({"a": blocks(*[(2, 0.5), (8, 0.0)] * 5, (1, 0.5))}))
 
-    own = next(line for line in text.splitlines() if line.startswith("| its own past "))
+    own = next(line for line in text.splitlines() if line.startswith("| its own past, on other"))
     cells = [cell.strip() for cell in own.split("|")[1:-1]]
-    assert cells == ["its own past", "4", "1.00", "1.00", "0.000", "0.000", "0.000"]
+    assert (cells[1], cells[3]) == ("5", "1.00")
 
 
 def test_the_whole_evaluation_compares_rules(tmp_path: Path) -> None:

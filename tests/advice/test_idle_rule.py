@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from block_cases import Course, at_hours, busy, case_of
-from cases import case, window
+from cases import case, histogram, window
 from readings import workload
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.idle import RULE, IdleSettings
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, FindingKind, Reason, Risk, Severity
 from rightsizer.model.node import Node
-from rightsizer.model.state import State
+from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import Holding, WorkloadClass
 
 JOB = workload()
@@ -30,7 +30,8 @@ def test_held_and_idle_is_a_complaint() -> None:
     assert found.summary == "GPU 0: held by llama but idle 100% of the last 2 h."
     assert found.is_complaint
     assert found.confidence > 0.9
-    assert found.risk is Risk.MEDIUM
+    assert found.risk is Risk.HIGH, "without a past it is that of others: a quarter"
+    assert found.evidence["resume_ratio"] == pytest.approx(0.23, abs=0.01)
     assert found.evidence["idle_ratio"] == {"GPU-0": 1.0}
 
 
@@ -169,16 +170,64 @@ def test_jobs_have_no_usual_hours() -> None:
     assert RULE.judge(night).is_complaint
 
 
-def test_risk_is_that_of_its_own_past() -> None:
-    """Whoever comes back within the half hour most of the time is not to be disturbed."""
+def restless(number: int) -> dict[Measure, float]:
+    """Back within the hour, always."""
+    return busy(0.0 if (number + 6) % 12 < 9 else 0.5)
 
-    def restless(number: int) -> dict[Measure, float]:
-        return busy(0.0 if (number + 6) % 12 < 9 else 0.5)
 
+def test_what_is_likely_to_work_again_is_left_alone() -> None:
+    """By its own past: giving back would cost more than it saves."""
     found = RULE.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})]))
-    assert found.evidence["resume_ratio"] == 1.0
-    assert found.evidence["resume_gaps"] == 95
-    assert found.risk is Risk.HIGH
+    assert not found.is_complaint
+    assert found.evidence["resume_ratio"] > 0.7
+    assert found.evidence["resume_gaps"] == 96
+    assert "likely to work again within 30 min" in found.summary
+
+
+def test_cost_of_being_wrong_decides() -> None:
+    """Where being wrong costs nothing, all that is idle is told."""
+    free = RULE.with_settings(replace(RULE.settings, mistake_seconds=0.0))
+    assert free.judge(case_of([restless], 4, JOB, windows=[window({HELD: 2.0})])).is_complaint
+
+
+def test_past_of_others_counts_where_there_is_none_of_its_own() -> None:
+    """Those of its class and around it; its own idle time, chosen for lasting, is no evidence."""
+    peers = tuple(
+        replace(case_of([restless], 4, workload(f"job-{at}")), key=f"job-{at}") for at in range(3)
+    )
+    alone = case([window({HELD: 2})], JOB)
+    beside = replace(alone, node=Node(cases=(alone, *peers)))
+    said = [RULE.judge(each).evidence["resume_ratio"] for each in (alone, beside)]
+    assert said[1] > 1.3 * said[0]
+
+
+def test_idle_since_is_told_however_long_the_window() -> None:
+    """Two days of idleness, of which the window shows two hours."""
+
+    def gone(number: int) -> dict[Measure, float]:
+        return busy(0.5 if number < 288 else 0.0)
+
+    found = RULE.judge(case_of([gone], 3, JOB, windows=[window({HELD: 2.0})]))
+    assert found.evidence["idle_since"].endswith("T00:00:00Z")
+    assert "of the last 2 h, since " in found.summary
+    assert found.evidence["resume_ratio"] < 0.02
+
+
+def test_savings_are_what_its_own_history_was_idle() -> None:
+    """A job that works for half of every day saves half, not the month."""
+    found = RULE.judge(case_of([at_hours(0, 12, 0.4)], 20, JOB, windows=[window({HELD: 2.0})]))
+    low, high = found.savings.gpu_hours_per_month_low, found.savings.gpu_hours_per_month_high
+    assert low is not None
+    assert high is not None
+    assert 0.3 * 730 < low < 0.5 * 730 < high < 0.7 * 730
+
+
+def test_what_is_not_read_is_not_called_held() -> None:
+    """A log without memory and processes cannot know; with memory it can."""
+    unread = window({HELD: 2})
+    assert "whether anything holds it is not known" in RULE.judge(case([unread])).summary
+    read = replace(unread, demands={Resource.MEMORY: histogram({0.5: 2})})
+    assert RULE.judge(case([read])).summary.startswith("GPU 0: held but idle")
 
 
 @pytest.mark.parametrize(("idle_hours", "is_idle"), [(0.41, True), (0.39, False)])

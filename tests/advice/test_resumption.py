@@ -1,36 +1,65 @@
 """How soon idle workloads go back to work."""
 
+import random
+from typing import Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from block_cases import blocks_of, busy
-from rightsizer.advice.rules.idle import IdleGap, idle_gaps, resumption
+from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.model.block import Measure
 
-
-def gaps(*minutes: float, open_minutes: float | None = None) -> list[IdleGap]:
-    """Idle times that ended, and one that has not."""
-    found = [IdleGap(60.0 * each, has_ended=True) for each in minutes]
-    if open_minutes is not None:
-        found.append(IdleGap(60.0 * open_minutes, has_ended=False))
-    return found
+PRIOR: Final = ResumptionModel.of_prior(1.2, 20.0)
+HALF_HOUR: Final = 1800.0
 
 
-def test_probability_is_that_of_the_gaps_that_lasted_as_long() -> None:
-    """Of four that lasted for half an hour two ended within the next one."""
-    found = resumption(gaps(10, 35, 50, 100, 200), 1800.0, 1800.0)
-    assert found is not None
-    assert found.probability_ratio == pytest.approx(0.5)
-    assert found.gaps == 4
+def gaps(*minutes: float, has_ended: bool = True) -> list[IdleGap]:
+    """Idle times."""
+    return [IdleGap(60.0 * each, has_ended=has_ended) for each in minutes]
 
 
-def test_gap_whose_end_nobody_saw_counts_as_long_as_it_was_seen() -> None:
-    """It leaves those at risk without an end."""
-    found = resumption(gaps(35, 100, open_minutes=40), 1800.0, 1800.0)
-    assert found is not None
-    assert found.probability_ratio == pytest.approx(1 / 3)
-    assert resumption(gaps(10, 20), 1800.0, 1800.0) is None
+def test_without_a_past_the_longer_idle_the_less_likely_is_work() -> None:
+    """Half and more after half an hour, a quarter after two hours."""
+    said = [PRIOR.probability(60.0 * each, HALF_HOUR) for each in (30, 60, 120)]
+    assert said == pytest.approx([0.55, 0.38, 0.23], abs=0.01)
+
+
+def test_own_gaps_outweigh_what_is_borrowed() -> None:
+    """One that always comes back within the hour is told from one that stays away for days."""
+    restless = PRIOR.after(gaps(*[40] * 50)).probability(HALF_HOUR, HALF_HOUR)
+    asleep = PRIOR.after(gaps(*[3000] * 50)).probability(HALF_HOUR, HALF_HOUR)
+    assert restless > 0.75
+    assert asleep < 0.25
+
+
+def test_end_that_nobody_saw_makes_work_less_likely() -> None:
+    """It lasted at least so long; pauses of work tell nothing."""
+    ended, cut_off = (
+        PRIOR.after(gaps(90, has_ended=each)).probability(7200.0, HALF_HOUR)
+        for each in (True, False)
+    )
+    assert cut_off < PRIOR.probability(7200.0, HALF_HOUR)
+    assert cut_off < ended
+    assert PRIOR.after(gaps(10, 29)) == PRIOR
+
+
+def test_past_of_others_counts_like_few_gaps() -> None:
+    """However many of them there are; what they say stays."""
+    fleet = PRIOR.after(gaps(*[50] * 500))
+    lent = fleet.borrowed(20.0)
+    assert lent.gaps == pytest.approx(20.0)
+    assert lent.exposure / lent.gaps == pytest.approx(fleet.exposure / fleet.gaps)
+    assert PRIOR.borrowed(50.0) == PRIOR
+
+
+def test_upper_bound_holds_in_nine_cases_of_ten() -> None:
+    """Over workloads whose steepness is drawn from the prior itself."""
+    draw = random.Random(1)
+    bound = PRIOR.upper_bound(7200.0, HALF_HOUR)
+    truth = [1.0 - 0.8 ** draw.gammavariate(PRIOR.gaps, 1.0 / PRIOR.exposure) for _ in range(4000)]
+    assert sum(each <= bound for each in truth) / len(truth) == pytest.approx(0.9, abs=0.02)
 
 
 def test_gaps_are_told_from_blocks() -> None:
@@ -59,9 +88,8 @@ def test_gaps_are_told_from_blocks() -> None:
 def test_longer_wait_never_makes_work_less_likely(
     given_gaps: list[tuple[float, bool]], idle: float, within: float, more: float
 ) -> None:
-    """And it stays a probability."""
-    found = [IdleGap(length, has_ended=ended) for length, ended in given_gaps]
-    one, other = resumption(found, idle, within), resumption(found, idle, within + more)
-    assert (one is None) == (other is None)
-    if one is not None and other is not None:
-        assert 0.0 <= one.probability_ratio <= other.probability_ratio + 1e-12 <= 1.0 + 1e-9
+    """And it stays a probability, below its upper bound."""
+    model = PRIOR.after(IdleGap(length, has_ended=ended) for length, ended in given_gaps)
+    one, other = model.probability(idle, within), model.probability(idle, within + more)
+    assert 0.0 <= one <= other + 1e-12 <= 1.0 + 1e-9
+    assert one <= model.upper_bound(idle, within)

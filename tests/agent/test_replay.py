@@ -166,12 +166,24 @@ def test_every_rule_says_something_of_every_device(tmp_path: Path) -> None:
 def test_the_verdict_names_what_was_true(
     tmp_path: Path, state: State, rule: str, reason: Reason
 ) -> None:
-    """Without grace or hysteresis: ten minutes of it suffice for a finding, not for advice."""
-    result = replayed(write_story(tmp_path / "log.csv", (state, 600)))
+    """Without grace or hysteresis: ten minutes of a stall suffice for a finding, not for advice.
+
+    Idleness is a finding, and advice, once it has lasted for as long as the rule is patient.
+    """
+    lasting = 600 if state is State.HIDDEN_STALL else 110 * 60
+    result = replayed(write_story(tmp_path / "log.csv", (state, lasting), interval_seconds=10))
 
     assert verdict(result, rule).reasons == (reason,)
     assert [finding.rule for finding in result.findings if finding.is_complaint] == [rule]
-    assert result.advice == ()
+    assert (result.advice == ()) == (state is State.HIDDEN_STALL)
+
+
+def test_few_idle_minutes_are_nothing_to_act_on(tmp_path: Path) -> None:
+    """What is told is for how long it has been idle, and when it will be told of."""
+    found = verdict(replayed(write_story(tmp_path / "log.csv", (State.IDLE_HELD, 5400))), "idle")
+
+    assert not found.is_complaint
+    assert "so far; told after 2 h." in found.summary
 
 
 def test_a_gpu_at_work_is_not_complained_of(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, finding_id, known_seconds
+from rightsizer.advice.verdict import abstain, find_nothing, finding_id, known_seconds, names_of
 from rightsizer.advice.verification import RELEASING, REPLACING
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import replace
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds
 
 _FAILED: Final = "the rule failed, which is a fault of this program; its log says how"
 
@@ -63,12 +63,27 @@ def judge_span(
         for general in rules:
             try:
                 with _answerable():
-                    finding = tuned(general, case).judge(case)
+                    rule = tuned(general, case)
+                    finding = _patient(rule, rule.judge(case), case)
             except _RuleError as fault:
                 failed(general.name, case.key, fault.error)
                 finding = _failure(general, case)
             judgements.append(_undecided(finding, case, OpeningPolicy()))
     return without_conflicts(judgements)
+
+
+def _patient(rule: Rule[Any], finding: Finding, case: Case) -> Finding:
+    """The verdict, but that idleness shorter than the rule waits for is nothing to act on."""
+    if not finding.is_complaint or finding.kind is not FindingKind.IDLE:
+        return finding
+    policy, known = rule.conduct(case.workload), known_seconds(case)
+    if known >= policy.minimum_known_seconds:
+        return finding
+    summary = (
+        f"{names_of(case.devices)}: idle for {format_duration(known)} so far; "
+        f"told after {format_duration(policy.long_seconds)}."
+    )
+    return find_nothing(rule.name, case, summary, {}, finding.evidence)
 
 
 def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:

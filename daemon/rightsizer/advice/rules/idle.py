@@ -1,11 +1,12 @@
 """GPUs that do nothing: empty, or held by what does not use them."""
 
-from collections.abc import Iterable
-from itertools import groupby
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from rightsizer.advice.confidence import upper_bound
 from rightsizer.advice.observation import minimum_known
-from rightsizer.advice.risk import risk_of, worst
+from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
+from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     CaseSubject,
@@ -14,7 +15,7 @@ from rightsizer.advice.verdict import (
     opposite,
     released,
 )
-from rightsizer.model.block import BLOCK_SPAN, Block, Measure
+from rightsizer.model.block import Measure
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -26,75 +27,18 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
-from rightsizer.model.state import IDLE_STATES, State
+from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import format_duration, seconds
 from rightsizer.model.workload import Workload, WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 
-
-@dataclass(frozen=True, slots=True)
-class IdleGap:
-    """A time without work."""
-
-    seconds: float
-    has_ended: bool
-    """False where its end was not seen; it lasted at least so long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resumption:
-    """The probability that work resumes soon."""
-
-    probability_ratio: float
-    gaps: int
-    """That had lasted as long; few of them prove little."""
-
-
-def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]:
-    """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
-
-    Where a block is missing, a gap is cut off.
-    """
-    found = []
-    # Blocks that follow one another are as far from their number as their first one.
-    runs = groupby(enumerate(blocks), lambda each: each[1].start - each[0] * BLOCK_SPAN)
-    for _, run in runs:
-        groups = groupby(run, lambda each: each[1].mean < busy_ratio)
-        parts = [(is_idle, sum(1 for _ in group)) for is_idle, group in groups]
-        for at, (is_idle, count) in enumerate(parts, 1):
-            if is_idle:
-                found.append(IdleGap(count * seconds(BLOCK_SPAN), has_ended=at < len(parts)))
-    return tuple(found)
-
-
-def resumption(
-    gaps: Iterable[IdleGap], idle_seconds: float, within_seconds: float
-) -> Resumption | None:
-    """The probability of work within some time after so much idleness (Kaplan and Meier 1958).
-
-    `None` where no gap has lasted that long.
-    """
-    lasting = sorted(
-        (gap for gap in gaps if gap.seconds > idle_seconds),
-        key=lambda gap: (gap.seconds, not gap.has_ended),
-    )
-    if not lasting:
-        return None
-    survival = 1.0
-    for at_risk, gap in zip(range(len(lasting), 0, -1), lasting, strict=True):
-        if gap.seconds > idle_seconds + within_seconds:
-            break
-        if gap.has_ended:
-            survival *= 1.0 - 1.0 / at_risk
-    return Resumption(1.0 - survival, len(lasting))
-
-
-_BLOCK_SECONDS: Final = 300.0
 _HOUR_SECONDS: Final = 3600
 _DAY_HOURS: Final = 24
-_LEAST_GAPS: Final = 20
-"""Fewer say nothing of the risk, as with blocks."""
+_DAY_SECONDS: Final = 86400.0
+_LEVEL: Final = 0.9
+_MOST_OTHERS: Final = 16
+"""Workloads around whose past is looked at."""
 
 
 def _patience(default: float, who: str, source: str) -> Any:
@@ -157,6 +101,26 @@ class IdleSettings:
         within=(300, None),
         source="docs/definitions.md, sources: P(resume within 30 min)",
     )
+    mistake_seconds: float = setting(
+        900.0,
+        help="GPU time that giving back by mistake costs; it must be worth less, times its "
+        "probability, than the time that giving back saves where work does not resume.",
+        within=(0, None),
+        source="placing a workload again and loading its model: a quarter of an hour",
+    )
+    resume_exponent: float = setting(
+        1.2,
+        help="Steepness of the survival of idle times where no past is known: after t idle, work "
+        "resumes within w with a probability of 1 - (t / (t + w)) to this power.",
+        within=(0.1, 10),
+        source="gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)",
+    )
+    borrowed_gaps: float = setting(
+        20.0,
+        help="Gaps of its own for which others' past, and that exponent, are believed.",
+        within=(1, 1000),
+        source="the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)",
+    )
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
@@ -167,6 +131,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
         return too_little
     if case.workload_class is WorkloadClass.STANDBY:
         return subject.find_nothing("A standby is meant to be idle.")
+    known = known_seconds(case)
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}
     share = min(shares.values())
     evidence: dict[str, object] = {
@@ -180,27 +145,40 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     if _is_usual(case, settings):
         summary = f"{subject.name}: idle, as at these hours of every day."
         return subject.find_nothing(summary, opposite(factors), evidence)
-    level = risk_of(1.0 - share, known_seconds(case) / _BLOCK_SECONDS)
-    evidence["resume_upper_bound_ratio"] = level.upper_bound_ratio
-    risk, resumed = level.risk, _resumption(case, settings)
-    if resumed is not None:
-        risk = worst((risk, risk_of(resumed.probability_ratio, resumed.gaps).risk))
-        evidence["resume_ratio"] = round(resumed.probability_ratio, 4)
-        evidence["resume_within_seconds"] = settings.resume_seconds
-        evidence["resume_gaps"] = resumed.gaps
+    gaps = _gaps(case, settings)
+    running = gaps[-1] if gaps and not gaps[-1].has_ended else None
+    resumed = resumption_of(case, gaps[:-1] if running else gaps, settings)
+    # Where blocks are remembered and none of the last is idle, it worked just now.
+    idle_seconds = running.seconds if running else 0.0 if _is_remembered(case) else known
+    probability = resumed.probability(idle_seconds, settings.resume_seconds)
+    bound = resumed.upper_bound(idle_seconds, settings.resume_seconds)
+    evidence["resume_ratio"] = round(probability, 4)
+    evidence["resume_upper_bound_ratio"] = round(bound, 4)
+    evidence["resume_within_seconds"] = settings.resume_seconds
+    evidence["resume_gaps"] = sum(gap.has_ended for gap in gaps)
+    since = ""
+    if running is not None:
+        moment = datetime.fromtimestamp(seconds(running.start), UTC)
+        evidence["idle_since"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = f", since {moment:%Y-%m-%d %H:%M} UTC"
+    if probability * settings.mistake_seconds >= (1.0 - probability) * settings.resume_seconds:
+        summary = (
+            f"{subject.name}: idle {share:.0%} of the time{since}, but likely to work again within "
+            f"{format_duration(settings.resume_seconds)} ({probability:.0%})."
+        )
+        return subject.find_nothing(summary, opposite(factors), evidence)
+    risk = risk_of(probability, resumed.gaps).risk
     is_serving = case.workload_class is WorkloadClass.SERVING
     action = Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
     give_back = "scale to zero while no requests come" if is_serving else "give back"
-    # Idle time is saved for certain, the rest unless work resumes.
-    savings = released(case, subject.market, share, 1.0)
+    savings = released(case, subject.market, *_idle_parts(case, share, settings))
     reason, what = _reason(case)
     return subject.complain(
         kind=FindingKind.IDLE,
         reasons=(reason,),
         action=action,
         summary=(
-            f"{subject.name}: {what} {share:.0%} of the last "
-            f"{format_duration(known_seconds(case))}."
+            f"{subject.name}: {what} {share:.0%} of the last {format_duration(known)}{since}."
         ),
         factors=factors,
         risk=risk,
@@ -247,8 +225,23 @@ def _reason(case: Case) -> tuple[Reason, str]:
         window.states.get(State.IDLE_HELD, 0) > window.states.get(State.IDLE_EMPTY, 0)
         for window in case.windows
     ):
-        return Reason.IDLE_HELD, f"held by {holder} but idle" if holder else "held but idle"
+        if holder:
+            return Reason.IDLE_HELD, f"held by {holder} but idle"
+        return Reason.IDLE_HELD, "held but idle" if _shows_holding(case) else _UNSEEN_HOLDER
     return Reason.IDLE_EMPTY, "empty and idle"
+
+
+_UNSEEN_HOLDER: Final = (
+    "idle (neither memory nor processes are read, so whether anything holds it is not known)"
+)
+
+
+def _shows_holding(case: Case) -> bool:
+    """Whether anything was read by which a device without a known holder can be called held."""
+    readings = case.node.readings.values() if case.node else ()
+    return any(Resource.MEMORY in window.demands for window in case.windows) or any(
+        reading.processes is not None for reading in readings
+    )
 
 
 def _is_usual(case: Case, settings: IdleSettings) -> bool:
@@ -265,14 +258,45 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
     return all(mean is not None and mean <= settings.usual_ratio * busiest for mean in usual)
 
 
-def _resumption(case: Case, settings: IdleSettings) -> Resumption | None:
-    """As the gaps that have lasted as long went on; `None` where too few have."""
-    blocks = case.remembered.each(Measure.BUSY)
-    gaps = idle_gaps(blocks, settings.busy_ratio * len(case.devices))
-    if not gaps or gaps[-1].has_ended:
-        return None
-    found = resumption(gaps, gaps[-1].seconds, settings.resume_seconds)
-    return found if found is not None and found.gaps >= _LEAST_GAPS else None
+def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings) -> ResumptionModel:
+    """By a workload's own idle times, as far as they are few by those of its class and of others.
+
+    The running one is not among them: it was chosen for having lasted.
+    """
+    others = [each for each in (case.node.cases if case.node else ()) if each.key != case.key]
+    others.sort(key=lambda each: each.workload_class is not case.workload_class)
+    past = [
+        (each.workload_class, _gaps(each, settings))
+        for each in others[:_MOST_OTHERS]
+        if each.workload is not None
+    ]
+    model = ResumptionModel.of_prior(settings.resume_exponent, settings.borrowed_gaps)
+    model = model.after(gap for _, found in past for gap in found)
+    model = model.borrowed(settings.borrowed_gaps)
+    model = model.after(gap for kind, found in past if kind is case.workload_class for gap in found)
+    return model.borrowed(settings.borrowed_gaps).after(gaps)
+
+
+def _gaps(case: Case, settings: IdleSettings) -> tuple[IdleGap, ...]:
+    return idle_gaps(case.remembered.each(Measure.BUSY), settings.busy_ratio * len(case.devices))
+
+
+def _is_remembered(case: Case) -> bool:
+    return any(True for _ in case.remembered.each(Measure.BUSY))
+
+
+def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float, float]:
+    """The least and the most of its time that a workload will be idle, as its past has it.
+
+    Days are what is independent of a load that comes and goes by the hour.
+    """
+    limit = settings.busy_ratio * len(case.devices)
+    blocks = list(case.remembered.each(Measure.BUSY))
+    past = sum(block.known_seconds for block in blocks)
+    if past > 0.0:
+        share = sum(block.known_seconds for block in blocks if block.mean < limit) / past
+    days = max(past, known_seconds(case)) / _DAY_SECONDS
+    return 1.0 - upper_bound(1.0 - share, days, _LEVEL), upper_bound(share, days, _LEVEL)
 
 
 _MOST_PROCESSES: Final = 8

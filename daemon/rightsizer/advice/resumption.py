@@ -1,0 +1,92 @@
+"""How soon idle workloads go back to work.
+
+The hazard of an idle time falls with its age: past half an hour its survival is a power of its
+length. How steep, is learned from gaps that were seen, by a conjugate Gamma prior.
+"""
+
+import math
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final, Self
+
+from rightsizer.model.block import BLOCK_SPAN, Block
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import Nanoseconds, seconds
+
+LEAST_SECONDS: Final = 1800.0
+"""Shorter gaps are pauses of work and tell nothing of those that advice is about."""
+_NORMAL_90: Final = 1.2816
+"""The 90 % quantile of the normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleGap:
+    """A time without work."""
+
+    seconds: float
+    has_ended: bool
+    """False where its end was not seen; it lasted at least so long."""
+    start: Nanoseconds = 0
+
+
+def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]:
+    """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
+
+    Where a block is missing, a gap is cut off.
+    """
+    found = []
+    # Blocks that follow one another are as far from their number as their first one.
+    runs = groupby(enumerate(blocks), lambda each: each[1].start - each[0] * BLOCK_SPAN)
+    for _, run in runs:
+        groups = groupby((block for _, block in run), lambda block: block.mean < busy_ratio)
+        parts = [(is_idle, list(group)) for is_idle, group in groups]
+        for at, (is_idle, group) in enumerate(parts, 1):
+            if is_idle:
+                length = len(group) * seconds(BLOCK_SPAN)
+                found.append(IdleGap(length, has_ended=at < len(parts), start=group[0].start))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumptionModel:
+    """How fast idle times end: the exponent of their survival, Gamma distributed."""
+
+    gaps: float
+    """That ended, of one's own or borrowed: the shape."""
+    exposure: float
+    """Sum of the logarithms of all gaps' lengths over the least: the rate."""
+
+    @classmethod
+    def of_prior(cls, exponent: float, gaps: float) -> Self:
+        """An exponent that is believed like so many gaps."""
+        return cls(gaps, gaps / exponent)
+
+    def after(self, gaps: Iterable[IdleGap]) -> "ResumptionModel":
+        """What it is once these were seen; those whose end nobody saw count as long as seen."""
+        lasting = [gap for gap in gaps if gap.seconds > LEAST_SECONDS]
+        return ResumptionModel(
+            self.gaps + sum(gap.has_ended for gap in lasting),
+            self.exposure + sum(math.log(gap.seconds / LEAST_SECONDS) for gap in lasting),
+        )
+
+    def borrowed(self, gaps: float) -> "ResumptionModel":
+        """The same, believed like so many gaps at most: others' past is not one's own."""
+        factor = min(1.0, gaps / self.gaps)
+        return ResumptionModel(self.gaps * factor, self.exposure * factor)
+
+    def probability(self, idle_seconds: float, within_seconds: float) -> float:
+        """That work resumes within some time after so much idleness."""
+        more = _stretch(idle_seconds, within_seconds)
+        return 1.0 - math.pow(self.exposure / (self.exposure + more), self.gaps)
+
+    def upper_bound(self, idle_seconds: float, within_seconds: float) -> float:
+        """The probability that the true one stays under in nine cases of ten."""
+        ninth = 1.0 / (9.0 * self.gaps)
+        # Wilson and Hilferty (1931): the cube root of a Gamma is nearly normal.
+        exponent = self.gaps * (1.0 - ninth + _NORMAL_90 * math.sqrt(ninth)) ** 3 / self.exposure
+        return 1.0 - math.exp(-exponent * _stretch(idle_seconds, within_seconds))
+
+
+def _stretch(idle_seconds: float, within_seconds: float) -> float:
+    least = max(idle_seconds, seconds(BLOCK_SPAN))
+    return math.log((least + within_seconds) / least)
