@@ -67,7 +67,7 @@ def test_nodes_that_were_never_needed_are_left_out_at_every_hour() -> None:
     """A load that comes and goes gets a schedule, not fewer GPUs; it says both."""
     found = judged(pool("daily", by_day(60.0, 14.0), nodes=16))
     assert found.summary.startswith(
-        "daily: what is held comes and goes by the hour; 4 to 12 nodes instead of 16 "
+        "daily: what is held comes and goes by the hour; 4 to 10 nodes instead of 16 "
     )
 
 
