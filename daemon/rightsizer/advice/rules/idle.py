@@ -24,6 +24,7 @@ from rightsizer.model.finding import (
     Instruction,
     Option,
     Reason,
+    Risk,
 )
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
@@ -131,7 +132,6 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
         return too_little
     if case.workload_class is WorkloadClass.STANDBY:
         return subject.find_nothing("A standby is meant to be idle.")
-    known = known_seconds(case)
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}
     share = min(shares.values())
     evidence: dict[str, object] = {
@@ -145,29 +145,15 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     if _is_usual(case, settings):
         summary = f"{subject.name}: idle, as at these hours of every day."
         return subject.find_nothing(summary, opposite(factors), evidence)
-    gaps = _gaps(case, settings)
-    running = gaps[-1] if gaps and not gaps[-1].has_ended else None
-    resumed = resumption_of(case, gaps[:-1] if running else gaps, settings)
-    # Where blocks are remembered and none of the last is idle, it worked just now.
-    idle_seconds = running.seconds if running else 0.0 if _is_remembered(case) else known
-    probability = resumed.probability(idle_seconds, settings.resume_seconds)
-    bound = resumed.upper_bound(idle_seconds, settings.resume_seconds)
-    evidence["resume_ratio"] = round(probability, 4)
-    evidence["resume_upper_bound_ratio"] = round(bound, 4)
-    evidence["resume_within_seconds"] = settings.resume_seconds
-    evidence["resume_gaps"] = sum(gap.has_ended for gap in gaps)
-    since = ""
-    if running is not None:
-        moment = datetime.fromtimestamp(seconds(running.start), UTC)
-        evidence["idle_since"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-        since = f", since {moment:%Y-%m-%d %H:%M} UTC"
-    if probability * settings.mistake_seconds >= (1.0 - probability) * settings.resume_seconds:
+    soon = _outlook(case, settings)
+    evidence |= soon.evidence
+    if soon.is_costly(settings):
         summary = (
-            f"{subject.name}: idle {share:.0%} of the time{since}, but likely to work again within "
-            f"{format_duration(settings.resume_seconds)} ({probability:.0%})."
+            f"{subject.name}: idle {share:.0%} of the time{soon.since}, but likely to work again "
+            f"within {format_duration(settings.resume_seconds)} ({soon.probability:.0%})."
         )
         return subject.find_nothing(summary, opposite(factors), evidence)
-    risk = risk_of(probability, resumed.gaps).risk
+    risk = soon.risk
     is_serving = case.workload_class is WorkloadClass.SERVING
     action = Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
     give_back = "scale to zero while no requests come" if is_serving else "give back"
@@ -178,7 +164,8 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
         reasons=(reason,),
         action=action,
         summary=(
-            f"{subject.name}: {what} {share:.0%} of the last {format_duration(known)}{since}."
+            f"{subject.name}: {what} {share:.0%} of the last "
+            f"{format_duration(known_seconds(case))}{soon.since}."
         ),
         factors=factors,
         risk=risk,
@@ -256,6 +243,42 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
     last = max(int(seconds(window.end - 1)) // _HOUR_SECONDS for window in case.windows)
     usual = [means[hour % _DAY_HOURS] for hour in range(first, min(last, first + _DAY_HOURS) + 1)]
     return all(mean is not None and mean <= settings.usual_ratio * busiest for mean in usual)
+
+
+@dataclass(frozen=True, slots=True)
+class _IdleOutlook:
+    """How likely work is to resume soon."""
+
+    probability: float
+    risk: Risk
+    since: str
+    """From when on it is idle, for a summary; empty where that was not seen."""
+    evidence: dict[str, object]
+
+    def is_costly(self, settings: IdleSettings) -> bool:
+        """Whether a mistake would cost more than giving back saves."""
+        cost = self.probability * settings.mistake_seconds
+        return cost >= (1.0 - self.probability) * settings.resume_seconds
+
+
+def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
+    gaps, within = _gaps(case, settings), settings.resume_seconds
+    running = gaps[-1] if gaps and not gaps[-1].has_ended else None
+    model = resumption_of(case, gaps[:-1] if running else gaps, settings)
+    # Where blocks are remembered and the last is not idle, it worked just now.
+    idle = running.seconds if running else 0.0 if _is_remembered(case) else known_seconds(case)
+    probability, since = model.probability(idle, within), ""
+    evidence: dict[str, object] = {
+        "resume_ratio": round(probability, 4),
+        "resume_upper_bound_ratio": round(model.upper_bound(idle, within), 4),
+        "resume_within_seconds": within,
+        "resume_gaps": sum(gap.has_ended for gap in gaps),
+    }
+    if running is not None:
+        moment = datetime.fromtimestamp(seconds(running.start), UTC)
+        evidence["idle_since"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = f", since {moment:%Y-%m-%d %H:%M} UTC"
+    return _IdleOutlook(probability, risk_of(probability, model.gaps).risk, since, evidence)
 
 
 def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings) -> ResumptionModel:
