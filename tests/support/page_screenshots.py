@@ -50,12 +50,11 @@ class Picture:
 
 
 PICTURES: Final[Mapping[str, Picture]] = {
-    "page-light": Picture(1160, 1330),
-    "page-dark": Picture(1160, 1330, _DARK, query="?span=7d"),
+    "page-light": Picture(1440, 900),
+    "page-dark": Picture(1440, 900, _DARK, query="?span=7d"),
     "page-advice": Picture(1160, 1500, anchor="s-advice", is_open=True),
-    "page-devices": Picture(1160, 1250, query="?span=7d", anchor="s-devices"),
     "page-topology": Picture(1160, 1150, anchor="s-topology"),
-    "page-mig": Picture(1160, 1400, _DARK, "h100-mig", anchor="s-devices"),
+    "page-mig": Picture(1440, 900, _DARK, "h100-mig"),
     "page-phone": Picture(390, 1500, is_framed=True),
 }
 

@@ -22,10 +22,10 @@ from rightsizer.web.settings import FitSettings
     ],
 )
 def test_a_key_may_break_after_its_slashes_alone(key: str, shown: str) -> None:
-    """On the card of the GPU that its workload holds."""
+    """In the row of the GPU that its workload holds."""
     report = node_report()
     held = replace(report.devices[0], holdings=(Holding(replace(workload(), key=key), 1.0),))
     report = replace(report, devices=(held, *report.devices[1:]), advice=())
     page = WebPage(FreshnessSettings(), FitSettings(), 0.0)
 
-    assert f'<p class="owner">{shown}</p>' in page.render(report, report.wall_time).decode()
+    assert f'<span class="small">{shown}</span>' in page.render(report, report.wall_time).decode()

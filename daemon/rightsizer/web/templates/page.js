@@ -68,11 +68,59 @@
       for (const details of all("details", section)) details.open = open.has(details.id);
       find("#" + section.id).replaceWith(section);
       copyButtons(section);
+      if (section.id === "s-overview") table();
       if (section.id === "s-advice") put(find("#said"), "The advice has changed.");
     }
     if (focused && document.activeElement === document.body) { const again = document.getElementById(focused); if (again) again.focus(); }
     document.title = fresh.title;
     document.body.dataset.revision = fresh.body.dataset.revision;
+  }
+
+  // The table of GPUs: what was typed and how it is sorted outlives a renewal.
+  let filter = "", sorted = null;
+  function table() {
+    const gpus = find("#gpus"), label = find("#filter-label");
+    if (!gpus) return;
+    if (label) {
+      label.hidden = false;
+      const field = find("#filter");
+      field.value = filter;
+      field.addEventListener("input", () => { filter = field.value; arrange(gpus); });
+    }
+    all("thead th", gpus).forEach((head, place) => {
+      const key = find("tbody tr", gpus).children[place];
+      if (!key || key.dataset.sort === undefined) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.id = "sort-" + place;
+      button.append(...head.childNodes);
+      button.addEventListener("click", () => { sorted = { place, falls: sorted && sorted.place === place ? !sorted.falls : place > 0 }; arrange(gpus); });
+      head.append(button);
+    });
+    for (const fold of all(".fold", gpus)) {
+      const inside = document.getElementById(fold.getAttribute("aria-controls"));
+      fold.setAttribute("aria-expanded", String(!inside.hidden));
+      fold.addEventListener("click", () => { inside.hidden = !inside.hidden; fold.setAttribute("aria-expanded", String(!inside.hidden)); });
+    }
+    arrange(gpus);
+  }
+
+  function arrange(gpus) {
+    const boards = all("[data-board]", gpus), wanted = filter.trim().toLowerCase();
+    const insideOf = (board) => (board.nextElementSibling && board.nextElementSibling.classList.contains("inside") ? board.nextElementSibling : null);
+    const groups = boards.map((board) => [board, insideOf(board)]);
+    if (sorted) {
+      const value = ([board]) => board.rows[0].children[sorted.place].dataset.sort;
+      const order = (one, other) => (isNaN(one) || isNaN(other) ? one.localeCompare(other, undefined, { numeric: true }) : one - other);
+      groups.sort((one, other) => (sorted.falls ? -1 : 1) * order(value(one), value(other)));
+      all("thead th", gpus).forEach((head, place) => { if (place === sorted.place) head.setAttribute("aria-sort", sorted.falls ? "descending" : "ascending"); else head.removeAttribute("aria-sort"); });
+      for (const group of groups) gpus.append(...group.filter(Boolean));
+    }
+    for (const [board, inside] of groups) {
+      const text = (board.textContent + (inside ? inside.textContent : "")).toLowerCase();
+      board.hidden = wanted !== "" && !text.includes(wanted);
+      if (board.hidden && inside) inside.hidden = true;
+    }
   }
 
   function show(summary) {
@@ -157,6 +205,7 @@
     theme();
     remember(document);
     copyButtons(document);
+    table();
     if (find("#live")) live();
     else if (document.body.dataset.poll !== "0") setTimeout(() => location.reload(), 3000);
   });

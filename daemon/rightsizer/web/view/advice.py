@@ -143,6 +143,8 @@ class AdviceView:
     """What the template shows of advice beside the advice itself."""
 
     advice: Advice
+    title: str
+    """The action and its object: `Release GPU 7`."""
     severity: str
     """Its color: `act`, `tight` or `headroom`."""
     reason: str
@@ -172,13 +174,15 @@ def advice_view(
     """Advice in words; ages are at `now`, devices by their `names` on the page."""
     finding = advice.finding
     is_all = set(finding.culprits) == set(finding.devices)
+    action = PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action))
     return AdviceView(
         advice,
+        title=_title(action, finding, names),
         severity=SEVERITY_COLORS[finding.severity],
         reason=_reason_label(finding),
         devices=_listed(finding.devices, names),
         culprits="" if is_all else _listed(finding.culprits, names),
-        action=PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action)),
+        action=action,
         savings=savings_label(finding.savings),
         savings_notes=savings_notes(finding.savings),
         options=tuple(map(option_view, finding.options)),
@@ -189,6 +193,20 @@ def advice_view(
         outcome=_outcome(advice),
         is_exclusive=finding.exclusive_group in exclusive_groups,
     )
+
+
+_THE_GPU: Final = "the GPU"
+_TITLE_GPUS: Final = 3
+"""More GPUs than this are counted in a title, not named."""
+
+
+def _title(action: str, finding: Finding, names: Mapping[str, str]) -> str:
+    uuids = finding.culprits or finding.devices
+    gpus = _listed(uuids, names) if len(uuids) <= _TITLE_GPUS else f"{len(uuids)} GPUs"
+    if gpus and re.search(rf"\b{_THE_GPU}\b(?!')", action):
+        return action.replace(_THE_GPU, gpus)
+    subject = finding.workload.rpartition("/")[2] if finding.workload else gpus
+    return f"{action}: {subject}" if subject else action
 
 
 def _outcome(advice: Advice) -> str:

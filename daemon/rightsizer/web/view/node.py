@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer import __version__
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import Report, WorkloadReport
+from rightsizer.model.report import DeviceReport, Report, WorkloadReport
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import (
@@ -29,6 +31,7 @@ from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import AdviceView, advice_view
 from rightsizer.web.view.device import DeviceCardView, DeviceContext, device_title, device_view
 from rightsizer.web.view.headline import DeviceCounts, Tile, device_counts, part_of, tiles
+from rightsizer.web.view.overview import OverviewRow, overview_rows
 from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report
 from rightsizer.web.view.topology import TopologyView, topology_view
 from rightsizer.web.view.waste import Spent, WasteView, waste_view
@@ -117,8 +120,10 @@ def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping
     return ", ".join(parts)
 
 
-_CARDS_MOST: Final = 12
-"""More devices than this are rows of a table; each has a card on a page of its own."""
+_CARDS_MOST: Final = 2
+"""More devices than this are rows of the table; each has a card on a page of its own."""
+_FINE_MOST: Final = 12
+"""More devices than this have coarse strips, so that the page stays small."""
 _NOTHING: Final = DeviceSpan(())
 
 
@@ -139,8 +144,10 @@ class NodeView:
     """Over which time the waste is summed."""
     advice: tuple[AdviceView, ...] = ()
     closed: tuple[AdviceView, ...] = ()
+    overview: tuple[OverviewRow, ...] = ()
     devices: tuple[DeviceCardView, ...] = ()
-    is_dense: bool = False
+    cards: tuple[DeviceCardView, ...] = ()
+    """Those of them that are shown in detail: of a GPU that is looked at, or of a small node."""
     topology: TopologyView | None = None
     workloads: tuple[WorkloadTableRow, ...] = ()
     selected: str = ""
@@ -186,8 +193,8 @@ class _NodePage:
         self._names = {each.device.uuid: device_title(each) for each in report.devices}
         self._chosen = chosen if chosen in self._names else ""
         self._counted = [each for each in report.devices if not each.device.has_mig_instances]
-        self.is_dense = len(report.devices) > _CARDS_MOST and not self._chosen
-        grain = COARSE if self.is_dense else FINE
+        is_dense = len(report.devices) > _FINE_MOST and not self._chosen
+        grain = COARSE if is_dense else FINE
         self._look = replace(look, grain=grain)
 
     def view(self) -> NodeView:
@@ -196,6 +203,8 @@ class _NodePage:
         counts, shares = device_counts(report, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
         waste, since = self._waste()
+        devices = self._devices()
+        cards = tuple(card for _, card in devices)
         return NodeView(
             report=report,
             version=report.agent.version,
@@ -209,8 +218,9 @@ class _NodePage:
             waste_since=since,
             advice=self._advice(is_open=True),
             closed=self._advice(is_open=False),
-            devices=self._devices(),
-            is_dense=self.is_dense,
+            overview=overview_rows(devices, self._past_of, opened),
+            devices=cards,
+            cards=cards if self._chosen or len(cards) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
             workloads=workload_rows(report, self._names, self._now),
             selected=self._names.get(self._chosen, ""),
@@ -246,27 +256,41 @@ class _NodePage:
             pieces = [piece for piece in pieces if self._chosen in piece.finding.devices]
         groups = Counter(p.finding.exclusive_group for p in pieces if p.finding.exclusive_group)
         shared = frozenset(str(group) for group, count in groups.items() if count > 1)
-        urgency = list(SEVERITY_COLORS)
         if is_open:
-            pieces.sort(key=lambda p: (urgency.index(p.finding.severity), -p.finding.confidence))
+            pieces.sort(key=_rank)
         time = self._report.wall_time
         return tuple(advice_view(piece, self._names, time, shared) for piece in pieces)
 
-    def _devices(self) -> tuple[DeviceCardView, ...]:
+    def _past_of(self, uuid: str) -> DeviceSpan:
+        return self._past.get(uuid, _NOTHING)
+
+    def _devices(self) -> tuple[tuple[DeviceReport, DeviceCardView], ...]:
+        """The chosen device and the MIG instances of it; all where none is chosen."""
         return tuple(
-            device_view(
+            (
                 device,
-                self._report,
-                self._past.get(device.device.uuid, _NOTHING),
-                self._look,
-                is_fresh=device.device.uuid in self._fresh,
+                device_view(
+                    device,
+                    self._report,
+                    self._past_of(device.device.uuid),
+                    self._look,
+                    is_fresh=device.device.uuid in self._fresh,
+                ),
             )
             for device in self._report.devices
-            # The chosen device, and the MIG instances of it; all where none is chosen.
             if not self._chosen
             or device.device.uuid == self._chosen
             or (device.device.mig is not None and device.device.mig.parent_uuid == self._chosen)
         )
+
+
+def _rank(advice: Advice) -> tuple[bool, float, int, float]:
+    """What is critical first, then by money; what has no price follows by severity."""
+    finding, savings = advice.finding, advice.finding.savings
+    low, high = savings.dollars_per_hour_low or 0.0, savings.dollars_per_hour_high
+    dollars = low + (low if high is None else high)
+    urgency = list(SEVERITY_COLORS).index(finding.severity)
+    return finding.severity is not Severity.CRITICAL, -dollars, urgency, -finding.confidence
 
 
 def _headline(counts: DeviceCounts, shares: Sequence[Share], span: Span) -> str:

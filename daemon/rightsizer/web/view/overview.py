@@ -1,0 +1,135 @@
+"""View of all GPUs as one table: a row a board, the one that wastes most first."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rightsizer.model.advice import Advice
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.report import DeviceReport
+from rightsizer.model.span import DeviceSpan
+from rightsizer.model.state import Cause
+from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.report.labels import (
+    ABSENT,
+    PAGE_ACTION_LABELS,
+    SEVERITY_COLORS,
+    display_name,
+    percent_label,
+)
+from rightsizer.web.view.device import DeviceCardView, Gauge
+from rightsizer.web.view.waste import WasteView, waste_view
+
+
+@dataclass(frozen=True, slots=True)
+class ToDo:
+    """The one thing to do about a GPU."""
+
+    text: str
+    severity: str
+    """Its color: `act`, `tight` or `headroom`."""
+    advice_id: str
+    saves: str
+    """Empty where it saves no money that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewRow:
+    """What the table shows of a board or of a MIG instance."""
+
+    card: DeviceCardView
+    waste: WasteView
+    """Of the span; of a divided board, over its instances."""
+    wasted_gpu_hours: float
+    wasted: str
+    """Hours of a GPU that were idle, stalled or held up, and their part of the known time."""
+    to_do: ToDo | None
+    instances: tuple["OverviewRow", ...] = ()
+
+    def gauge(self, key: str) -> Gauge | None:
+        """A reading by its signal's name."""
+        return next((each for each in self.card.gauges if each.key == key), None)
+
+
+def overview_rows(
+    devices: Sequence[tuple[DeviceReport, DeviceCardView]],
+    past: Callable[[str], DeviceSpan],
+    open_advice: Sequence[Advice],
+) -> tuple[OverviewRow, ...]:
+    """A row for each board, with its MIG instances: silent ones first, then by what they wasted."""
+    by_parent: dict[str, list[tuple[DeviceReport, DeviceCardView]]] = {}
+    for report, card in devices:
+        if report.device.mig is not None:
+            by_parent.setdefault(report.device.mig.parent_uuid, []).append((report, card))
+    rows = [
+        _row(report, card, by_parent.get(report.device.uuid, []), past, open_advice)
+        for report, card in devices
+        if report.device.mig is None
+    ]
+    return tuple(sorted(rows, key=_worst_first))
+
+
+def _worst_first(row: OverviewRow) -> tuple[bool, float]:
+    return not row.card.down, -row.wasted_gpu_hours
+
+
+def _row(
+    report: DeviceReport,
+    card: DeviceCardView,
+    inside: Sequence[tuple[DeviceReport, DeviceCardView]],
+    past: Callable[[str], DeviceSpan],
+    open_advice: Sequence[Advice],
+) -> OverviewRow:
+    instances = [_row(each, view, (), past, open_advice) for each, view in inside]
+    of = [each for each, _ in inside] or [report]
+    spent = [(past(each.device.uuid), each.device.capacity_ratio) for each in of]
+    hours = sum(
+        seconds * capacity_ratio
+        for span, capacity_ratio in spent
+        for cause, seconds in span.waste_seconds.items()
+        if cause is not Cause.HEADROOM
+    )
+    wasted_hours = hours / HOUR_SECONDS
+    waste = waste_view(spent)
+    uuids = {report.device.uuid, *(each.device.uuid for each in of)}
+    return OverviewRow(
+        card=card,
+        waste=waste,
+        wasted_gpu_hours=wasted_hours,
+        wasted=_wasted(wasted_hours, waste),
+        to_do=_to_do(uuids, open_advice),
+        instances=tuple(sorted(instances, key=_worst_first)),
+    )
+
+
+_HEADROOM: Final = f"waste-{Cause.HEADROOM}"
+
+
+def _wasted(hours: float, waste: WasteView) -> str:
+    if not waste.parts:
+        return ABSENT
+    kept = sum(part.ratio for part in waste.parts if part.key in {"waste-used", _HEADROOM})
+    return f"{hours:,.1f}\u00a0h ({percent_label(max(0.0, 1.0 - kept))})"
+
+
+def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> ToDo | None:
+    """Of all that is advised, the most urgent; of a job, what its culprits are to do first."""
+    about = [each for each in open_advice if not uuids.isdisjoint(each.finding.devices)]
+    if not about:
+        return None
+    urgency = list(SEVERITY_COLORS)
+
+    def rank(advice: Advice) -> tuple[int, bool, float]:
+        finding = advice.finding
+        is_cause = not uuids.isdisjoint(finding.culprits)
+        return urgency.index(finding.severity), not is_cause, -finding.confidence
+
+    finding = (best := min(about, key=rank)).finding
+    savings = finding.savings
+    low, high = savings.dollars_per_hour_low, savings.dollars_per_hour_high
+    typical = None if low is None else (low + (low if high is None else high)) / 2
+    return ToDo(
+        text=PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action)),
+        severity=SEVERITY_COLORS[finding.severity],
+        advice_id=best.id,
+        saves=f"${typical * 24:,.0f} a day" if typical and typical > 0 else "",
+    )
