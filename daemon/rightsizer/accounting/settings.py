@@ -31,8 +31,8 @@ class DecaySettings:
         0.995,
         help="Quantile of the quick memory.",
         within=(0.5, 1),
-        source="chosen on half of a serving fleet's pods and scored on the others: no rule of "
-        "others has both fewer violations and less slack (docs/benchmarks.md)",
+        source="on neither half of a serving fleet's pods has a rule of others both fewer "
+        "violations and less slack (docs/benchmarks.md)",
     )
     slow_half_life_seconds: float = setting(
         259200.0, help="Half-life of the slow memory.", within=(60, None), source=_SOURCES
