@@ -127,7 +127,7 @@ def test_cells_are_medians_of_one_benchmark(tmp_path: Path) -> None:
     file = tmp_path / FILE
     file.write_bytes(gzip.compress("\n".join([HEAD, *lines]).encode()))
     (cell,) = read_cells(file, WorkloadActivity.INFERENCE)
-    assert cell.workload.name == "inference-cnn"
+    assert cell.workload.name == "inference-cnn-offline"
     assert cell.logs["T4"] == pytest.approx(math.log(200))
     (pair,) = pairs([cell])
     assert abs(pair.log_ratio) == pytest.approx(math.log(1.5))

@@ -93,3 +93,20 @@ def test_longer_wait_never_makes_work_less_likely(
     one, other = model.probability(idle, within), model.probability(idle, within + more)
     assert 0.0 <= one <= other + 1e-12 <= 1.0 + 1e-9
     assert one <= model.upper_bound(idle, within)
+
+
+def test_readings_further_apart_than_blocks_are_long_leave_no_holes() -> None:
+    """One an hour: three idle hours are one gap; a night without any reading ends what is known."""
+
+    def course(number: int) -> dict[Measure, float] | None:
+        hour, minutes = divmod(number, 12)
+        if minutes or hour in {6, 7, 8}:
+            return None
+        return busy(0.5 if hour == 1 else 0.001)
+
+    found = idle_gaps(blocks_of(course, 0.5).each(Measure.BUSY), 0.01)
+    assert [(gap.seconds / 3600.0, gap.has_ended) for gap in found] == [
+        (1.0, True),
+        (4.0, False),
+        (3.0, False),
+    ]

@@ -5,8 +5,9 @@ length. How steep, is learned from gaps that were seen, by a conjugate Gamma pri
 """
 
 import math
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from statistics import median_high
 from typing import Final, Self
 
 from rightsizer.model.block import BLOCK_SPAN, Block
@@ -32,19 +33,32 @@ class IdleGap:
 def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]:
     """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
 
-    Where a block is missing, a gap is cut off.
+    A hole in the telemetry, wider than most steps between blocks, ends what is known. Where
+    readings are further apart than blocks are long, every step is as wide as they are.
     """
     found = []
-    # Blocks that follow one another are as far from their number as their first one.
-    runs = groupby(enumerate(blocks), lambda each: each[1].start - each[0] * BLOCK_SPAN)
-    for _, run in runs:
-        groups = groupby((block for _, block in run), lambda block: block.mean < busy_ratio)
+    for run in _unbroken(list(blocks)):
+        groups = groupby(run, lambda step: step[0].mean < busy_ratio)
         parts = [(is_idle, list(group)) for is_idle, group in groups]
         for at, (is_idle, group) in enumerate(parts, 1):
             if is_idle:
-                length = len(group) * seconds(BLOCK_SPAN)
-                found.append(IdleGap(length, has_ended=at < len(parts), start=group[0].start))
+                length = sum(seconds(span) for _, span in group)
+                found.append(IdleGap(length, at < len(parts), start=group[0][0].start))
     return tuple(found)
+
+
+def _unbroken(blocks: Sequence[Block]) -> Iterator[list[tuple[Block, Nanoseconds]]]:
+    """Runs of blocks without a hole between them, each block with the time it stands for."""
+    steps = [later.start - block.start for block, later in pairwise(blocks)]
+    usual = max(BLOCK_SPAN, median_high(steps)) if steps else BLOCK_SPAN
+    run: list[tuple[Block, Nanoseconds]] = []
+    for block, step in zip(blocks, [*steps, usual], strict=False):
+        run.append((block, min(step, usual)))
+        if step > usual:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
 @dataclass(frozen=True, slots=True)

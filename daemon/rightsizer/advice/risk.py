@@ -52,6 +52,11 @@ def risk_of(harmed_share: float, effective_blocks: float) -> RiskLevel:
     return RiskLevel(risk, harmed_share, effective_blocks)
 
 
+def risk_under(bound_ratio: float) -> Risk:
+    """The risk of what hurts with a probability that is surely under a bound."""
+    return next((risk for limit, risk in _LIMITS if bound_ratio < limit), Risk.HIGH)
+
+
 def rank_of(risk: Risk) -> int:
     """A number that is greater for what is riskier."""
     return _RANKS[risk]

@@ -6,7 +6,7 @@ from typing import Any, Final
 from rightsizer.advice.confidence import upper_bound
 from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
-from rightsizer.advice.risk import risk_of
+from rightsizer.advice.risk import risk_under
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     CaseSubject,
@@ -267,10 +267,11 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
     # Where blocks are remembered and the last is not idle, it worked just now.
     idle = running.seconds if running else 0.0 if _is_remembered(case) else known_seconds(case)
-    probability, since = model.probability(idle, within), ""
+    probability, bound = model.probability(idle, within), model.upper_bound(idle, within)
+    since = ""
     evidence: dict[str, object] = {
         "resume_ratio": round(probability, 4),
-        "resume_upper_bound_ratio": round(model.upper_bound(idle, within), 4),
+        "resume_upper_bound_ratio": round(bound, 4),
         "resume_within_seconds": within,
         "resume_gaps": sum(gap.has_ended for gap in gaps),
     }
@@ -278,7 +279,7 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
         moment = datetime.fromtimestamp(seconds(running.start), UTC)
         evidence["idle_since"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
         since = f", since {moment:%Y-%m-%d %H:%M} UTC"
-    return _IdleOutlook(probability, risk_of(probability, model.gaps).risk, since, evidence)
+    return _IdleOutlook(probability, risk_under(bound), since, evidence)
 
 
 def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings) -> ResumptionModel:

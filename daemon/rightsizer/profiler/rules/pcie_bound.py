@@ -55,12 +55,14 @@ def _exposed_seconds(member: ProfiledMember, time: TimeUse) -> float:
 
 
 def _bytes_per_second(copies: Sequence[CopyUse]) -> float | None:
-    """Of all that cross the link; `None` where their sizes are not known."""
+    """Of all that cross the link; `None` where sizes are not known or times are too short."""
     seconds = sum(each.seconds for each in copies)
     size = sum(each.bytes for each in copies)
-    return size / seconds if seconds and size else None
+    return size / seconds if seconds >= _CLOCK_SECONDS and size else None
 
 
+_CLOCK_SECONDS: Final = 1e-9
+"""No profiler's clock tells less apart."""
 _COPY_LESS: Final = Instruction(
     "Its memory is pinned or not told: copy less, and while kernels run",
     "nvidia-smi topo -m and rightsizer doctor tell the link that the rate is to be held against;\n"
