@@ -88,6 +88,7 @@ def where_to_look(address: str, scheme: str = "http") -> str:
         f"  page      {scheme}://{address}/\n"
         f"  metrics   {scheme}://{address}/metrics\n"
         f"  advice    {scheme}://{address}/api/v1/advice\n"
+        f"  terminal  rightsizer top --url {scheme}://{address}\n"
         "Stop it with Ctrl-C."
     )
 

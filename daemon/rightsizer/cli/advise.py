@@ -10,6 +10,7 @@ from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.console.advice import advice_lines, finding_line, severest_first
 from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.settings_flags import (
     add_config_flag,
     add_history_flag,
@@ -20,25 +21,21 @@ from rightsizer.console.text import WIDTH, counted, wrapped
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
+from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding
-from rightsizer.report.json_encoder import advice_form, finding_form
+from rightsizer.report.json_encoder import Form, advice_form, finding_form
 from rightsizer.report.labels import first_names, readable_name
 
 _NAMED: Final = 3
 
 
-def advise_text(findings: Sequence[Finding], advice: Sequence[Advice]) -> str:
-    """In lines of at most 100 columns."""
-    lines: list[str] = []
+def advise_text(
+    findings: Sequence[Finding], advice: Sequence[Advice], *, is_verbose: bool = False
+) -> str:
+    """In lines of at most 100 columns; why rules abstain only where that is asked for."""
     still_open = [each for each in advice if each.is_open]
     still_open.sort(key=lambda each: (each.opened, each.id))
-    # By kind; in a kind the severest first, then the oldest.
-    forms = sorted(map(advice_form, still_open), key=severest_first)
-    for kind, group in groupby(forms, key=lambda each: each["finding"]):
-        lines.append(f"{kind.capitalize()}:")
-        for each in group:
-            lines += advice_lines(each, readable_name(each["action"]))
-        lines.append("")
+    lines = open_lines(list(map(advice_form, still_open)))
     if closed := [each for each in advice if not each.is_open]:
         told = (f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED])
         cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in told)
@@ -49,12 +46,30 @@ def advise_text(findings: Sequence[Finding], advice: Sequence[Advice]) -> str:
         for finding in others:
             lines += wrapped(finding_line(finding), 2)
         lines.append("")
-    if abstained := list(_abstentions(findings)):
-        lines += ["No verdict:", *abstained, ""]
-    pieces = counted(len(still_open), "piece of advice is", "pieces of advice are")
-    end = " 'rightsizer explain ID' tells why." if still_open else ""
-    lines.append(f"{pieces} open.{end}")
-    return "\n".join(lines)
+    abstained = {each.rule for each in findings if each.abstained is not None}
+    if abstained and is_verbose:
+        lines += ["No verdict:", *_abstentions(findings), ""]
+    elif abstained:
+        rules = counted(len(abstained), "rule lacks", "rules lack")
+        lines += [f"No verdict: {rules} what it takes to judge some GPU; -v tells what.", ""]
+    return "\n".join([*lines, _open_count(len(still_open))])
+
+
+def open_lines(forms: Sequence[Form]) -> list[str]:
+    """Open advice by kind, in a kind the severest first, then as given."""
+    lines: list[str] = []
+    ordered = sorted(forms, key=severest_first)
+    for kind, group in groupby(ordered, key=lambda each: each["finding"]):
+        lines.append(f"{kind.capitalize()}:")
+        for each in group:
+            lines += advice_lines(each, readable_name(each["action"]))
+        lines.append("")
+    return lines
+
+
+def _open_count(count: int) -> str:
+    pieces = counted(count, "piece of advice is", "pieces of advice are")
+    return f"{pieces} open." + (" 'rightsizer explain ID' tells why." if count else "")
 
 
 def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
@@ -79,11 +94,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Which history, and how to answer."""
     add_history_flag(parser)
     add_flags(parser.add_argument, _FLAGS)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="tell why rules gave no verdict"
+    )
+    add_url_flags(parser)
     add_config_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the verdicts and the advice that follows."""
+    """Print the verdicts and the advice that follows.
+
+    Raises:
+        UsageError: what an agent at an address found is to be saved here.
+    """
+    if arguments.url:
+        return _of_agent(arguments)
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     path = history_path(arguments, settings.history)
@@ -92,7 +117,17 @@ def run(arguments: argparse.Namespace) -> int:
         "findings": [finding_form(finding) for finding in findings],
         "advice": [advice_form(each) for each in advice],
     }
-    answer(arguments, form, advise_text(findings, advice))
+    answer(arguments, form, advise_text(findings, advice, is_verbose=arguments.verbose))
+    return 0
+
+
+def _of_agent(arguments: argparse.Namespace) -> int:
+    """What an agent at an address has open."""
+    if arguments.save:
+        raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
+    form = RemoteAgent.of(arguments).get("/api/v1/advice")
+    still_open = [each for each in form["advice"] if each["closed"] is None]
+    answer(arguments, form, "\n".join([*open_lines(still_open), _open_count(len(still_open))]))
     return 0
 
 

@@ -16,6 +16,7 @@ from rightsizer.agent.offline_advice import act_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import duration, duration_text
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.settings_flags import (
     add_config_flag,
     add_history_flag,
@@ -34,7 +35,8 @@ from rightsizer.web.advice_api import ACTS
 
 _HOW: Final = """\
 The running agent is asked over its socket; where none runs, its history is changed under its lock,
-and the next agent goes on from there. 'rightsizer advise' lists the ids.
+and the next agent goes on from there. 'rightsizer advise' lists the ids. With --url, an agent is
+asked at its address; it takes decisions of users alone, where web.enable_lifecycle is on.
 
 With --fleet, the advice is that of 'rightsizer fleet': its service is asked over fleet.api_socket;
 where none runs, its ledger is changed, and the next look tells of it.
@@ -56,13 +58,17 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 --fleet: the advice of `rightsizer fleet`
 """
     add_flags(parser.add_argument, flags, for_=duration_text, actor=user, path_api_socket=Path)
+    add_url_flags(parser)
     add_history_flag(parser)
     add_config_flag(parser)
 
 
 def _run(verb: str, arguments: argparse.Namespace) -> int:
     """Do it, and say how the advice stands."""
-    form = (_of_fleet if arguments.fleet else _of_agent)(verb, arguments)
+    if arguments.url:
+        form = _asked(verb, arguments, RemoteAgent.of(arguments))
+    else:
+        form = (_of_fleet if arguments.fleet else _of_agent)(verb, arguments)
     if arguments.json:
         say(json.dumps({"advice": form}, indent=1))
         return 0
@@ -75,7 +81,7 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
 
 def _of_fleet(verb: str, arguments: argparse.Namespace) -> Form:
     settings = settings_of(arguments, FleetConfig)
-    asked = _asked(verb, arguments, arguments.path_api_socket or settings.fleet.api_socket)
+    asked = _asked_there(verb, arguments, arguments.path_api_socket or settings.fleet.api_socket)
     if asked is not None:
         return asked
     configure_log(settings.log.format, LogLevel.WARNING)
@@ -86,7 +92,7 @@ def _of_fleet(verb: str, arguments: argparse.Namespace) -> Form:
 def _of_agent(verb: str, arguments: argparse.Namespace) -> Form:
     settings = settings_of(arguments, Settings)
     socket = arguments.path_api_socket or settings.path.api_socket
-    asked = _asked(verb, arguments, socket)
+    asked = _asked_there(verb, arguments, socket)
     if asked is not None:
         return asked
     path = history_path(arguments, settings.history)
@@ -98,16 +104,20 @@ def _of_agent(verb: str, arguments: argparse.Namespace) -> Form:
         raise RightsizerError(f"no agent answers at {there}, and {error}") from None
 
 
-def _asked(verb: str, arguments: argparse.Namespace, path: str | Path) -> Form | None:
+def _asked_there(verb: str, arguments: argparse.Namespace, path: str | Path) -> Form | None:
     """The advice as the process at a socket answers; `None` where there is none."""
     if not path:
         return None
-    body = {"actor": arguments.actor, "why": arguments.why, "for": arguments.for_}
     try:
-        target = f"/api/v1/advice/{quote(arguments.id, safe='')}/{verb}"
-        form: Form = LocalClient(Path(path)).post(target, body)["advice"]
+        return _asked(verb, arguments, LocalClient(Path(path)))
     except AgentAbsentError:
         return None
+
+
+def _asked(verb: str, arguments: argparse.Namespace, client: LocalClient | RemoteAgent) -> Form:
+    body = {"actor": arguments.actor, "why": arguments.why, "for": arguments.for_}
+    target = f"/api/v1/advice/{quote(arguments.id, safe='')}/{verb}"
+    form: Form = client.post(target, body)["advice"]
     return form
 
 

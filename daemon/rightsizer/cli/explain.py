@@ -9,6 +9,7 @@ from rightsizer.agent.offline_advice import explain_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, answer
 from rightsizer.console.explanation import explanation_text
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.settings_flags import (
     add_config_flag,
     add_history_flag,
@@ -28,7 +29,8 @@ Tell what was seen, over which time and against which thresholds, how sure that 
 done and what speaks for each way, what it saves at which price, how to do it, what has become of
 it, and the PromQL that leads to the same numbers. The history is only read, beside a running agent
 too; where none is kept, the agent is asked. Abstentions have ids as well: 'rightsizer advise'
-lists them. With --fleet, the advice is what `rightsizer fleet` has kept; what it did not keep,
+lists them. With --url, an agent is asked at its address. With --fleet, the advice is what
+`rightsizer fleet` has kept; what it did not keep,
 'rightsizer fleet --explain ID' judges again.
 """
 
@@ -38,13 +40,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="the id of a piece of advice, or of a verdict")
     parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
     add_history_flag(parser)
+    add_url_flags(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
     add_config_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain it."""
-    if arguments.fleet:
+    if arguments.url:
+        form = RemoteAgent.of(arguments).get(_target(arguments.id))
+    elif arguments.fleet:
         fleet = settings_of(arguments, FleetConfig)
         configure_log(fleet.log.format, LogLevel.WARNING)
         form = explain_from_ledger(fleet, arguments.id)
@@ -56,15 +61,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _target(advice_id: str) -> str:
+    return f"/api/v1/advice/{quote(advice_id, safe='')}"
+
+
 def _form(arguments: argparse.Namespace, settings: Settings) -> Form:
     try:
         return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
     except HistoryError:
         if not settings.path.api_socket:
             raise
-        target = f"/api/v1/advice/{quote(arguments.id, safe='')}"
         try:
-            form: Form = LocalClient(Path(settings.path.api_socket)).get(target)
+            form: Form = LocalClient(Path(settings.path.api_socket)).get(_target(arguments.id))
         except AgentAbsentError:
             form = {}
         if not form:

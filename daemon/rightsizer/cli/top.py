@@ -1,0 +1,47 @@
+"""`rightsizer top`: the GPUs of a node in a terminal, live."""
+
+import argparse
+import sys
+from importlib.util import find_spec
+from typing import Final
+
+from rightsizer.console.command import Command, add_flags
+from rightsizer.console.remote_agent import DEFAULT_URL, RemoteAgent, add_url_flags
+from rightsizer.model.errors import RightsizerError
+
+_DESCRIPTION: Final = """\
+Show the GPUs of an agent, most wasteful first: the last day, state, memory, power, who holds each,
+and the one thing to do. Keys: arrows or j and k select a GPU and show its advice with the command,
+s sorts, / filters, q quits. Without a terminal, or with --once, one table is printed.
+"""
+_LEAST_SECONDS: Final = 0.2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which agent, and how often it is asked."""
+    add_url_flags(parser, DEFAULT_URL)
+    flags = """
+--interval SECONDS: how often the agent is asked (default: 2)
+--once: print one table and end
+"""
+    add_flags(parser.add_argument, flags, interval={"type": float, "default": 2.0})
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it until it is quit."""
+    if find_spec("rich") is None:
+        raise RightsizerError("top needs rich; install it with: pip install 'gpu-rightsizer[cli]'")
+    from rightsizer.console.node_screen import (  # noqa: PLC0415 - an extra that is there now.
+        NodeScreen,
+        print_node,
+    )
+
+    agent = RemoteAgent.of(arguments)
+    if arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print_node(agent)
+    else:
+        NodeScreen(agent, max(_LEAST_SECONDS, arguments.interval)).run()
+    return 0
+
+
+COMMAND: Final = Command("top", configure, run, _DESCRIPTION)

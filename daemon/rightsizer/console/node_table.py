@@ -1,0 +1,278 @@
+"""Table of a node's GPUs for a terminal: state, past, figures, holder, the one thing to do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich import box
+from rich.console import Group, JustifyMethod, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rightsizer.console.command import harmless
+from rightsizer.model.frozen import dataclass
+from rightsizer.report.labels import (
+    ABSENT,
+    PAGE_ACTION_LABELS,
+    STATE_ORDER,
+    display_name,
+    percent_label,
+)
+
+Form = Mapping[str, Any]
+"""JSON of the agent's API."""
+
+COLORS: Final = {
+    "compute_bound": "green",
+    "memory_bandwidth_bound": "bright_green",
+    "productive": "bright_green",
+    "launch_bound": "bright_yellow",
+    "host_bound": "yellow",
+    "storage_bound": "yellow",
+    "pcie_bound": "dark_orange",
+    "hidden_stall": "red",
+    "idle_held": "blue",
+    "idle_empty": "bright_blue",
+    "unknown": "bright_black",
+}
+"""Of states, as on the page."""
+_SEVERITIES: Final = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "blue"}
+_IDLE: Final = ("idle_held", "idle_empty", "hidden_stall")
+_GIB: Final = 2**30
+_STRIP_CELLS: Final = 24
+_WIDE: Final = 120
+"""Columns of a terminal, below which boards' names, strips and holders are left out."""
+_COLUMNS: Final = (
+    *("GPU", "Last 24 h", "State", "Wasted", "Busy", "Memory", "Power", "Holder", "To do"),
+)
+_NARROW_COLUMNS: Final = tuple(
+    name for name in _COLUMNS if name not in {"Last 24 h", "Busy", "Holder"}
+)
+_FRAME_LINES: Final = 6
+"""Headline, table's head, what is left out, and the footer."""
+_MOST_INSTRUCTIONS: Final = 2
+_FIGURES: Final = frozenset({"Wasted", "Busy", "Memory", "Power"})
+
+_SHORTENED: Final = frozenset({"State", "To do"})
+"""Columns that make room for the others where a terminal is narrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFrame:
+    """What an agent answered at one moment."""
+
+    report: Form
+    strip: Form
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A GPU or MIG instance."""
+
+    uuid: str
+    title: str
+    board: str
+    state: str
+    cells: tuple[str, ...]
+    """The state that took most of each stretch; empty where nothing is known of one."""
+    lost_ratio: float
+    """Of its known past, the part that was idle or stalled."""
+    signals: Form
+    holders: tuple[str, ...]
+    down: str
+    advice: Form | None
+    """The most urgent that is open."""
+
+    @property
+    def text(self) -> str:
+        """What a filter looks at."""
+        return " ".join((self.title, self.board, self.state, *self.holders)).lower()
+
+
+def node_rows(frame: NodeFrame) -> list[NodeRow]:
+    """A row for each device that has states of its own."""
+    cells = {each["uuid"]: each["cells"] for each in frame.strip["devices"]}
+    opened = [each for each in frame.report["advice"] if each["closed"] is None]
+    return [
+        _row(each, cells.get(each["uuid"], ()), opened)
+        for each in frame.report["devices"]
+        if not each["has_mig_instances"]
+    ]
+
+
+def _row(device: Form, cells: Sequence[Form], opened: Sequence[Form]) -> NodeRow:
+    uuid, down = device["uuid"], device["down"]
+    total: dict[str, float] = {}
+    for cell in cells:
+        for state, seconds in cell["state_seconds"].items():
+            total[state] = total.get(state, 0.0) + seconds
+    known = sum(seconds for state, seconds in total.items() if state != "unknown")
+    lost = sum(total.get(state, 0.0) for state in _IDLE)
+    urgency = list(_SEVERITIES)
+    about = [each for each in opened if uuid in each["devices"]]
+    profile = device["mig_profile"]
+    return NodeRow(
+        uuid=uuid,
+        title=f"GPU {device['index']}" + (f" {profile}" if profile else ""),
+        board=harmless((device["name"] or device["board"] or "").removeprefix("NVIDIA ")),
+        state=device["state"],
+        cells=_stretches(cells),
+        lost_ratio=lost / known if known else 0.0,
+        signals=device["signals"],
+        holders=tuple(harmless(each["workload"]) for each in device["workloads"]),
+        down="" if down is None else harmless(str(down.get("detail") or down.get("reason"))),
+        advice=min(about, key=lambda each: urgency.index(each["severity"]), default=None),
+    )
+
+
+def _stretches(cells: Sequence[Form]) -> tuple[str, ...]:
+    """The strip in as many stretches as fit a row."""
+    if not cells:
+        return ()
+    size = -(-len(cells) // _STRIP_CELLS)
+    found = []
+    for first in range(0, len(cells), size):
+        times: dict[str, float] = {}
+        for cell in cells[first : first + size]:
+            for state, seconds in cell["state_seconds"].items():
+                times[state] = times.get(state, 0.0) + seconds
+        found.append(max(times, key=lambda state: times[state], default=""))
+    return tuple(found)
+
+
+SORTS: Final = {
+    "wasted": lambda row: (not row.down, -row.lost_ratio, row.title),
+    "gpu": lambda row: row.title,
+    "state": lambda row: (STATE_ORDER.index(row.state), row.title),
+    "memory": lambda row: -float(row.signals.get("memory_used_bytes", 0.0)),
+    "power": lambda row: -float(row.signals.get("power_watts", 0.0)),
+}
+"""How the rows may be sorted, by name, the first at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """What of a node is shown, and how."""
+
+    sort: str = "wasted"
+    """One of `SORTS`."""
+    wanted: str = ""
+    """Part of a GPU's name, board, state or holder; all GPUs where empty."""
+    selected: str = ""
+    """UUID of the GPU whose advice is told."""
+    width: int = 120
+    height: int | None = None
+    """Lines there are; `None` where all GPUs are to be told."""
+    footer: str = ""
+
+
+def shown_rows(frame: NodeFrame, view: TableView) -> list[NodeRow]:
+    """The rows that are wanted, sorted."""
+    rows = sorted(node_rows(frame), key=SORTS[view.sort])
+    return [row for row in rows if view.wanted.lower() in row.text]
+
+
+def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
+    """The headline, the table, and what is told of the selected GPU."""
+    shown = shown_rows(frame, view)
+    chosen = next((row for row in shown if row.uuid == view.selected), None)
+    told = _told(chosen) if chosen else []
+    visible = _visible(shown, chosen, view.height, len(told))
+    is_wide = view.width >= _WIDE
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False)
+    for name in _COLUMNS if is_wide else _NARROW_COLUMNS:
+        justify: JustifyMethod = "right" if name in _FIGURES else "left"
+        table.add_column(name, justify=justify, no_wrap=name not in _SHORTENED)
+    for row in visible:
+        table.add_row(*_cells(row, is_wide=is_wide), style="reverse" if row is chosen else "")
+    parts: list[RenderableType] = [_headline(frame), table]
+    if len(visible) < len(shown):
+        parts.append(
+            Text(f"{len(shown) - len(visible)} more GPUs; ↑↓ go through them", style="dim")
+        )
+    if not shown:
+        wanted = f"No GPU matches '{view.wanted}'." if view.wanted else "There are no GPUs here."
+        parts.append(Text(wanted))
+    parts += told
+    if view.footer:
+        parts.append(Text(view.footer, style="dim"))
+    return Group(*parts)
+
+
+def _visible(
+    rows: Sequence[NodeRow], chosen: NodeRow | None, height: int | None, told_lines: int
+) -> Sequence[NodeRow]:
+    """As many as there is room for, the chosen one among them."""
+    if height is None:
+        return rows
+    room = max(1, height - told_lines - _FRAME_LINES)
+    place = rows.index(chosen) if chosen else 0
+    first = max(0, min(place - room // 2, len(rows) - room))
+    return rows[first : first + room]
+
+
+def _headline(frame: NodeFrame) -> Text:
+    rows = node_rows(frame)
+    idle = sum(row.state in _IDLE[:2] for row in rows)
+    stalled = sum(row.state == "hidden_stall" for row in rows)
+    silent = sum(bool(row.down) or row.state == "unknown" for row in rows)
+    working = len(rows) - idle - stalled - silent
+    opened = sum(each["closed"] is None for each in frame.report["advice"])
+    counts = ((idle, "idle"), (stalled, "stalled"), (silent, "unknown"))
+    rest = "".join(f", {count} {word}" for count, word in counts if count)
+    return Text.assemble(
+        (f"{len(rows)} GPUs: {working} working{rest}", "bold"),
+        f"   open advice: {opened}   {frame.report['agent']['source']}",
+    )
+
+
+def _cells(row: NodeRow, *, is_wide: bool) -> list[RenderableType]:
+    signals = row.signals
+    title = Text.assemble((row.title, "bold"), (f" {row.board}", "dim") if is_wide else "")
+    to_do: RenderableType = ABSENT
+    if row.advice is not None:
+        action = row.advice["action"]
+        label = PAGE_ACTION_LABELS.get(action, display_name(action))
+        to_do = _short(label, _SEVERITIES[row.advice["severity"]])
+    cells: dict[str, RenderableType] = {
+        "GPU": title,
+        "Last 24 h": _strip(row.cells),
+        "State": _short(row.down or display_name(row.state), COLORS.get(row.state, "")),
+        "Wasted": percent_label(row.lost_ratio) if row.cells else ABSENT,
+        "Busy": percent_label(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
+        "Memory": _of(signals, "memory_used_bytes", "memory_total_bytes", _GIB, "GiB"),
+        "Power": _of(signals, "power_watts", "power_limit_watts", 1.0, "W"),
+        "Holder": ", ".join(each.rpartition("/")[2] for each in row.holders) or ABSENT,
+        "To do": to_do,
+    }
+    return [cells[name] for name in (_COLUMNS if is_wide else _NARROW_COLUMNS)]
+
+
+def _short(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _strip(cells: Sequence[str]) -> Text:
+    return Text.assemble(*(("█" if state else " ", COLORS.get(state, "")) for state in cells))
+
+
+def _of(signals: Form, part: str, whole: str, size: float, unit: str) -> str:
+    if part not in signals:
+        return ABSENT
+    of = f"/{signals[whole] / size:.0f}" if whole in signals else ""
+    return f"{signals[part] / size:.0f}{of} {unit}"
+
+
+def _told(row: NodeRow) -> list[RenderableType]:
+    """What is known of one GPU, its advice in full with the command to copy, a line each."""
+    about = "; ".join((row.down or display_name(row.state), *row.holders))
+    lines = [Text.assemble((f"{row.title}: ", "bold"), about)]
+    advice = row.advice
+    if advice is None:
+        return [*lines, Text("No open advice.", style="dim")]
+    lines.append(Text(harmless(advice["summary"]), style=_SEVERITIES[advice["severity"]]))
+    for each in advice["instructions"][:_MOST_INSTRUCTIONS]:
+        lines.append(Text(f"{harmless(each['title'])}:"))
+        text = harmless(each["text"]).strip()
+        lines += [Text(f"  {line}", no_wrap=True) for line in text.split("\n")]
+    reference = f"rightsizer explain {advice['id']}   rightsizer claim {advice['id']}"
+    return [*lines, Text(reference, style="dim")]

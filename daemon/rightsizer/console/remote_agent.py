@@ -1,0 +1,91 @@
+"""Client of an agent at an address, for commands: its flags, its credentials."""
+
+import argparse
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.console.command import add_flags
+from rightsizer.io.http import HttpClient
+from rightsizer.io.http_result import Failure, FailureKind
+from rightsizer.io.http_settings import HttpSettings
+from rightsizer.model.errors import RightsizerError, UsageError
+
+DEFAULT_URL: Final = "http://127.0.0.1:19400"
+_UNAUTHORIZED: Final = 401
+
+
+def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """`--url`, and what an agent behind TLS and users needs."""
+    shown = f" (default: {default})" if default else ""
+    flags = f"""
+--url URL: the address of an agent, such as http://node:19400{shown}
+--user NAME: the user to ask as
+--password-file FILE: a file whose first line is the password of that user
+--ca-file FILE: a PEM file with the authorities to trust; without it the system's own
+"""
+    add_flags(parser.add_argument, flags, url={"default": default}, password_file=Path)
+
+
+class RemoteAgent:
+    """Asks one agent over HTTP; every fault is an error with its remedy."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "RemoteAgent":
+        """The agent that the flags name.
+
+        Raises:
+            UsageError: the address is none.
+        """
+        settings = HttpSettings(ca_file=arguments.ca_file or "", tries=1)
+        try:
+            return cls(HttpClient(arguments.url, settings, headers=lambda: _login(arguments)))
+        except ValueError as error:
+            raise UsageError(f"--url: {error}") from None
+
+    def get(self, target: str) -> Any:
+        """The answer to a GET.
+
+        Raises:
+            RightsizerError: there is none.
+        """
+        return self._asked("GET", target)
+
+    def post(self, target: str, body: Mapping[str, Any]) -> Any:
+        """The answer to a POST, which is sent once.
+
+        Raises:
+            RightsizerError: it was refused, or there is no answer.
+        """
+        return self._asked("POST", target, body)
+
+    def _asked(self, method: str, target: str, body: Mapping[str, Any] | None = None) -> Any:
+        result = self._client.request(method, target, body=body)
+        if isinstance(result, Failure):
+            raise RightsizerError(f"{self._client.base_url}: {_remedy(result)}")
+        return result.body
+
+
+def _login(arguments: argparse.Namespace) -> Mapping[str, str]:
+    if not arguments.user:
+        return {}
+    file: Path | None = arguments.password_file
+    password = file.read_text(encoding="utf-8").split("\n")[0] if file else ""
+    raw = f"{arguments.user}:{password}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(raw).decode()}"}
+
+
+def _remedy(failure: Failure) -> str:
+    if failure.status == _UNAUTHORIZED:
+        return "the agent wants a user; give --user and --password-file"
+    if failure.status is not None and failure.answer:
+        return failure.answer.strip()
+    if failure.kind is FailureKind.AWAY:
+        return f"{failure.message}; see that an agent listens there, or give --url"
+    if failure.kind is FailureKind.UNTRUSTED:
+        return f"{failure.message}; give --ca-file, or an http address"
+    return failure.message

@@ -1,0 +1,227 @@
+"""`--url`: advise, explain, claim and top ask an agent at its address."""
+
+import argparse
+import base64
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Self
+
+import bcrypt
+import pytest
+from structlog.testing import capture_logs
+
+from advice_book import Book
+from publish_reports import node_report
+from publish_stories import NOW
+from rightsizer.advice.recommender_settings import RuleTree
+from rightsizer.cli.main import main
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.errors import RightsizerError
+from rightsizer.web.advice_api import AdviceApi
+from rightsizer.web.authenticator import Authenticator, Passwords
+from rightsizer.web.server import WebAccess, WebServer
+from rightsizer.web.settings import PasswordSettings
+from rightsizer.web.web_config import WebConfigFile, WebConfigReader
+
+REPORT: Final = node_report()
+HASH: Final = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+ROWS: Final = sum(not device.device.has_mig_instances for device in REPORT.devices)
+Captured = pytest.CaptureFixture[str]
+
+
+class Place:
+    """Servers of one report, with and without users, and the advice that they change."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.book, self.folder, self._stack = Book(), folder, stack
+        self.password_file = folder / "password"
+        self.password_file.write_text("secret\n")
+
+    def url(self, web_config: str = "") -> str:
+        """The address of a server."""
+        path = self.folder / "web.yml"
+        path.write_text(web_config)
+        file = WebConfigFile(WebConfigReader(path), settle_seconds=0.0)
+        passwords = Passwords(PasswordSettings(share_ratio=1.0))
+        server = WebServer(
+            ["127.0.0.1:0"],
+            latest=lambda: REPORT,
+            exposition=MetricsExposition(lambda: REPORT),
+            wall_time=lambda: NOW,
+            access=WebAccess(guard=Authenticator(file.current, passwords), allows_changes=True),
+            local_routes=AdviceApi(self.book, RuleTree()).routes,
+        )
+        server.start()
+        self._stack.callback(server.stop)
+        return f"http://{server.addresses[0].removeprefix('http://')}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """Where agents answer."""
+    with ExitStack() as stack, capture_logs():
+        yield Place(tmp_path, stack)
+
+
+def test_one_table_where_there_is_no_terminal(place: Place, capsys: Captured) -> None:
+    """A row a GPU, the worst first, as wide as there is room; nothing but text."""
+    assert main(["top", "--url", place.url()]) == 0
+    text = capsys.readouterr().out
+    lines = [line.split() for line in text.splitlines() if line.startswith("GPU ")]
+    assert lines[0][:2] == ["GPU", "Last"] or lines[0][:2] == ["GPU", "State"]
+    assert len(lines) - 1 == ROWS
+    assert "\x1b" not in text
+    assert f"{ROWS} GPUs: " in text
+
+
+def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
+    """As `advise` tells its own, and as a program reads it; saving is its own affair."""
+    url = place.url()
+    assert main(["advise", "--url", url]) == 0
+    text = capsys.readouterr().out
+    still_open = [each for each in REPORT.advice if each.is_open]
+    assert text.endswith(
+        f"{len(still_open)} pieces of advice are open. 'rightsizer explain ID' tells why.\n"
+    )
+    assert all(each.id in text for each in still_open)
+
+    assert main(["advise", "--url", url, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["advice"]
+    assert {each["id"] for each in told} >= {each.id for each in still_open}
+
+    assert main(["advise", "--url", url, "--save"]) != 0
+    assert "leave out --save or --url" in capsys.readouterr().err
+
+
+def test_explained_and_claimed_from_afar(place: Place, capsys: Captured) -> None:
+    """A user may decide; a stranger is told what to give."""
+    url = place.url(f"basic_auth_users: {{ana: {HASH}}}\n")
+    login = ["--url", url, "--user", "ana", "--password-file", str(place.password_file)]
+    (found, *_) = (each.id for each in place.book.advice if each.is_open)
+
+    assert main(["explain", found, *login]) == 0
+    assert found in capsys.readouterr().out
+    assert main(["claim", found, *login, "--actor", "ana"]) == 0
+    assert capsys.readouterr().out.startswith("Claimed by ana: ")
+    assert len(place.book.acts) == 1
+
+    assert main(["claim", found, "--url", url]) != 0
+    assert "give --user and --password-file" in capsys.readouterr().err
+    assert main(["explain", "nothing", *login]) != 0
+    assert "there is no advice 'nothing'" in capsys.readouterr().err
+    assert len(place.book.acts) == 1
+
+
+def test_decisions_of_strangers_are_refused(place: Place, capsys: Captured) -> None:
+    """Where no users are configured, all are strangers; the agent's own reason is told."""
+    assert main(["claim", "a1b2c3", "--url", place.url()]) != 0
+    assert "refused over TCP" in capsys.readouterr().err
+    assert not place.book.acts
+
+
+def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:
+    """With what to look after; what is no address at all is a matter of usage."""
+    assert main(["top", "--once", "--url", "http://127.0.0.1:9"]) != 0
+    told = capsys.readouterr().err
+    assert "http://127.0.0.1:9: " in told
+    assert "see that an agent listens there, or give --url" in told
+    assert main(["top", "--once", "--url", "node:19400"]) != 0
+    assert "--url: " in capsys.readouterr().err
+
+
+def test_password_is_sent_and_never_told(tmp_path: Path) -> None:
+    """In the header; a file that is not there is named."""
+    parser = argparse.ArgumentParser()
+    add_url_flags(parser)
+    flags = ["--url", "http://127.0.0.1:9", "--user", "ana", "--password-file"]
+    agent = RemoteAgent.of(parser.parse_args([*flags, str(tmp_path / "none")]))
+    with pytest.raises(RightsizerError, match=r"No such file"):
+        agent.get("/")
+    (tmp_path / "secret").write_text("a b\n")
+    agent = RemoteAgent.of(parser.parse_args([*flags, str(tmp_path / "secret")]))
+    with pytest.raises(RightsizerError) as caught:
+        agent.get("/")
+    assert base64.b64encode(b"ana:a b").decode() not in str(caught.value)
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, *arguments: str, lines: int = 30) -> None:
+        self._own, theirs = pty.openpty()
+        code = "import sys; from rightsizer.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": str(lines)},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.text = ""
+
+    def shows(self, wanted: str, timeout_seconds: float = 60.0) -> bool:
+        """Whether it is written from now on."""
+        self.text, deadline = "", time.monotonic() + timeout_seconds
+        while wanted not in self.text and time.monotonic() < deadline:
+            if select.select([self._own], [], [], 0.1)[0]:
+                try:
+                    self.text += os.read(self._own, 65536).decode(errors="replace")
+                except OSError:  # All ends of the terminal are closed.
+                    break
+        return wanted in self.text
+
+    def press(self, keys: str) -> None:
+        """As a person does."""
+        os.write(self._own, keys.encode())
+
+    def ends(self) -> int:
+        """The command's status once it has ended."""
+        # What it still writes must be read, or it waits for that for ever.
+        while self.shows("nothing at all", 0.2) or self.process.poll() is None:
+            pass
+        return self.process.returncode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._own)
+
+
+def test_live_view_obeys_keys(place: Place) -> None:
+    """Selecting tells the advice and its command; s sorts, / filters, q quits."""
+    with Terminal("top", "--url", place.url(), "--interval", "1") as terminal:
+        assert terminal.shows("s sort: wasted")
+        terminal.press("\x1b[B")
+        assert terminal.shows("No open advice.")
+        terminal.press("\x1b[B\x1b[Bjk")
+        assert terminal.shows("rightsizer explain ")
+        terminal.press("s")
+        assert terminal.shows("s sort: gpu")
+        terminal.press("/nothing-like-it\r")
+        assert terminal.shows("No GPU matches 'nothing-like-it'.")
+        terminal.press("q")
+        assert terminal.ends() == 0
+
+
+def test_small_terminal_shows_the_selected_gpu(place: Place) -> None:
+    """As many as there is room for; what is left out is counted."""
+    with Terminal("top", "--url", place.url(), lines=10) as terminal:
+        assert terminal.shows("more GPUs; ")
+        terminal.press("k")
+        assert terminal.shows("s sort: ")
+        terminal.press("q")
+        assert terminal.ends() == 0
