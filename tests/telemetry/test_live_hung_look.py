@@ -81,6 +81,22 @@ def test_gpus_at_which_the_first_look_hangs_are_passed_by_at_once() -> None:
     assert not found.down
 
 
+def test_a_gpu_beside_seven_that_hang_is_read_within_two_ticks() -> None:
+    """However long a call may take before it counts as hung."""
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at + 1}7:00.0") for at in range(3, 8)]
+    for at in range(7):
+        driver.hanging["nvmlDeviceGetUUID", at] = gate
+    with reading(driver, clock, deadline_seconds=1.0, hung_after_seconds=3600.0) as source:
+        source.read()
+        tick(clock)
+        snapshot = source.read()
+        driver.hanging.clear()
+        gate.set()
+    assert set(snapshot.readings) == {"GPU-7"}, (snapshot.down, snapshot.trouble)
+    assert len(snapshot.down) == 7
+
+
 def test_ways_between_gpus_that_hang_cost_no_gpu() -> None:
     """They are unknown, and every GPU is read."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()

@@ -70,7 +70,7 @@ class NvmlConnection:
                 stuck_probes=stuck_probes,
                 last_inventory=lambda: self.inventory,
             ),
-            abandon_after_seconds=min(settings.hung_after_seconds, settings.abandon_after_seconds),
+            abandon_after_seconds=0.0,  # `_is_given_up` says when.
             # Each thread that hangs in a look is at another GPU.
             abandoned_maximum=_MOST_GPUS * settings.abandoned_threads_maximum,
             moved_at=lambda driver: driver.library.asked_at,
@@ -119,8 +119,14 @@ class NvmlConnection:
             self.look_soon()  # Where a thread has come back there may be a GPU again.
         if not self._is_waiting and self._clock.time() >= self._due:
             self._begin()
-        if self._is_waiting:
-            self._take(deadline if self.inventory is None else time.monotonic())
+        if self._is_waiting and self.inventory is not None:
+            self._take(time.monotonic())
+        while self._is_waiting and self.inventory is None:
+            left = self._first_patience_seconds - self._worker.stuck().still_seconds
+            # What is not passed by when its time is over is waited for.
+            self._take(min(deadline, time.monotonic() + left) if left > 0 else deadline)
+            if time.monotonic() >= deadline:
+                break
 
     def look_soon(self) -> None:
         """Look for devices again within the shortest retry: one of them has changed."""
@@ -216,15 +222,24 @@ class NvmlConnection:
         else:
             self._refuse(answer)
 
+    @property
+    def _first_patience_seconds(self) -> float:
+        """How long a GPU may keep the first look waiting: half a tick, and less beside others.
+
+        The squares' sum stays below two thirds of a tick, however many GPUs hang, so that those
+        that answer are read within two.
+        """
+        return self._settings.deadline_seconds / (2 * (1 + self.abandoned) ** 2)
+
     def _is_given_up(self, stuck: Stuck[NvmlDriver]) -> bool:
         """Whether another thread looks instead.
 
         One that hangs at a GPU before anything is known keeps all others from being read, and is
-        passed by as soon as the call counts as hung.
+        passed by; where it was only slow, its GPU is found once it comes back.
         """
         settings, driver = self._settings, stuck.state
         if self.inventory is None and driver and self._stuck_probes.holds(driver.library):
-            return stuck.still_seconds >= settings.hung_after_seconds
+            return stuck.still_seconds >= self._first_patience_seconds
         return (
             stuck.still_seconds >= settings.abandon_after_seconds
             and self.abandoned < settings.abandoned_threads_maximum
