@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, steady
-from cases import window
+from cases import histogram, window
 from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.rules.gpu_count import RULE
 from rightsizer.model.finding import Action, Case, FindingKind, Reason
@@ -96,6 +96,33 @@ def test_replicas_that_are_never_needed_together_may_be_fewer() -> None:
         "# Of the Deployment.\nspec:\n  replicas: 3  # of those on this node\n"
     )
     assert set(found.options[0].risks) == {"compute", "memory"}
+
+
+def test_replicas_that_encode_are_counted_by_their_engines() -> None:
+    """The SMs of a transcoder rest; of four at 68 % of their encoders none is too many."""
+    resting = window(
+        {State.PRODUCTIVE: 192.0},
+        {
+            Resource.COMPUTE: {0.1: 192.0},
+            Resource.MEMORY: {0.1: 192.0},
+            Resource.NVLINK: {0.0: 192.0},
+        },
+    )
+    media = {Resource.MEDIA: histogram({0.68: 192.0})}
+    encoding = replace(resting, demands={**resting.demands, **media})
+    courses = [turns(number, 4, 0.08) for number in range(4)]
+    less = RULE.judge(case_of(courses, 8, SERVICE, windows=[resting] * 4))
+    assert less.is_complaint
+    found = RULE.judge(case_of(courses, 8, SERVICE, windows=[encoding] * 4))
+    assert not found.is_complaint
+
+
+def test_a_gpu_that_only_encodes_is_used() -> None:
+    """However idle its SMs are, and however little memory it holds."""
+    idle = window({State.PRODUCTIVE: 72.0}, {Resource.MEDIA: {0.4: 72.0}})
+    work = window({State.PRODUCTIVE: 72.0})
+    found = RULE.judge(case_of([WORKING, UNUSED], DAYS, JOB, windows=[work, idle]))
+    assert not found.is_complaint
 
 
 def test_history_must_cover_a_cycle() -> None:

@@ -156,7 +156,9 @@ def test_an_unobserved_host_is_no_verdict() -> None:
     """Without its signals a GPU that waits looks merely unused."""
     idling = case([window({State.PRODUCTIVE: 6})], JOB)
     blind = RULE.judge(on_node(idling, {Signal.GPU_BUSY: 0.4}))
-    assert blind.abstained == "the host is not observed: no cpu and cpu_pressure of the workload"
+    assert blind.abstained == (
+        "the host is not observed: no rightsizer_cpu_pressure_ratio, rightsizer_cpu_ratio"
+    )
     assert RULE.judge(on_node(idling, {Signal.CPU: 0.4})).abstained is None
 
 

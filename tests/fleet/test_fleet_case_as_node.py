@@ -20,7 +20,9 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame, G
 from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.finding import Finding
+from rightsizer.model.finding import Case, Finding
+from rightsizer.model.node import Node
+from rightsizer.model.reading import Reading
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -122,9 +124,16 @@ def said(finding: Finding) -> tuple[object, ...]:
 @pytest.mark.parametrize("step", [FINE_STEP, COARSE_STEP])
 def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> None:
     """Findings, reasons, actions, rounded targets, and whether it may become advice."""
+
+    def unread(case: Case) -> Node:
+        """A node of which only a history is known, as an estate's often is."""
+        return Node(readings={each.uuid: Reading(each.uuid, 0, {}) for each in case.devices})
+
     node = verdicts(
         judge_all(
-            lambda span: [replace(each, node=None) for each in life.accounts.look(NOW).cases(span)]
+            lambda span: [
+                replace(each, node=unread(each)) for each in life.accounts.look(NOW).cases(span)
+            ]
         )
     )
     fleet = verdicts(judge_all(kept(life, step).cases))

@@ -27,7 +27,10 @@ def provision(
     """
     own = _demands(window, settings)
     found = own | {
-        resource: demand for resource, demand in (demands or {}).items() if resource in own
+        resource: demand
+        for resource, demand in (demands or {}).items()
+        # Distributions of media are not exported, while the demand is.
+        if resource in own or (own and resource is Resource.MEDIA)
     }
     under = _under(window)
     is_preallocated = holds_without_need(window, allocator, settings)

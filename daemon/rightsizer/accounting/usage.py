@@ -7,7 +7,7 @@ from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.signals import clock_ratio, highest, tier_of
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.signal import PIPES, Signal
+from rightsizer.model.signal import MEDIA_ENGINES, PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 
 _CAUSES: Final = {
@@ -51,6 +51,8 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
         Resource.MEMORY_BANDWIDTH: signals.get(Signal.DRAM_ACTIVE),
         Resource.PCIE: highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT),
         Resource.NVLINK: highest(signals, Signal.NVLINK_RECEIVE, Signal.NVLINK_TRANSMIT),
+        # Few GPUs ever work on media: for the others it would be series of zeros.
+        Resource.MEDIA: highest(signals, *MEDIA_ENGINES) or None,
     }
     shares = {resource: share for resource, share in found.items() if share is not None}
     work = at_most if at_least is None else at_least
@@ -60,6 +62,7 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
         Resource.MEMORY_BANDWIDTH: settings.bandwidth_saturated_ratio,
         Resource.PCIE: settings.link_saturated_ratio,
         Resource.NVLINK: settings.link_saturated_ratio,
+        Resource.MEDIA: settings.compute_saturated_ratio,
     }
     at_work = shares if work is None else shares | {Resource.COMPUTE: work}
     return DeviceUsage(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Iterator
 from typing import Final
 
+from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, place_of, projected
 from rightsizer.advice.risk import ranked, risks_beyond, worst
@@ -111,6 +112,8 @@ def _cheapest(
 
 def _candidates(case: Case, market: Market) -> Iterator[_BoardCandidate]:
     """Other boards, where all devices are of one board, none is a slice, and all are measured."""
+    if works_on_media(case):  # Which engines a board has is in no catalogue.
+        return
     places = [place_of(device, market) for device in case.devices]
     present = places[0]
     if present is None or present.slice is not None or any(each != present for each in places):

@@ -4,12 +4,14 @@ from collections.abc import Collection
 from typing import Final
 
 from rightsizer.advice.verdict import abstain
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case, Finding, Reason
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import Signal
+from rightsizer.model.signal import MEDIA_ENGINES, Signal
+from rightsizer.model.state import Resource
 from rightsizer.model.topology import Placement
 
 
@@ -87,17 +89,18 @@ def is_shared(case: Case) -> bool:
     return any(len(case.node.holdings.get(device.uuid, ())) > 1 for device in case.devices)
 
 
-_ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG, Signal.OFA)
+_ENGINES: Final = (*MEDIA_ENGINES, Signal.OFA)
 _LEAST_RATIO: Final = 0.05
 """Below it is noise of the driver's."""
 
 
 def works_on_media(case: Case) -> bool:
-    """Whether the engines for video and pictures were busy just now on any of the GPUs.
+    """Whether the engines for video and pictures are needed, or were busy just now, on any GPU.
 
     A smaller board, or a slice, may have none of them, whatever room its SMs have.
     """
-    return any(
+    needs = (fit.resources.get(Resource.MEDIA) for fit in case.provisioning)
+    return any((fit.demand or 0.0) >= _LEAST_RATIO for fit in needs if fit is not None) or any(
         (reading.get(engine) or 0.0) >= _LEAST_RATIO
         for reading in readings_of(case)
         for engine in _ENGINES
@@ -105,9 +108,9 @@ def works_on_media(case: Case) -> bool:
 
 
 MEDIA_NEED_UNKNOWN: Final = (
-    "it works on the media engines, and how much of them it needs is unknown"
+    "it works on the media engines, of which another board or a slice may have none"
 )
-"""Why nothing is said of what does."""
+"""Why nothing is said of other boards and slices."""
 
 
 def why_unmeasured(case: Case) -> str:
@@ -117,14 +120,45 @@ def why_unmeasured(case: Case) -> str:
     return "compute or memory use is not measured"
 
 
-def abstain_unobserved(found: Finding, case: Case, signals: Collection[Signal]) -> Finding:
-    """What was found, or an abstention where none of the signals that it takes is read."""
+def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
+    """Why it is unknown whether something holds the clocks down; empty where it is known.
+
+    Beside the reasons for low clocks, the time that one of them held tells.
+    """
+    signals = (Signal.CLOCK_EVENT_REASONS, violation)
+    found = board_statuses(case)
+    if not found or any(signal in each.reading.values for each in found for signal in signals):
+        return ""
+    return f"the driver does not say why clocks are low: no {metrics_of(signals)}"
+
+
+def metrics_of(signals: Collection[Signal]) -> str:
+    """The metrics of dcgm-exporter and of our agent that tell of some signals, for a person."""
+    of_exporter = [each.name for each in DCGM_FIELDS.values() if each.signal in signals]
+    own = sorted({_NAMED.get(each, each.metric_name) for each in signals})
+    return " or ".join([*of_exporter[:_METRICS_SHOWN], ", ".join(own)])
+
+
+_NAMED: Final = {Signal.CLOCK_EVENT_REASONS: "rightsizer_clock_event_reason"}
+_METRICS_SHOWN: Final = 2
+
+
+def abstain_unobserved(
+    found: Finding,
+    case: Case,
+    signals: Collection[Signal],
+    what: str = "the host",
+    evidence_name: str = "active_share_ratio",
+) -> Finding:
+    """What was found, or an abstention where none of the signals that it takes is read.
+
+    It names the metrics that would tell. What was seen nevertheless is believed.
+    """
     own = readings_of(case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)
-    shares = found.evidence.get("active_share_ratio")
+    shares = found.evidence.get(evidence_name)
     was_seen = isinstance(shares, dict) and any(shares.values())
     if found.abstained is not None or not is_blind or was_seen:
         return found
-    names = " and ".join(str(signal) for signal in signals)
-    why = f"the host is not observed: no {names} of the workload"
+    why = f"{what} is not observed: no {metrics_of(signals)}"
     return abstain(found.rule, case, Reason.UNSUPPORTED_TELEMETRY, why)

@@ -205,7 +205,7 @@ def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
     if log is None or log.last is None or log.last_wall_time is None:
         return
     age = board.now - log.last_wall_time
-    if age > nanoseconds(settings.xid_recent_seconds):
+    if age > nanoseconds(settings.xid_recent_seconds) and not log.is_standing:
         return
     ago = f"{format_duration(max(0.0, seconds(age)))} ago"
     for code in sorted(CRITICAL_XIDS & log.counts.keys()):

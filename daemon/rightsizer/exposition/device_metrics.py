@@ -181,7 +181,12 @@ def _add_provisioning(
 ) -> None:
     for resource, figures in provisioning.resources.items():
         labels = (uuid, resource.value, window)
+        is_rare = resource is Resource.MEDIA and not families.collects(Collector.EXTRA)
+        if is_rare and window in WINDOW_SECONDS:
+            continue
         families.add("rightsizer_need_ratio", figures.need, *labels)
+        if is_rare:
+            continue  # By its need now a fleet sizes it; nothing else asks.
         if resource not in _LINKS or families.collects(Collector.EXTRA):
             families.add("rightsizer_overprovisioned_ratio", figures.overprovisioned, *labels)
         if resource is not Resource.MEMORY:

@@ -8,8 +8,10 @@ from typing import Final
 
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
@@ -47,6 +49,10 @@ class FleetDevice:
     cluster: str = ""
     demands: Mapping[Resource, float] = field(default_factory=dict, hash=False)
     """What its agent exports as `Provisioning.demand` now; empty without an agent."""
+    readings: Mapping[Signal, float] = field(default_factory=dict, hash=False)
+    """The last of what no day keeps. A signal that is not in it is not measured."""
+    xids: XidLog | None = field(default=None, hash=False)
+    """`None` where Xids are not exported."""
     source: str = ""
     """Name of the source that reads it, where several know the fleet."""
     scheduler: WorkloadKind | None = None

@@ -37,6 +37,8 @@ class XidLog:
     """By code; those of `OTHER_XID` are of codes beyond the bound."""
     last: int | None = None
     last_wall_time: Nanoseconds | None = None
+    is_standing: bool = False
+    """Whether its source shows the last one still, so that the GPU was not reset since."""
 
     @property
     def total(self) -> int:

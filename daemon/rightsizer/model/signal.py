@@ -165,6 +165,9 @@ PIPES: Final = (
 )
 """The arithmetic pipes; at least one must work before a GPU computes."""
 
+MEDIA_ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG)
+"""Those for video and pictures."""
+
 HOST_SIGNALS: Final = (
     *(Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE, Signal.MEMORY_PRESSURE, Signal.IO_WAIT),
     *(Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND),

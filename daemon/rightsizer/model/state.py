@@ -83,3 +83,5 @@ class Resource(StrEnum):
     MEMORY_BANDWIDTH = "memory_bandwidth"
     PCIE = "pcie"
     NVLINK = "nvlink"
+    MEDIA = "media"
+    """The engines for video and pictures, by the busiest; left out where they rest."""

@@ -18,7 +18,7 @@ from rightsizer.advice.autoscale_schedule import (
     schedule_instructions,
     spans_of,
 )
-from rightsizer.advice.board_status import is_shared
+from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
@@ -157,6 +157,8 @@ def _early(subject: CaseSubject) -> Finding | None:
         return subject.find_nothing(f"{subject.name}: shared; the others stay when it sleeps.")
     if any(each.is_underprovisioned for each in subject.case.provisioning):
         return subject.find_nothing("Under pressure, so not too large.")
+    if works_on_media(subject.case):
+        return subject.abstain("it works on the media engines, whose hours are not kept")
     return None
 
 

@@ -99,10 +99,16 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         for window in case.windows
         if max(busy[window.uuid].peaks, default=1.0) <= settings.unused_ratio
     }
+    media = {
+        device.uuid
+        for device, fit in zip(case.devices, case.provisioning, strict=True)
+        if Resource.MEDIA in fit.resources
+    }
     unused = tuple(
         device
         for device in case.devices
         if device.uuid in memory
+        and device.uuid not in media
         and len(memory[device.uuid].peaks) == len(busy[device.uuid].peaks)
         and max(memory[device.uuid].peaks) <= settings.context_bytes
     )

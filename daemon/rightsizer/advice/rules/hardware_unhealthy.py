@@ -7,7 +7,7 @@ lasts and whether its time is known, not from how much of the window was seen.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
+from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid, metrics_of
 from rightsizer.advice.hardware_faults import (
     HardwareFault,
     HardwareFaultSettings,
@@ -36,10 +36,20 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
+from rightsizer.model.signal import Signal
 
 _CHECKS: Final[
     tuple[Callable[[InspectedBoard, HardwareFaultSettings], Iterator[HardwareFault]], ...]
 ] = (driver_faults, memory_faults, link_faults)
+_SHOWN: Final = (Signal.REMAPPED_ROWS_FAILED, Signal.PCIE_REPLAYS)
+_HEALTH: Final = frozenset(
+    {
+        *(*_SHOWN, Signal.REMAPPED_ROWS_PENDING, Signal.ECC_UNCORRECTED_ERRORS),
+        *(Signal.RETIRED_PAGES_CORRECTABLE, Signal.RETIRED_PAGES_UNCORRECTABLE),
+        *(Signal.RETIRED_PAGES_PENDING, Signal.RECOVERY_ACTION, Signal.FABRIC_STATE),
+        *(Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS),
+    }
+)
 _ORDER: Final = tuple(Severity)
 _HEALTHY: Final = {"fact": 0.95}
 """The driver does not know every fault."""
@@ -70,6 +80,8 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     boards = {each.uuid: _board(case, each) for each in case.devices}
     if not any(boards.values()):
         return subject.abstain("only a history is known, not the state of the hardware")
+    if not any(map(_tells, boards.values())):
+        return subject.abstain(f"no counter of its health is read: no {metrics_of(_SHOWN)}")
     faults: dict[str, list[HardwareFault]] = {}
     for uuid, board in boards.items():
         found = [each for check in _CHECKS if board for each in check(board, settings.trouble)]
@@ -92,6 +104,13 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
         status = BoardStatus(device, Reading(uuid, 0, {}), node.xids[uuid])
     now = max(window.end for window in case.windows)
     return None if status is None else InspectedBoard(status, node, now)
+
+
+def _tells(board: InspectedBoard | None) -> bool:
+    """Whether anything was read that could be a fault."""
+    if board is None:
+        return False
+    return board.status.xids is not None or not _HEALTH.isdisjoint(board.status.reading.values)
 
 
 def _complaint(

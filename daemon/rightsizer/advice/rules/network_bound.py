@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
@@ -10,10 +11,15 @@ from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.topology import AdapterKind, LinkKind
 
 _KINDS: Final = tuple(LinkKind)
+_PORTS: Final = (
+    *(Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT),
+    *(Signal.NETWORK_RECEIVE_BYTES_PER_SECOND, Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND),
+)
 _FABRIC: Final = frozenset({AdapterKind.INFINIBAND, AdapterKind.NETWORK})
 
 
@@ -35,7 +41,7 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     case, is_bound = subject.case, in_condition(Condition.NETWORK_BOUND)
     seen = observe(subject, settings, is_bound, "held up by the network")
     if isinstance(seen, Finding):
-        return seen
+        return abstain_unobserved(seen, case, _PORTS, "the network", "share_ratio")
     lost = 0.0
     for window, device in zip(case.windows, case.devices, strict=True):
         share, known = seen.shares[window.uuid], window.known_seconds

@@ -92,12 +92,12 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
     if is_shared(case):
         summary = f"{subject.name}: shared, so its size is not one workload's affair."
         return subject.find_nothing(summary, {}, evidence)
-    if works_on_media(case):
-        return subject.abstain(MEDIA_NEED_UNKNOWN)
     if any(each.overprovisioned is None for each in fits):
         return subject.abstain(why_unmeasured(case))
     over = min(each.overprovisioned or 0.0 for each in fits)
     if over >= settings.on_ratio:
+        if works_on_media(case):
+            return subject.abstain(MEDIA_NEED_UNKNOWN)
         return _too_large(subject, over, settings, evidence)
     least = min(map(_over_at_least, fits))
     if least < settings.on_ratio:

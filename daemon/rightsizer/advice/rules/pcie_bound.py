@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.advice.board_status import board_uuid
+from rightsizer.advice.board_status import board_uuid, metrics_of
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import trace_kernels
@@ -20,7 +20,8 @@ from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.state import Condition, State
+from rightsizer.model.signal import Signal
+from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.workload import WorkloadClass
 
 _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copies over PCIe")
@@ -46,6 +47,7 @@ class PcieBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
+_TRAFFIC: Final = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)
 _LINK_QUERY: Final = (
     "--format=csv --query-gpu="
     "pcie.link.gen.gpucurrent,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
@@ -61,6 +63,13 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     """Whether copies between host and GPU are what a GPU of the workload waits for."""
     case, seen = subject.case, find_bottleneck(_LINK, subject, settings)
     if isinstance(seen, Finding):
+        is_blind = not any(Resource.PCIE in window.demands for window in case.windows)
+        is_well = seen.abstained is None and not any(
+            w.share(State.PCIE_BOUND) for w in case.windows
+        )
+        if is_blind and is_well:
+            signals = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)
+            return subject.abstain(f"traffic over PCIe is not observed: no {metrics_of(signals)}")
         return seen
     slow = {
         window.uuid: active_share(

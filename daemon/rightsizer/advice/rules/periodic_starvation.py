@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import dump_stacks
@@ -12,6 +13,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
+from rightsizer.model.signal import Signal
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
@@ -47,7 +49,8 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         absent="cycles of work and pause at a steady pace {share:.0%} of the time",
     )
     if isinstance(seen, Finding):
-        return seen
+        what = "the load from second to second"
+        return abstain_unobserved(seen, case, (Signal.GPU_BUSY,), what, "cycles_ratio")
     paces = {window.uuid: _pace(window) for window in case.windows if window.cycles}
     evidence = {
         "period_seconds": {uuid: round(period, 3) for uuid, (period, _) in paces.items()},

@@ -7,7 +7,7 @@ came with is well used. One with a lowered limit is not.
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of
+from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
 from rightsizer.advice.observation import (
     TimeShare,
     in_condition,
@@ -31,6 +31,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
@@ -88,6 +89,10 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     if is_at_rest and _capped(_limits(case, case.devices), settings):
         why = "the power limit was lowered, and it hardly worked, so what that costs is unknown"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
+    is_blind = hides_why_clocks_are_low(case, Signal.POWER_VIOLATION_SECONDS)
+    held = Condition.POWER_THROTTLED
+    if is_blind and not any(window.condition_share(held) for window in case.windows):
+        return subject.abstain(is_blind)
     seen = observe(
         subject,
         settings,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of, board_statuses
+from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
@@ -58,10 +58,9 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
         {window.uuid: window.condition_share(condition) for window in case.windows}
         for condition in (Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN)
     )
-    reasons = [each.get(Signal.CLOCK_EVENT_REASONS) for each in board_statuses(case)]
-    is_blind = bool(reasons) and all(each is None for each in reasons)
+    is_blind = hides_why_clocks_are_low(case, Signal.THERMAL_VIOLATION_SECONDS)
     if is_blind and not any(heat.values()) and not any(hardware.values()):
-        return subject.abstain("the driver does not say why clocks are low")
+        return subject.abstain(is_blind)
     seen = observe(
         subject,
         settings,

@@ -12,13 +12,14 @@ from typing import Final
 from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.board_status import board_uuid
 from rightsizer.advice.verification import Measured, Measurement, measure_all
 from rightsizer.fleet.cache.combination import DevicePart, by_the_hour, combined
 from rightsizer.fleet.cache.day_cache import CachedFrame, DayCache, HoldingRow
 from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, DayFrame, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.history import SubjectHistory
-from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, held_since, place_of
+from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, Place, held_since, place_of
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.device import Device
@@ -27,6 +28,7 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.node import Node
 from rightsizer.model.pattern import Past
+from rightsizer.model.reading import Reading
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Provisioning, Window, workload_subject
@@ -228,6 +230,9 @@ class FleetCases:
         for row in rows:
             self._rows[row.uuid].append(row)
         self._workloads = {key: request.workloads.get(key) for key in ever}
+        self._places: defaultdict[Place, list[FleetDevice]] = defaultdict(list)
+        for each in self.devices.values():
+            self._places[place_of(each)].append(each)
         self._held: dict[str, tuple[tuple[FleetDevice, Nanoseconds], ...]] = {}
         self._past: dict[str, SubjectHistory] = {}
         for key, uuids in request.occupancy.present.items():
@@ -239,7 +244,20 @@ class FleetCases:
         """The cases over the last span of time; `None` for all there is."""
         found = {key: self._case(key, span) for key in self._held}
         nodes = self._neighbors.nodes(found)
-        return tuple(case.on(nodes.get(key)) for key, case in found.items())
+        return tuple(case.on(self._read(case, nodes.get(key))) for key, case in found.items())
+
+    def _read(self, case: Case, node: Node | None) -> Node:
+        """A case's node with what was read last of its GPUs, or those of all its nodes."""
+        places = {place_of(self.devices[each.uuid]) for each in case.devices}
+        there = [each for place in sorted(places) for each in self._places[place]]
+        boards = {board_uuid(each.device): each for each in there} | {
+            each.device.uuid: each for each in there
+        }
+        return replace(
+            node or Node(devices=case.devices),
+            readings={uuid: Reading(uuid, 0, each.readings) for uuid, each in boards.items()},
+            xids={uuid: each.xids for uuid, each in boards.items() if each.xids is not None},
+        )
 
     def days(self, uuid: str) -> SubjectDays:
         """The days of a device."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
+from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.fleet.model import MOVABLE_CLASSES, FleetWorkload
@@ -102,6 +103,7 @@ def _may_share(view: FleetWorkload) -> bool:
         and sum(view.nodes.values()) == 1
         and bool(case.devices)
         and not any(each.mig for each in case.devices)
+        and not works_on_media(case)
         and not any(
             fit.is_underprovisioned or fit.memory_is_preallocated for fit in case.provisioning
         )

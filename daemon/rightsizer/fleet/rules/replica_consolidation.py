@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
@@ -63,6 +64,7 @@ def replicated(
         or workload.allocator is Allocator.PREALLOCATING
         or not case.devices
         or not _is_apart(case, market)
+        or works_on_media(case)
         or any(fit.is_underprovisioned or fit.memory_is_preallocated for fit in fits)
     ):
         return None

@@ -24,6 +24,7 @@ from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
 from rightsizer.fleet.sources.series import NODE_LABELS, first_label, word_of
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 
@@ -129,12 +130,14 @@ class AgentSource:
             if (key := series.labels.get("workload", ""))
             and (team := first_label(series.labels, fleet.team_labels))
         }
+        readings = _readings(store, now)
         demands = _demands(store.instant(_NEED, now), self.provisioning)
         advice = store.instant(_ADVICE, now)
         details = store.instant(_ADVICE_DETAILS, now) if advice else ()
         return FleetInventory(
             devices={
-                uuid: replace(each, demands=demands.get(uuid, {})) for uuid, each in devices.items()
+                uuid: replace(each, demands=demands.get(uuid, {}), readings=readings.get(uuid, {}))
+                for uuid, each in devices.items()
             },
             workloads=workloads_of(infos),
             teams=teams,
@@ -156,6 +159,21 @@ class AgentSource:
 def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]:
     answer = store.instant(f"max by (uuid) ({name})", now)
     return {series.labels.get("uuid", ""): series.values[-1] for series in answer}
+
+
+_OBSERVED: Final = (Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE)
+"""What tells whether the host around a device was observed."""
+
+
+def _readings(store: MetricStore, now: Nanoseconds) -> dict[str, dict[Signal, float]]:
+    """What the agents see of hosts and clocks now, by device: it was measured all along."""
+    names = {each: each.metric_name for each in _OBSERVED}
+    names[Signal.CLOCK_EVENT_REASONS] = "rightsizer_clock_event_reason"
+    found: dict[str, dict[Signal, float]] = defaultdict(dict)
+    for signal, name in names.items():
+        for uuid, value in _values(store, name, now).items():
+            found[uuid][signal] = value
+    return found
 
 
 def _demands(

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import derive_signals
+from rightsizer.accounting.signals import derive_signals, highest
 from rightsizer.accounting.usage import usage
 from rightsizer.accounting.window_builder import entry_measures, measures_of
 from rightsizer.fleet.cache.day_frame import FINE_STEP, ColumnKind, DayFrame, Grid
@@ -22,11 +22,12 @@ from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.frozen import replace
+from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import Signal
+from rightsizer.model.signal import MEDIA_ENGINES, Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, Resource, State
-from rightsizer.model.units import seconds
+from rightsizer.model.units import nanoseconds, seconds
 from rightsizer.model.workload import Holding
 
 _TORN: Final = (0.8, 1.25)
@@ -44,8 +45,9 @@ _THROTTLES: Final = (
 _TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE})
 
 
-AccountedInterval: TypeAlias = "tuple[str, int, Entry, Mapping[Measure, float]]"
-"""A device's uuid, an interval, what the accounts say of it, and the peaks of its measures.
+AccountedInterval: TypeAlias = "tuple[str, int, Entry, Mapping[Measure, float], float]"
+"""A device's uuid, an interval, what the accounts say of it, the peaks of its measures, and of its
+media engines.
 
 Peaks are upper bounds: utilization, power and clocks may peak at different moments.
 """
@@ -95,7 +97,8 @@ def accounted_intervals(
             if entry.end == end and uuid in readings:
                 most = Reading(uuid, end, days[uuid].most_at(place))
                 peaks = _peak_measures(most, entry, by_uuid[uuid], draws(uuid), settings)
-                yield uuid, place, entry, peaks
+                media = highest(most.values, *MEDIA_ENGINES) or 0.0
+                yield uuid, place, entry, peaks, media
 
 
 def _peak_measures(
@@ -165,10 +168,12 @@ def accounted_days(
     """The frame of each device from what was read of it, accounted for as an agent would."""
     found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}
     unknown = {uuid: set(range(grid.count)) for uuid in found}
-    for uuid, place, entry, peaks in accounted_intervals(grid, devices, days, settings):
+    media = {uuid: Histogram() for uuid in found}
+    for uuid, place, entry, peaks, engines in accounted_intervals(grid, devices, days, settings):
         if entry.state is State.UNKNOWN:
             continue
         unknown[uuid].remove(place)
+        media[uuid].add(engines, nanoseconds(days[uuid].known_seconds[place]))
         columns = found[uuid]
         for kind, name, value in _amounts(entry, days[uuid], place, peaks, grid):
             column = kind.column(name)
@@ -182,7 +187,12 @@ def accounted_days(
         for values in columns.values():
             for place in unknown[uuid]:
                 values[place] = math.nan
-    return {uuid: DayFrame.of(grid, columns) for uuid, columns in found.items()}
+    return {
+        uuid: DayFrame.of(
+            grid, columns, {Resource.MEDIA: media[uuid]} if media[uuid].maximum() else {}
+        )
+        for uuid, columns in found.items()
+    }
 
 
 def _blank_columns(device: Device, read: DeviceDay, grid: Grid) -> dict[str, array[float]]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
+from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
@@ -15,7 +16,13 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
     EXPORTER,
     FACT_LABELS,
     FIGURES,
+    HEALTH,
     HOLDER_LABELS,
+    POWER_VIOLATION,
+    REASONS,
+    THERMAL_VIOLATION,
+    UUID_LABELS,
+    XID,
     device_of,
     node_of,
     presence_names,
@@ -32,8 +39,10 @@ from rightsizer.fleet.sources.series import first_label, one_of
 from rightsizer.model.dcgm_exporter import Entity
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
 from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing, plausible
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, convert
 
 _NAME_LABELS: Final = ("modelName", "model", "model_name")
@@ -71,6 +80,7 @@ def _device(
     return device if board is None else completed(device, board)
 
 
+_DEVICE: Final = ", ".join(DEVICE_LABELS)
 _STEP: Final[Nanoseconds] = 6 * COARSE_STEP
 """Between two samples: a device that was there for less than that may be missed, if it is gone."""
 _DIGITS: Final = "0123456789abcdef"
@@ -105,6 +115,7 @@ def read_inventory(
         if entity is not None:
             former = labels_of.get(entity.device, (entity, {}))[1]
             labels_of[entity.device] = entity, {**former, **each}
+    readings, xids = _readings(store, report, span.end), _xids(store, report, span)
     parents = {entity.whole for entity, _ in labels_of.values() if entity.is_instance}
     devices: dict[str, FleetDevice] = {}
     for uuid, (entity, labels) in sorted(labels_of.items()):
@@ -114,6 +125,8 @@ def read_inventory(
                 replace(device, has_mig_instances=uuid in parents),
                 node_of(labels, nodes),
                 device.board or device.name or "unknown",
+                readings=readings.get(entity.whole or uuid, {}),
+                xids=xids.get(entity.whole or uuid),
             )
     exported = HolderNames.seen_in(all_labels)
     newest = (each.labels for each in seen if each.times[-1] >= span.end)
@@ -152,7 +165,8 @@ def _nodes(
 
 def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figures:
     total, free, used, kept, limit, enforced, clock = (
-        _figure(store, field, report.metrics, now) for field in FIGURES
+        {uuid: value for uuid, value in _figure(store, field, report.metrics, now).items() if value}
+        for field in FIGURES
     )
     sums = {
         device: used.get(device, 0.0) + size + kept.get(device, 0.0)
@@ -174,11 +188,62 @@ def _figure(
     _, factor = convert(field.unit)
     found: dict[str, float] = {}
     for metric in (each for each in spellings(field) if each in metrics):
-        for series in store.instant(f"max by ({', '.join(DEVICE_LABELS)}) ({metric})", now):
+        for series in store.instant(f"max by ({_DEVICE}) ({metric})", now):
             entity = device_of(series.labels)
             value = plausible(field.signal, series.values[0] * factor)
             if entity is None or (entity.is_instance and field.is_of_card):
                 continue
-            if not isinstance(value, Missing) and value:
+            if not isinstance(value, Missing):
                 found[entity.device] = value
     return found
+
+
+_READ: Final = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION, *HEALTH)
+
+
+def _readings(
+    store: MetricStore, report: SourceReport, now: Nanoseconds
+) -> dict[str, dict[Signal, float]]:
+    """What tells of a GPU's health and clocks, by its uuid: an instance of it stands as it does."""
+    found: dict[str, dict[Signal, float]] = {}
+    for field in _READ:
+        for uuid, value in _figure(store, field, report.metrics, now).items():
+            if field.signal is not None:
+                found.setdefault(uuid, {})[field.signal] = value
+    return found
+
+
+def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[str, XidLog]:
+    """The critical Xid that each GPU shows, with when it came; an empty log where it shows none.
+
+    An exporter shows the last Xid until it is started again, which a reset of the GPU asks for.
+    """
+    found: dict[str, XidLog] = {}
+    for metric in (name for name in spellings(XID) if name in report.metrics):
+        for series in store.instant(f"max by ({_DEVICE}) ({metric})", span.end):
+            entity = device_of(series.labels)
+            if entity is None or entity.is_instance:
+                continue
+            code = int(series.values[-1])
+            found[entity.device] = XidLog({})
+            if code in CRITICAL_XIDS:
+                label = next(each for each in UUID_LABELS if series.labels.get(each))
+                chosen = selector(metric, {label: series.labels[label]})
+                found[entity.device] = _xid_log(store, chosen, code, span)
+    return found
+
+
+def _xid_log(store: MetricStore, chosen: str, code: int, span: LookbackSpan) -> XidLog:
+    """Since when a GPU shows an Xid, to the hour."""
+    start = span.end - span.length // COARSE_STEP * COARSE_STEP
+    samples = [
+        (at, int(value))
+        for series in store.range(f"max({chosen})", start, span.end, COARSE_STEP)
+        for at, value in zip(series.times, series.values, strict=True)
+    ]
+    came = span.end
+    for at, value in reversed(samples):
+        if value != code:
+            break
+        came = at
+    return XidLog({code: 1}, code, came, is_standing=True)

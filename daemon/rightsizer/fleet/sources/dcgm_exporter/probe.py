@@ -32,17 +32,23 @@ PEAKED: Final = _fields(
     *("PROF_PIPE_FP64_ACTIVE", "PROF_PIPE_FP32_ACTIVE", "PROF_PIPE_FP16_ACTIVE"),
     *("PROF_PIPE_INT_ACTIVE", "PROF_DRAM_ACTIVE", "PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES"),
     *("PROF_NVLINK_TX_BYTES", "PROF_NVLINK_RX_BYTES", "DEV_POWER_USAGE_INSTANT"),
-    *("DEV_POWER_USAGE", "DEV_SM_CLOCK", "DEV_FB_USED"),
+    *("DEV_POWER_USAGE", "DEV_SM_CLOCK", "DEV_FB_USED", "DEV_ENC_UTIL", "DEV_DEC_UTIL"),
 )
 """Those of which the largest reading counts too. Bytes over PCIe and NVLink are rates, whatever
 type an exporter declares: DCGM itself divides by time (dcgm-exporter#658)."""
-MEASURED: Final = (*PEAKED, *_fields("DEV_MEM_COPY_UTIL", "DEV_ENC_UTIL", "DEV_DEC_UTIL"))
+MEASURED: Final = (*PEAKED, *_fields("DEV_MEM_COPY_UTIL"))
 """Those of which a mean is asked for."""
 ENERGY, POWER_VIOLATION, THERMAL_VIOLATION, XID = _fields(
     *("DEV_TOTAL_ENERGY_CONSUMPTION", "DEV_POWER_VIOLATION", "DEV_THERMAL_VIOLATION"),
     "DEV_XID_ERRORS",
 )
 REASONS: Final = _fields("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")
+HEALTH: Final = _fields(
+    *("DEV_ROW_REMAP_FAILURE", "DEV_ROW_REMAP_PENDING", "DEV_ECC_DBE_VOL_TOTAL"),
+    *("DEV_UNCORRECTABLE_REMAPPED_ROWS", "DEV_CORRECTABLE_REMAPPED_ROWS"),
+    *("DEV_RETIRED_SBE", "DEV_RETIRED_DBE", "DEV_RETIRED_PENDING", "DEV_PCIE_REPLAY_COUNTER"),
+)
+"""What is wrong with a GPU, beside its Xids."""
 FIGURES: Final = _fields(
     *("DEV_FB_TOTAL", "DEV_FB_FREE", "DEV_FB_USED", "DEV_FB_RESERVED"),
     *("DEV_POWER_MGMT_LIMIT", "DEV_ENFORCED_POWER_LIMIT", "DEV_MAX_SM_CLOCK"),
@@ -135,7 +141,8 @@ def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
 
 
 NAME: Final = "dcgm-exporter"
-_ASKED: Final = (*MEASURED, ENERGY, *REASONS, POWER_VIOLATION, THERMAL_VIOLATION, XID, *FIGURES)
+_ASKED: Final = (*MEASURED, ENERGY, *REASONS, POWER_VIOLATION, THERMAL_VIOLATION, XID)
+_ALL_ASKED: Final = (*_ASKED, *HEALTH, *FIGURES)
 _AT_ONCE: Final = 24
 _FEW: Final = 5
 _MINUTES: Final = 10
@@ -159,7 +166,7 @@ _CANNOT: Final = {
 
 def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
     """What there is; a report of no devices where there is nothing."""
-    all_names = [name for field in dict.fromkeys(_ASKED) for name in spellings(field)]
+    all_names = [name for field in dict.fromkeys(_ALL_ASKED) for name in spellings(field)]
     parts = (names_of(store, part, now) for part in shares_of(all_names, _AT_ONCE))
     metrics = frozenset[str]().union(*parts)
     names = presence_names(metrics)

@@ -1,0 +1,131 @@
+"""What is said where dcgm-exporter exports its default counters, and nothing else is there."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu
+from prometheus_server import prometheus_server, scrape_config
+from rightsizer.fleet.encoder import encode_answer
+from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.run import run_once
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings
+from rightsizer.io.clock import FastClock
+from rightsizer.model.state import Resource
+
+pytestmark = pytest.mark.prometheus
+
+DEFAULT: Final = {
+    **{name: value for name, value in BUSY.items() if "SM_ACTIVE" not in name},
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0,
+    "DCGM_FI_DEV_ENC_UTIL": 0,
+    "DCGM_FI_DEV_DEC_UTIL": 0,
+    "DCGM_FI_DEV_XID_ERRORS": 0,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0,
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 0,
+}
+TRANSCODING: Final = {
+    **DEFAULT,
+    "DCGM_FI_DEV_GPU_UTIL": 9,
+    "DCGM_FI_DEV_ENC_UTIL": 68,
+    "DCGM_FI_DEV_DEC_UTIL": 31,
+    "DCGM_FI_DEV_FB_USED": 3000,
+}
+FALLEN, WORN, TRANSCODER, WELL = range(4)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], FleetJudge]]:
+    """A day of four GPUs of two nodes, and the judge that looked at it."""
+    past = EstatePast()
+
+    def device(number: int, *phases: Phase) -> None:
+        model = "NVIDIA L4" if number == TRANSCODER else "NVIDIA H100 80GB HBM3"
+        labels = {"Hostname": f"node-{number // 2}", "modelName": model, "gpu": str(number % 2)}
+        past.device(phases, UUID=gpu(number), **labels)
+
+    def pod(name: str) -> dict[str, str]:
+        return {"pod": name, "namespace": "team"}
+
+    device(
+        FALLEN,
+        Phase(0, 20, DEFAULT, pod("train-0")),
+        Phase(20, 24, {**DEFAULT, "DCGM_FI_DEV_XID_ERRORS": 79}, pod("train-0")),
+    )
+    worn = {**DEFAULT, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 5000}
+    device(WORN, Phase(0, 24, worn))
+    device(TRANSCODER, Phase(0, 24, TRANSCODING, pod("transcode-0")))
+    device(WELL, Phase(0, 24, DEFAULT, pod("train-1")))
+    with prometheus_server(scrape_config(), past=past.text()) as server:
+        fleet = FleetSettings(
+            store=StoreSettings(url=server.url),
+            path=str(Path(tmp_path_factory.mktemp("fleet")) / "fleet.db"),
+            lookback_seconds=86400.0,
+            workers=1,
+        )
+        settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
+        with FleetJudge.open(settings, clock, keeps_all=True) as judge:
+            yield encode_answer(run_once(judge, settings, clock)), judge
+
+
+def findings(answer: dict[str, Any], rule: str) -> list[dict[str, Any]]:
+    """All verdicts of a rule."""
+    return [each for each in answer["findings"] if each["rule"] == rule]
+
+
+@pytest.mark.parametrize(
+    ("rule", "metric"),
+    [
+        ("thermal_throttled", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"),
+        ("power_throttled", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"),
+        ("host_bound", "rightsizer_cpu_ratio"),
+        ("storage_bound", "rightsizer_io_pressure_ratio"),
+        ("network_bound", "rightsizer_infiniband_receive_ratio"),
+        ("periodic_starvation", "rightsizer_gpu_busy_ratio"),
+        ("pcie_bound", "DCGM_FI_PROF_PCIE"),
+    ],
+)
+def test_what_was_not_measured_is_not_well(
+    answer: tuple[dict[str, Any], FleetJudge], rule: str, metric: str
+) -> None:
+    """The rule abstains, and names a metric that would tell."""
+    assert answer[0]["verdicts"][rule]["well"] == 0
+    assert findings(answer[0], rule)
+    for each in findings(answer[0], rule):
+        assert metric in each["abstained"], each["abstained"]
+
+
+def test_broken_hardware_is_named_with_its_node(
+    answer: tuple[dict[str, Any], FleetJudge],
+) -> None:
+    """By the counters that every exporter has, whether or not anything holds the GPU."""
+    bad = {
+        each["culprits"][0]: each["summary"]
+        for each in findings(answer[0], "hardware_unhealthy")
+        if each["finding"] == "degraded"
+    }
+    assert bad.keys() == {gpu(FALLEN), gpu(WORN)}
+    assert "Xid 79 once, last 3 h ago" in bad[gpu(FALLEN)]
+    assert "on node-0" in bad[gpu(FALLEN)]
+    assert "remapping a memory row has failed" in bad[gpu(WORN)]
+    assert "5000 PCIe packets" in bad[gpu(WORN)]
+
+
+def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudge]) -> None:
+    """It is no candidate for another board, for a slice or for sharing, though its SMs rest."""
+    devices = [each for each in answer[0]["findings"] if gpu(TRANSCODER) in each["devices"]]
+    complaints = {
+        each["rule"] for each in devices if each["finding"] not in {"optimized", "unknown"}
+    }
+    assert complaints.isdisjoint({"overprovisioned", "sharing", "gpu_count", "wrong_gpu_type"})
+    (case,) = [
+        each.case
+        for each in answer[1].answer.view.workloads
+        if each.case.devices[0].uuid == gpu(TRANSCODER)
+    ]
+    need = case.provisioning[0].resources[Resource.MEDIA].need
+    assert need == pytest.approx(0.68 * 1.2, abs=0.05)
