@@ -184,6 +184,19 @@ class FleetPool:
 
 
 @dataclass(frozen=True, slots=True)
+class LostDevice:
+    """A whole GPU that was seen before and is not now, or not with profiling."""
+
+    device: FleetDevice
+    since: Nanoseconds
+    """When it was seen last."""
+    holder: str = ""
+    """Key of the workload that had it then."""
+    is_profiling: bool = False
+    """Whether it is its profiling alone that is lost."""
+
+
+@dataclass(frozen=True, slots=True)
 class FleetView:
     """What a rule of the fleet judges."""
 
@@ -194,3 +207,5 @@ class FleetView:
     waiting: tuple[WaitingWork, ...] = ()
     coverage_ratio: float = 0.0
     """Known time of all devices, over the span."""
+    lost: tuple[LostDevice, ...] = ()
+    """By pool and uuid."""

@@ -61,6 +61,7 @@ class Reason(StrEnum):
     DIURNAL_AUTOSCALE = "DiurnalAutoscale"
     EXHAUSTION_FORECAST = "ExhaustionForecast"
     HARDWARE_UNHEALTHY = "HardwareUnhealthy"
+    TELEMETRY_LOST = "TelemetryLost"
     INSUFFICIENT_DATA = "InsufficientData"
     UNSUPPORTED_TELEMETRY = "UnsupportedTelemetry"
 
@@ -89,6 +90,7 @@ class Action(StrEnum):
     SET_POWER_LIMIT = "set_power_limit"
     MOVE_GPUS = "move_gpus"
     """The same number, placed nearer to one another."""
+    RESTORE_TELEMETRY = "restore_telemetry"
     NONE = "none"
 
 

@@ -82,6 +82,7 @@ def _states(seconds: Mapping[State, float], span: Nanoseconds) -> dict[State, Na
 
 _WORKLOAD: Final = workload_subject("")
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
+_PROFILED: Final = ColumnKind.TIER.column(Tier.PROFILING)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """What is kept is rounded; beyond that it cannot be true."""
 
@@ -192,6 +193,17 @@ class SubjectDays:
             ),
             None,
         )
+
+    @cached_property
+    def last_profiled(self) -> Nanoseconds | None:
+        """When the last interval ends that was read with profiling; `None` where none was."""
+        for day in reversed(self.days):
+            column = day.frame.column(_PROFILED)
+            if column is not None:
+                for place in range(len(column) - 1, -1, -1):
+                    if column[place] > 0:
+                        return day.frame.grid.start + (place + 1) * day.frame.grid.step
+        return None
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """The blocks that begin in a span of time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
@@ -25,6 +25,7 @@ from rightsizer.fleet.model import (
     FleetView,
     FleetWorkload,
     HourlySeries,
+    LostDevice,
     WaitingWork,
 )
 from rightsizer.fleet.pools.pool import placed_waiting
@@ -48,6 +49,8 @@ class BatchContribution:
     """Uuids of those without a holder now."""
     known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
     """By span, of all devices."""
+    lost: list[LostDevice] = field(default_factory=list)
+    """GPUs that are gone, or have lost their profiling."""
     uses: Uses = field(default_factory=dict)
     """Over the lookback."""
 
@@ -60,6 +63,7 @@ class BatchContribution:
         self.free |= other.free
         for span, known in other.known_seconds.items():
             self.known_seconds[span] = self.known_seconds.get(span, 0.0) + known
+        self.lost += other.lost
         add_uses(self.uses, other.uses)
 
 
@@ -76,6 +80,7 @@ def contribution_of(
         found.sums.add_device(device, days, cases.rows(uuid))
         looked = cases.now - lookback, cases.now
         add_uses(found.uses, uses_of(device, days, cases.rows(uuid), looked, owners))
+        found.lost += _lost(cases, device)
         for span in spans:
             found.known_seconds[span] += days.known_in(cases.now - span, cases.now)
     for case in cases.cases(0):
@@ -101,6 +106,23 @@ def contribution_of(
             )
             found.workloads[span].append(shorter)
     return found
+
+
+def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
+    """What is lost of a device; instances of MIG come and go as their GPU is divided."""
+    uuid = device.device.uuid
+    days = cases.days(uuid)
+    if device.device.mig is not None or days.last_present is None:
+        return
+    if not cases.is_present(uuid):
+        last = max(cases.rows(uuid), key=lambda row: row.end, default=None)
+        # Whoever left it before it went is not concerned.
+        is_held = last is not None and last.end >= days.last_present - COARSE_STEP
+        yield LostDevice(device, days.last_present, last.workload if is_held and last else "")
+        return
+    profiled = days.last_profiled
+    if profiled is not None and days.known_in(profiled, cases.now) > 0:
+        yield LostDevice(device, profiled, is_profiling=True)
 
 
 def _workload(
@@ -160,6 +182,7 @@ def view_of(
         pools=pools,
         workloads=workloads,
         waiting=placed_waiting(waiting, pools, workloads),
+        lost=tuple(sorted(parts.lost, key=lambda e: (e.device.pool, e.device.device.uuid))),
         coverage_ratio=min(1.0, parts.known_seconds.get(span, 0.0) / total) if total > 0 else 0.0,
     )
 

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from rightsizer.fleet.rules import (
+    disappearance,
     fragmentation,
     idle_pool,
     packing,
@@ -25,4 +26,5 @@ FLEET_RULES: Final[tuple[FleetRule[Any], ...]] = (
     wrong_gpu_type.RULE,
     stragglers.RULE,
     scattered_placement.RULE,
+    disappearance.RULE,
 )

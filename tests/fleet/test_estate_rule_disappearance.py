@@ -1,0 +1,138 @@
+"""What was there and is not any more is told, with since when."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from dcgm_estate import BUSY, EMPTY, NOW, EstatePast, Phase, gpu, unprofiled
+from estate_views import MARKET, pool, steady, view
+from prometheus_server import prometheus_server, scrape_config
+from readings import HOUR
+from rightsizer.fleet.encoder import encode_answer
+from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.model import FleetDevice, FleetView, LostDevice
+from rightsizer.fleet.rules.disappearance import RULE
+from rightsizer.fleet.run import run_once
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings
+from rightsizer.io.clock import FastClock
+from rightsizer.model.finding import Action, Finding, Reason
+from rightsizer.model.workload import WorkloadKind
+
+NODES: Final = ("node-0", "node-1", "node-2", "node-3")
+"""The last one is in no list of Kubernetes any more."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The verdicts of a day's look at a real store, by key."""
+    past = EstatePast()
+
+    def device(number: int, *phases: Phase) -> None:
+        labels = {"Hostname": NODES[number // 2], "gpu": str(number % 2)}
+        past.device(phases, UUID=gpu(number), modelName="NVIDIA H100 80GB HBM3", **labels)
+
+    pod = {"pod": "train-0", "namespace": "team"}
+    device(0, Phase(0, 24, BUSY))
+    device(1, Phase(0, 10, BUSY, pod))
+    device(2, Phase(0, 6, BUSY))
+    device(3, Phase(0, 6, EMPTY))
+    device(4, Phase(0, 12, BUSY), Phase(12, 24, unprofiled(BUSY)))
+    device(5, Phase(0, 4, BUSY), Phase(4, 24, EMPTY))  # It idles, and is read as before.
+    device(6, Phase(0, 6, BUSY))
+    device(7, Phase(0, 6, BUSY))
+    for node in NODES[:3]:
+        past.series("kube_node_labels", {"node": node}, 1)
+    path = str(Path(tmp_path_factory.mktemp("fleet")) / "fleet.db")
+    with prometheus_server(scrape_config(), past=past.text()) as server:
+        fleet = FleetSettings(
+            store=StoreSettings(url=server.url), path=path, lookback_seconds=86400.0, workers=1
+        )
+        settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
+        with FleetJudge.open(settings, clock, keeps_all=True) as judge:
+            answer = encode_answer(run_once(judge, settings, clock))
+    return {each["key"]: each for each in answer["findings"] if each["rule"] == "disappearance"}
+
+
+@pytest.mark.prometheus
+def test_what_disappeared_from_a_store_is_named(found: dict[str, dict[str, Any]]) -> None:
+    """A node that Kubernetes has still, one of its GPUs, and an exporter's profiling."""
+    pool_name = f"pool/{'H100-SXM5-80GB'}"
+    assert found.keys() == {"node/node-0", "node/node-1", pool_name}
+    gone, silent, fields = (found[key] for key in ("node/node-0", "node/node-1", pool_name))
+    assert gone["reasons"] == ["HardwareUnhealthy"]
+    assert gone["culprits"] == [gpu(1)]
+    assert "gone: GPU 1 for 14 h" in gone["summary"]
+    assert "held by kubernetes:team/train" in gone["summary"]
+    assert silent["reasons"] == ["TelemetryLost"]
+    assert "silent for 18 h; its 2 GPUs were seen last at" in silent["summary"]
+    assert sorted(silent["culprits"]) == [gpu(2), gpu(3)]
+    assert "profiling is lost on 1 GPU (node-2 for 12 h)" in fields["summary"]
+    assert fields["culprits"] == [gpu(4)]
+
+
+def lost(node: str, at: int, hours: float, **facts: Any) -> LostDevice:
+    """A GPU of pool `p` that was seen last so many hours before the view's end."""
+    device = pool("p", steady(0.0), nodes=1).devices[0]
+    own = replace(device.device, uuid=f"GPU-{node}-lost{at}", index=at)
+    more = {"scheduler": WorkloadKind.KUBERNETES, **facts}
+    return LostDevice(replace(device, device=own, node=node, **more), END - round(hours * HOUR))
+
+
+END: Final = view([]).end
+
+
+def judged(*gone: LostDevice, listed: bool = True) -> dict[str, Finding]:
+    """The verdicts on a pool of four nodes, by key."""
+    here = pool("p", steady(0.0))
+    scheduler = WorkloadKind.KUBERNETES if listed else None
+
+    def known(each: FleetDevice) -> FleetDevice:
+        return replace(each, scheduler=scheduler)
+
+    of: FleetView = view([replace(here, devices=tuple(map(known, here.devices)))])
+    found = RULE.in_market(MARKET).judge(replace(of, lost=gone))
+    return {each.key: each.finding for each in found}
+
+
+def test_nothing_that_is_lost_is_well() -> None:
+    """A verdict for the pool, so that advice on it can close."""
+    (found,) = judged().values()
+    assert found.abstained is None
+    assert not found.is_complaint
+
+
+def test_a_reboot_is_no_loss() -> None:
+    """It takes minutes."""
+    assert judged(lost("away", 0, 1.0)).keys() == {"pool/p"}
+
+
+def test_a_node_without_a_list_of_nodes_may_have_been_given_back() -> None:
+    """It is a finding, and not sure enough for advice."""
+    found = judged(lost("away", 0, 48.0, scheduler=None), listed=False)["node/away"]
+    assert found.is_complaint
+    assert found.confidence < RULE.conduct().minimum_confidence_ratio
+    assert "unless it was given back" in found.summary
+
+
+def test_a_node_that_its_scheduler_let_go_is_missed_by_no_one() -> None:
+    """An autoscaler takes nodes away each evening."""
+    assert judged(lost("away", 0, 48.0, scheduler=None)).keys() == {"pool/p"}
+
+
+def test_another_gpu_in_the_slot_replaces_the_one_that_is_gone() -> None:
+    """A board was changed."""
+    assert judged(lost("p-0", 3, 48.0)).keys() == {"pool/p"}
+    found = judged(lost("p-0", 8, 48.0))["node/p-0"]
+    assert found.reasons == (Reason.HARDWARE_UNHEALTHY,)
+    assert found.action is Action.RESEAT_OR_DRAIN
+    assert found.summary == "p-0 of p: gone: GPU 8 for 2 d; its other 8 GPUs are there."
+
+
+def test_many_silent_nodes_are_one_finding() -> None:
+    """They have one cause, and a list of a hundred is not read."""
+    found = judged(*(lost(f"n-{at}", 0, 30.0) for at in range(12)))
+    assert found.keys() == {"pool/p", "nodes/p"}
+    assert found["nodes/p"].summary.startswith("12 nodes of p (n-0, n-1, ")
+    assert len(found["nodes/p"].evidence["nodes"]) == 12  # type: ignore[arg-type]
