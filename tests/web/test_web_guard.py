@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.web.api import lifecycle_routes
 from rightsizer.web.authenticator import Authenticator, Passwords
+from rightsizer.web.handler import Handler
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 from rightsizer.web.server import WebAccess, WebServer
@@ -258,6 +259,35 @@ def test_a_flood_of_guesses_delays_no_one_who_is_known(place: Open) -> None:
             thread.join(20)
     assert set(answers) == {200}
     assert statuses <= {401, 429}
+
+
+def test_a_refused_request_ends_its_connection(place: Open) -> None:
+    """The next guess is a new connection, which waits for its turn."""
+    opened = place(USERS)
+    refused, _ = opened.ask("/metrics", user="alice:wrong")
+    served, _ = opened.ask("/metrics", user="alice:secret")
+
+    assert (refused.status, refused.getheader("Connection")) == (401, "close")
+    assert (served.status, served.getheader("Connection")) == (200, None)
+
+
+def test_a_fault_outside_of_an_answer_is_logged(
+    place: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is ours; clients that break off are no news."""
+    opened = place("")
+    for fault in (ConnectionResetError(), LookupError("no such thing")):
+
+        def fails(_: Handler, fault: Exception = fault) -> bool:
+            raise fault
+
+        monkeypatch.setattr(Handler, "parse_request", fails)
+        with capture_logs() as logs, pytest.raises(HTTPException):
+            opened.ask("/metrics")
+
+    assert [(entry["event"], entry["error"]) for entry in logs] == [
+        ("connection_failed", "LookupError('no such thing')")
+    ]
 
 
 def test_everything_is_below_a_prefix(place: Open) -> None:

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
+from rightsizer.web.connection_queue import ConnectionQueue
 from rightsizer.web.message import WebResponse
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.tls import ServerContext
@@ -86,7 +87,7 @@ class Passwords:
         clock: Callable[[], float] = time.perf_counter,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._settings, self._clock, self._pause = settings, clock, pause
+        self.settings, self._clock, self._pause = settings, clock, pause
         self._secret = secrets.token_bytes()
         self._right: dict[bytes, None] = {}
         self._wrong: dict[bytes, None] = {}
@@ -122,14 +123,14 @@ class Passwords:
             return PasswordVerdict.RIGHT
         self._remember(key, self._wrong)
         seconds = self._clock() - started
-        rest = seconds / self._settings.share_ratio - seconds
-        self._pause(min(rest, self._settings.pause_maximum_seconds))
+        rest = seconds / self.settings.share_ratio - seconds
+        self._pause(min(rest, self.settings.pause_maximum_seconds))
         return PasswordVerdict.WRONG
 
     def _remember(self, key: bytes, cache: dict[bytes, None]) -> None:
         """Keep one more, and forget the oldest beyond the limit; only with the turn."""
         cache[key] = None
-        if len(cache) > self._settings.remembered_maximum:
+        if len(cache) > self.settings.remembered_maximum:
             del cache[next(iter(cache))]
 
     def _key(self, *parts: bytes) -> bytes:
@@ -221,6 +222,7 @@ class Authenticator:
     ) -> None:
         self._current, self._passwords = current, passwords
         self._limiter = limiter or RateLimiter()
+        self.connections = ConnectionQueue(passwords.settings)
 
     @property
     def context(self) -> ServerContext | None:

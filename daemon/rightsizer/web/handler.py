@@ -205,6 +205,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         admission = self._admission()
         self._headers = admission.headers
+        # Another guess is a new connection, which waits for its turn.
+        self.close_connection |= admission.refusal is not None
         request = WebRequest(
             self.command,
             target.path,
@@ -218,7 +220,7 @@ class Handler(BaseHTTPRequestHandler):
         )
         response = admission.refusal or self._worked_out(request)
         if response.status < HTTPStatus.BAD_REQUEST:
-            self.server.connections.prove(self.connection)
+            self.server.prove(self.connection)
         self._send(response)
 
     def _worked_out(self, request: WebRequest) -> WebResponse:

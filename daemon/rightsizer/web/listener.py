@@ -7,12 +7,16 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.server import ThreadingHTTPServer
 from typing import Any, Final
+
+import structlog
 
 from rightsizer.model.errors import RightsizerError
 from rightsizer.web.authenticator import Authenticator
@@ -114,6 +118,7 @@ def _shut(connection: socket.socket) -> None:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
+_log: Final = structlog.get_logger("rightsizer.web")
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _BACKLOG: Final = 64
 
@@ -133,6 +138,8 @@ class WebListener(ThreadingHTTPServer):
     ) -> None:
         self.answer, self.guard = answer, guard
         self.connections, self.settings = connections, settings
+        self.queue = None if guard is None else guard.connections
+        self._answered = threading.local()
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
         # The base class can only make one of its own, which is of no use.
         self.socket.close()
@@ -148,7 +155,8 @@ class WebListener(ThreadingHTTPServer):
         """Hand a new connection to a thread, unless every other is being answered."""
         # Over the local socket there is no address, nor anything to tell clients by.
         host = client_address[0] if isinstance(client_address, tuple) else ""
-        if self.connections.admit(request, host):
+        is_crowded = self.queue is not None and not self.queue.has_room(host)
+        if not is_crowded and self.connections.admit(request, host):
             super().process_request(request, client_address)
             return
         with contextlib.suppress(OSError):
@@ -156,7 +164,25 @@ class WebListener(ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, secured if it is to be, on a thread of its own."""
+        """Serve a connection on a thread of its own, in its turn."""
+        queue, address = self.queue, client_address[0] if client_address else ""
+        if queue is None:
+            self._serve(request, client_address)
+        elif not queue.enter(address):
+            self.shutdown_request(request)
+        else:
+            started = time.thread_time()
+            self._answered.value = False
+            self._serve(request, client_address)
+            taken = time.thread_time() - started
+            queue.leave(address, taken, was_answered=self._answered.value)
+
+    def prove(self, connection: socket.socket) -> None:
+        """Note that the client of this thread's connection was given what it asked for."""
+        self._answered.value = True
+        self.connections.prove(connection)
+
+    def _serve(self, request: Any, client_address: Any) -> None:
         context = self.guard.context if self.guard is not None else None
         if context is not None:
             try:
@@ -172,7 +198,11 @@ class WebListener(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that break off; failures to answer are logged by the site."""
+        """Log a fault of ours; clients that break off are no news."""
+        del request, client_address
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            _log.error("connection_failed", error=repr(error), exc_info=error)
 
 
 def listen(

@@ -15,7 +15,8 @@ class PasswordSettings:
 
     share_ratio: float = setting(
         0.1,
-        help="The most of one core that wrong passwords may take; the rest of the time they wait.",
+        help="The most of one core that wrong passwords and the connections on which they come may "
+        "take; the rest of the time they wait.",
         within=(0.001, 1.0),
         source="half of the unit's CPUQuota=20%",
     )
@@ -29,7 +30,9 @@ class PasswordSettings:
         source="half of Prometheus's default scrape timeout",
     )
     waiting_maximum: int = setting(
-        8, help="Passwords that wait for their check at once.", within=(1, 1000)
+        8,
+        help="Passwords that wait for their check at once, and connections for their turn.",
+        within=(1, 1000),
     )
     waiting_per_client: int = setting(
         2,
