@@ -1,6 +1,7 @@
 """The page in a real browser: it renders, complains of nothing, fits a phone, and stays true."""
 
 import html
+import json
 import re
 import shutil
 import subprocess
@@ -8,17 +9,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from publish_reports import full_report, node_report
 from publish_stories import HOUR, NOW
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.advice import AdviceState
 from rightsizer.model.report import Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
-from rightsizer.web.server import WebServer
+from rightsizer.web import page
+from rightsizer.web.authenticator import Admission, Authenticator, Passwords
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.router import Route, Router
+from rightsizer.web.server import WebAccess, WebServer
+from rightsizer.web.settings import PasswordSettings
+from rightsizer.web.web_config import WebConfig
 
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = (
@@ -33,14 +41,27 @@ pytestmark = [
 ]
 
 
+class Known(Authenticator):
+    """Knows each client."""
+
+    def __init__(self) -> None:
+        super().__init__(WebConfig, Passwords(PasswordSettings()))
+
+    def admit(self, address: str, certificate: str | None, authorization: str) -> Admission:
+        """As the same user, without a password: a browser would ask for it."""
+        del address, certificate, authorization
+        return Admission(identity="user:alice")
+
+
 @contextmanager
-def served(latest: Callable[[], Report | None]) -> Iterator[str]:
+def served(latest: Callable[[], Report | None], **options: Any) -> Iterator[str]:
     """A page of whatever the report is; the address it is at."""
     server = WebServer(
         ["127.0.0.1:0"],
         latest=latest,
         exposition=MetricsExposition(latest, wall_time=lambda: NOW),
         wall_time=lambda: NOW,
+        **options,
     )
     server.start()
     try:
@@ -124,6 +145,48 @@ def test_new_advice_appears_and_is_said(tmp_path: Path) -> None:
         document = settled(tmp_path, address)
     assert "jupyter has held GPU 3" in document
     assert text_of(document, 'id="said"') == "The advice has changed."
+
+
+@pytest.mark.parametrize(
+    ("verb", "asked"),
+    [("claim", {"why": "mine"}), ("snooze", {"why": "mine", "for": "7d"})],
+)
+def test_a_user_claims_advice_with_a_click(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, asked: dict[str, str]
+) -> None:
+    """The agent is told by whom, and the page shows what came of it."""
+    reports = [node_report()]
+    (advice, *others) = reports[0].advice
+    told: list[tuple[str, Any, str | None]] = []
+
+    def act(site: Router, request: WebRequest) -> WebResponse:
+        del site
+        told.append((request.named["id"], json.loads(request.body), request.identity))
+        taken = replace(advice, state=AdviceState.CLAIMED, actor="user:alice")
+        reports.append(replace(reports[0], generation=99, advice=(taken, *others)))
+        return WebResponse.of_json({})
+
+    click = (
+        f'addEventListener("load", () => {{ const form = document.querySelector('
+        f'"[data-advice={advice.id!r}]"); form.elements.why.value = "mine"; '
+        f'form.querySelector("[value={verb}]").click(); }});'
+    )
+    monkeypatch.setattr(page, "_SCRIPT", page._SCRIPT + click)
+    routes = (Route("POST", f"/api/v1/advice/{{id}}/{verb}", act, is_local=True),)
+    access = WebAccess(guard=Known(), allows_changes=True)
+    with served(lambda: reports[-1], local_routes=routes, access=access) as address:
+        document = settled(tmp_path, address)
+
+    assert told == [(advice.id, asked, "user:alice")]
+    assert "claimed by user:alice" in document
+
+
+def test_a_reader_without_leave_has_the_commands_alone(url: str, tmp_path: Path) -> None:
+    """No button that would be refused."""
+    document = settled(tmp_path, url)
+
+    assert 'class="acts"' not in document
+    assert "rightsizer claim " in document
 
 
 def test_an_agent_that_is_gone_is_said_to_be(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class AdviceApi:
     def _act(self, verb: str, _: Router, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)
         why = text_of(fields, "why", _LONGEST_TEXT)
-        asking = f"uid:{request.peer.uid}" if request.peer else "unknown"
+        asking = f"uid:{request.peer.uid}" if request.peer else request.identity or "unknown"
         actor = text_of(fields, "actor", _LONGEST_TEXT) or asking
         for_seconds = duration_of(fields.get("for"))
         found = self._find(request)

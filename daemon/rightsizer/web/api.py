@@ -191,6 +191,7 @@ def _page(site: Router, request: WebRequest) -> WebResponse:
         span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
         is_paused=request.query.get("refresh") == ["off"],
         gpu=request.query.get("gpu", [""])[0],
+        may_act=site.may_change(request),
     )
     body = site.page.render(site.latest(), site.wall_time(), look)
     headers = {"Content-Security-Policy": content_security_policy()}

@@ -37,6 +37,8 @@ class PageQuery:
     is_paused: bool = False
     gpu: str = ""
     """The uuid of the one device to look at; empty for all."""
+    may_act: bool = False
+    """Whether the reader may claim, snooze and dismiss advice here."""
 
 
 class WebPage:
@@ -74,6 +76,7 @@ class WebPage:
             is_paused=look.is_paused,
             can_refresh=self._refresh_seconds > 0,
             query=_query(look),
+            may_act=look.may_act,
         )
         return document.encode()
 

@@ -64,9 +64,13 @@ class Router:
             {"Allow": allowed},
         )
 
+    def may_change(self, request: WebRequest) -> bool:
+        """Whether a request over TCP may change something: it is allowed, and says by whom."""
+        return self.allows_changes and request.identity is not None
+
     def _handled(self, route: "Route", request: WebRequest) -> WebResponse:
         if route.is_local and request.peer is None:
-            if not self.allows_changes or request.identity is None:
+            if not self.may_change(request):
                 return WebResponse.of_text(_REFUSED_OVER_TCP, HTTPStatus.FORBIDDEN)
             if request.is_cross_site:
                 # A browser sends a user's password along, whichever page made it ask.

@@ -37,6 +37,30 @@
     }
   }
 
+  // Claim, snooze and dismiss; without them the page names the commands.
+  function acts(within) {
+    for (const form of all(".acts", within)) {
+      form.hidden = false;
+      form.addEventListener("submit", (event) => { event.preventDefault(); act(form, event.submitter.value); });
+    }
+  }
+
+  async function act(form, verb) {
+    const buttons = all("button", form), why = form.elements.why.value.trim();
+    for (const button of buttons) button.disabled = true;
+    let refusal = "";
+    try {
+      const asked = { ...(why && { why }), ...(verb === "snooze" && { for: "7d" }) };
+      const answer = await fetch(`api/v1/advice/${form.dataset.advice}/${verb}`, { method: "POST", body: JSON.stringify(asked), headers: { "Content-Type": "application/json" } });
+      if (answer.ok) renewed(await (await fetch("./?" + document.body.dataset.query, { cache: "no-store" })).text());
+      else refusal = await answer.text();
+    } catch {
+      refusal = "The agent does not answer; nothing was changed that is known of.";
+    }
+    put(find(".refusal", form), refusal);
+    for (const button of buttons) button.disabled = false;
+  }
+
   async function copy(source, button) {
     let copied = false;
     try {
@@ -68,6 +92,7 @@
       for (const details of all("details", section)) details.open = open.has(details.id);
       find("#" + section.id).replaceWith(section);
       copyButtons(section);
+      acts(section);
       if (section.id === "s-overview") table();
       if (section.id === "s-advice") put(find("#said"), "The advice has changed.");
     }
@@ -205,6 +230,7 @@
     theme();
     remember(document);
     copyButtons(document);
+    acts(document);
     table();
     if (find("#live")) live();
     else if (document.body.dataset.poll !== "0") setTimeout(() => location.reload(), 3000);
