@@ -47,6 +47,7 @@ IMPORTERS: Final = {
     "msgspec": "io/codec",
     "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",
     "pynvml": "telemetry/nvml",
+    "argcomplete": "cli/completion",
     "rich": "console/node_table console/node_screen",
     "structlog": (
         "agent/ io/ host/ owners/ telemetry/ notify/ web/ fleet/ broker/ actions/ profiler/"

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from itertools import groupby
@@ -83,7 +84,23 @@ def main(arguments: Sequence[str]) -> int:
 
 def entry_point() -> None:
     """What the console script runs."""
+    if "_ARGCOMPLETE" in os.environ:
+        _complete()
     sys.exit(main(sys.argv[1:]))
+
+
+def _complete() -> None:
+    """Answer a shell that completes a line, with the flags of the command on it alone."""
+    from rightsizer.cli.completion import asked_command, complete  # noqa: PLC0415
+
+    parser = _RootParser()
+    choices = parser.add_subparsers(parser_class=argparse.ArgumentParser)
+    asked = asked_command()
+    for entry in COMMANDS:
+        sub = choices.add_parser(entry.name)
+        if entry.name == asked:
+            entry.load().configure(sub)
+    complete(parser)
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):

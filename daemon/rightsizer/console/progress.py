@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Final, Self, TextIO
 
+from rightsizer.model.units import format_duration
+
 _EVERY_SECONDS: Final = 0.2
 _BAR: Final = 30
+_FIRST_SECONDS: Final = 1.0
 
 
 class ProgressLine:
@@ -14,6 +17,7 @@ class ProgressLine:
     def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._terminal, self._clock = terminal, clock
         self._due = 0.0
+        self._stage, self._begin, self._before = "", 0.0, 0
 
     def __enter__(self) -> Self:
         return self
@@ -23,12 +27,24 @@ class ProgressLine:
         self._terminal.flush()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show how many parts of a stage are done."""
+        """Show how many parts of a stage are done, how fast, and how long the rest takes."""
         now = self._clock()
-        if now < self._due and done < total:
+        if stage != self._stage:
+            self._stage, self._begin, self._before = stage, now, done
+        elif now < self._due and done < total:
             return
         self._due = now + _EVERY_SECONDS
         filled = _BAR * done // total if total else 0
         bar = "#" * filled + "." * (_BAR - filled)
-        self._terminal.write(f"\r\x1b[K{stage:<10} [{bar}] {done}/{total}")
+        rest = self._rest(now, done, total)
+        self._terminal.write(f"\r\x1b[K{stage:<10} [{bar}] {done:,}/{total:,}{rest}")
         self._terminal.flush()
+
+    def _rest(self, now: float, done: int, total: int) -> str:
+        """Nothing in a stage's first second, which tells little of the others."""
+        elapsed = now - self._begin
+        if elapsed < _FIRST_SECONDS or done <= self._before:
+            return ""
+        rate = (done - self._before) / elapsed
+        left = format_duration(max(1.0, round((total - done) / rate)))
+        return f", {rate:,.{0 if rate >= 10 else 1}f}/s, {left} left"  # noqa: PLR2004 - two digits.

@@ -1,0 +1,56 @@
+"""`rightsizer completion`, and the answers to a shell that completes."""
+
+import argparse
+import os
+from typing import Final
+
+from rightsizer.console.command import Command, say
+from rightsizer.model.errors import RightsizerError
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+_DESCRIPTION: Final = """\
+Print what makes a shell complete commands, flags and files of `rightsizer`:
+
+    rightsizer completion bash > ~/.local/share/bash-completion/completions/rightsizer
+    rightsizer completion zsh > "${fpath[1]}/_rightsizer"
+    rightsizer completion fish > ~/.config/fish/completions/rightsizer.fish
+"""
+
+
+def asked_command() -> str:
+    """The command on the line that is completed; empty where it is not whole yet."""
+    line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", "0"))]
+    words = line.split()[1:]
+    return words[0] if len(words) > 1 or (words and line[-1:].isspace()) else ""
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Tell the shell what may follow by the parser, and end the process."""
+    import argcomplete  # noqa: PLC0415 - an extra.
+
+    argcomplete.autocomplete(parser, always_complete_options=False)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The shell."""
+    parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help=", ".join(_SHELLS))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script.
+
+    Raises:
+        RightsizerError: what it needs is not installed.
+    """
+    try:
+        from argcomplete.shell_integration import shellcode  # noqa: PLC0415 - an extra.
+    except ImportError:
+        raise RightsizerError(
+            "completion needs argcomplete, which is not installed; install it with "
+            "pip install 'gpu-rightsizer[cli]'"
+        ) from None
+    say(shellcode(["rightsizer"], shell=arguments.shell))
+    return 0
+
+
+COMMAND: Final = Command("completion", configure, run, _DESCRIPTION)
