@@ -217,3 +217,21 @@ def test_a_list_of_plans_is_one_page(tmp_path: Path) -> None:
     assert main(["plan", str(file), "--html", str(page)]) == 0
     assert page.read_text(encoding="utf-8").count("<h1>") == 2
     assert main(["plan", str(file), "--html", str(file)]) == 2
+
+
+def test_a_terminal_gets_a_screenful_of_text(
+    history: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe gets the page, as before; a flag has the last word."""
+    ask = ["report", "--history.path", str(history)]
+    assert main(ask) == 0
+    piped = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(ask) == 0
+    shown = capsys.readouterr().out
+    assert main([*ask, "--format", "markdown"]) == 0
+
+    assert piped.startswith("<!doctype html>")
+    assert shown.startswith("GPU report, ")
+    assert len(shown.splitlines()) < 30
+    assert capsys.readouterr().out.startswith("# GPU report, ")

@@ -20,7 +20,7 @@ from rightsizer.report.builder import report_model
 from rightsizer.report.model import ReportModel
 
 GoldenFile = Callable[[str | Path, str], None]
-SUFFIXES: Final = {"html": "html", "markdown": "md", "json": "json"}
+SUFFIXES: Final = {"text": "txt", "html": "html", "markdown": "md", "json": "json"}
 DOCUMENTATION: Final = Path(__file__).parent.parent.parent / "docs" / "report.md"
 
 

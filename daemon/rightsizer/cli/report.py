@@ -1,8 +1,9 @@
-"""`rightsizer report`: GPU use over a span as HTML, Markdown or JSON; the history is read only."""
+"""`rightsizer report`: GPU use over a span as text, HTML or JSON; the history is read only."""
 
 import argparse
 import datetime as dt
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, tzinfo
@@ -28,6 +29,7 @@ from rightsizer.report.html_document import html_document
 from rightsizer.report.markdown_document import markdown_document
 from rightsizer.report.model import ReportModel
 from rightsizer.report.summary import summary_of
+from rightsizer.report.text_document import text_document
 
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or goes away; new keys do not change it."""
@@ -40,6 +42,7 @@ def json_document(model: ReportModel, _: dt.tzinfo) -> str:
 
 
 REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
+    "text": text_document,
     "html": html_document,
     "markdown": markdown_document,
     "json": json_document,
@@ -64,14 +67,14 @@ _FLAGS: Final = """
 --to TIME: end; without it that of the history
 --last DURATION: length before the end, in place of --from: 24h, 7d, 30d
 --timezone NAME: whose days and times they are, as in Europe/Berlin
---format: how it is written
+--format: how it is written; without it a screenful of text on a terminal, else HTML
 --output FILE: without it to standard output
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which span, by whose calendar, in which format, and where to."""
-    form, zone = {"choices": REPORT_FORMATS, "default": "html"}, {"default": "UTC"}
+    form, zone = {"choices": REPORT_FORMATS}, {"default": "UTC"}
     add_flags(parser.add_argument, _FLAGS, last=duration, timezone=zone, format=form, output=Path)
     add_history_flag(parser)
     add_config_flag(parser)
@@ -90,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--output {arguments.output}: is the history itself; name another file")
     query = _query(arguments)
     model = report_model(report_facts(path, settings, query))
-    document = REPORT_FORMATS[arguments.format](model, query.timezone)
+    is_read_now = arguments.output is None and sys.stdout.isatty()
+    form = arguments.format or ("text" if is_read_now else "html")
+    document = REPORT_FORMATS[form](model, query.timezone)
     if arguments.output is None:
         say(document.removesuffix("\n"))
         return 0
