@@ -101,7 +101,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
     )
     text = text_of(view=replace(answer.view, pools=pools), advice=advice)
     assert "and 5 pools more; --json has all" in text
-    assert "  and 10 more; --json has all" in text
+    assert "  and 10 more; --top shows more, --json has all" in text
 
 
 def test_a_look_answers_in_every_form(config: Path, tmp_path: Path) -> None:

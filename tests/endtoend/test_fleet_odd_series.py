@@ -119,10 +119,16 @@ def test_a_store_with_a_gap_says_which_days(
 
 
 def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
-    """It is eight days that it was seen: no advice about it, and it is in no pool."""
+    """It is eight days that it was seen: no advice about it, and it is in no pool.
+
+    That its node is silent is a finding; nothing says that it was not given back.
+    """
     left = looked(tmp_path, url, "left").form
     assert advised(left) == {gpu(2): "release", gpu(3): "release"}
-    devices = {uuid for each in left["findings"] for uuid in each["devices"]}
+    (silent,) = (each for each in left["findings"] if each["rule"] == "disappearance")
+    assert silent["summary"].startswith("dev-1 of L4: silent for 8 d, unless it was given back")
+    others = [each for each in left["findings"] if each is not silent]
+    devices = {uuid for each in others for uuid in each["devices"]}
     assert not devices & {gpu(0), gpu(1)}
     assert sum(pool["gpus"] for pool in left["pools"] if pool["free_now"]) == 2
 

@@ -1,5 +1,6 @@
 """Two clusters of one store that name nodes, pods and workloads alike are never mixed."""
 
+import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +89,7 @@ def test_no_verdict_is_about_two_clusters(form: dict[str, Any]) -> None:
         places = {uuid.split("-")[1][1:] for uuid in each["devices"]}
         assert len(places) == 1
         if "/" in each["key"]:
-            assert places == {each["key"].removeprefix("pool/").partition("/")[0]}
+            assert places == {re.sub("^(pool|nodes?)/", "", each["key"]).partition("/")[0]}
 
 
 def test_a_service_is_judged_by_its_own_cluster(form: dict[str, Any]) -> None:

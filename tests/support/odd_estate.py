@@ -1,6 +1,6 @@
 """A small estate as stores come to have it: scraped twice, with gaps, renamed, half of it gone.
 
-Two nodes with two GPUs each: a notebook that idles, a service that hardly works, and two boards
+A notebook that idles and a service that hardly works on one node, and two nodes of a board each
 that nobody holds. All variants are in one store, told apart by the label `estate`.
 """
 
@@ -95,7 +95,7 @@ _GPUS: Final = (
     _Gpu(GONE, "NVIDIA L4", 24, 15.0, {"idle_held": 1.0}, workload="notebooks/ana"),
     _Gpu(GONE, "NVIDIA L4", 24, 20.0, {"productive": 1.0}, 0.05, "media/asr"),
     _Gpu("spare-1", "NVIDIA A100-SXM4-40GB", 40, 60.0, {"idle_empty": 1.0}),
-    _Gpu("spare-1", "NVIDIA A100-SXM4-40GB", 40, 60.0, {"idle_empty": 1.0}),
+    _Gpu("spare-2", "NVIDIA A100-SXM4-40GB", 40, 60.0, {"idle_empty": 1.0}),
 )
 _STATES: Final = ("idle_empty", "idle_held", "productive", "hidden_stall", "unknown")
 

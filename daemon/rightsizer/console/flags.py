@@ -37,6 +37,17 @@ def duration(text: str) -> float:
     return value
 
 
+def whole_number(text: str) -> int:
+    """A number of things on the command line, one at least."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is none at all")
+    return value
+
+
 def duration_text(text: str) -> str:
     """A duration that was checked, as it was written: the agent reads it too."""
     duration(text)

@@ -9,13 +9,14 @@ from typing import Final
 
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.explanation import explanation_text
-from rightsizer.console.flags import checked_address, duration
+from rightsizer.console.flags import checked_address, duration, whole_number
 from rightsizer.console.progress import ProgressLine
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.page import fleet_document
 from rightsizer.fleet.run import explain_once, run_once
+from rightsizer.fleet.selection import Selection, selected
 from rightsizer.fleet.service import serve_fleet
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.text import fleet_text, plan_text
@@ -51,6 +52,12 @@ _MODES: Final = """
 --dry-run: tell what would be asked, and end
 --explain ID: tell the whole reasoning behind a verdict
 """
+_SELECTION: Final = """
+--top N: show the first so many pieces of advice, by money, then by severity
+--cluster NAME: answer for one cluster
+--team NAME: answer for one team
+--since DURATION: advice that was opened within it, as in 24h; a kept ledger knows when that was
+"""
 _ANSWER: Final = """
 --all: in JSON, give every verdict, not complaints alone
 --html OUT: write the answer as one page of HTML too
@@ -65,6 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Which store, how far back, and how to answer."""
     add_flags(parser.add_argument, _LOOK, lookback=duration, at=float)
     add_flags(parser.add_mutually_exclusive_group().add_argument, _MODES)
+    add_flags(parser.add_argument, _SELECTION, top=whole_number, since=duration)
     add_flags(parser.add_argument, _ANSWER, html=Path, web_listen_address={"action": "append"})
     add_config_flag(parser)
 
@@ -96,13 +104,18 @@ def run(arguments: argparse.Namespace) -> int:
             form = explain_once(judge, settings, arguments.explain)
             text = explanation_text(form)
         else:
-            form = encode_answer(run_once(judge, settings, clock, keeps=arguments.save))
-            text = fleet_text(form)
+            whole = encode_answer(run_once(judge, settings, clock, keeps=arguments.save))
+            form = selected(whole, _selection(arguments))
+            text = fleet_text(form) if arguments.top is None else fleet_text(form, arguments.top)
             if arguments.html is not None:
                 with whole_file(arguments.html, "page") as file:
                     file.write(fleet_document(form).encode())
     answer(arguments, form, text)
     return 0
+
+
+def _selection(arguments: argparse.Namespace) -> Selection:
+    return Selection(arguments.cluster, arguments.team, arguments.since, arguments.top)
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
@@ -126,12 +139,15 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
     return replace(settings, fleet=fleet, web=web)
 
 
+_SELECTED: Final = ("top", "cluster", "team", "since")
+
+
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     """Before anything is asked: a flag that would do nothing is a misunderstanding."""
     refused: dict[str, tuple[str, ...]] = {
-        "--serve": ("save", "html", "at", "all", "json"),
-        "--dry-run": ("save", "html", "all"),
-        "--explain": ("save", "html", "all"),
+        "--serve": ("save", "html", "at", "all", "json", *_SELECTED),
+        "--dry-run": ("save", "html", "all", *_SELECTED),
+        "--explain": ("save", "html", "all", *_SELECTED),
     }
     for mode, flags in refused.items():
         if not getattr(arguments, mode.strip("-").replace("-", "_")):

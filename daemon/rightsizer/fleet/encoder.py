@@ -1,16 +1,17 @@
 """Answer of the fleet recommender, and its encoding in JSON and gauges."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.fetch_plan import FetchPlan
-from rightsizer.fleet.model import FleetPool, FleetView, NodeAdvice, WaitingWork
-from rightsizer.fleet.pools.hourly import known_values, mean_of
+from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvice, WaitingWork
+from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
+from rightsizer.fleet.selection import ranked
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.usage import FREE_NAME, FleetUsage, UseRow, usage_of
 from rightsizer.model.advice import Advice
@@ -70,6 +71,7 @@ class FleetAnswer:
 def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """All of it; of verdicts that were not kept, there are counts."""
     keys = {each.finding.id: each.key for each in answer.judgements}
+    place = _places(answer)
     waiting = waiting_by_pool(answer.waiting)
     return {
         "time": seconds(answer.time),
@@ -81,12 +83,20 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "clusters": _clusters(answer),
         "sources": [encode_source(each) for each in answer.sources],
         "pools": [_pool(each, waiting.get(each.name)) for each in answer.view.pools],
-        "findings": [{"key": each.key, **finding_form(each.finding)} for each in answer.judgements],
-        "verdicts": _verdicts(answer),
-        "advice": [
-            {"key": keys.get(each.id, each.finding.workload), **advice_form(each)}
-            for each in answer.advice
+        "findings": [
+            {**place(each.key, each.finding), **finding_form(each.finding)}
+            for each in answer.judgements
         ],
+        "verdicts": _verdicts(answer),
+        "advice": ranked(
+            [
+                {
+                    **place(keys.get(each.id, each.finding.workload), each.finding),
+                    **advice_form(each),
+                }
+                for each in answer.advice
+            ]
+        ),
         "node_advice": [asdict(each) for each in answer.node_advice],
         "waiting": [asdict(each) for each in answer.waiting],
         "waiting_work": [_served(each) for each in answer.served],
@@ -101,6 +111,29 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "use": asdict(answer.use),
         "notes": list(answer.notes),
     }
+
+
+def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, str | None]]:
+    """Key, cluster and team of what a finding is about; empty where they are not known."""
+    workloads = {each.case.key: each for each in answer.view.workloads}
+    clusters = {
+        each.device.uuid: each.cluster
+        for each in (
+            *(device for pool in answer.view.pools for device in pool.devices),
+            *(lost.device for lost in answer.view.lost),
+        )
+    }
+
+    def place(key: str | None, finding: Finding) -> dict[str, str | None]:
+        workload = workloads.get(key or "")
+        known = (clusters[uuid] for uuid in finding.devices if uuid in clusters)
+        return {
+            "key": key,
+            "cluster": workload.cluster if workload else next(known, ""),
+            "team": workload.team if workload else "",
+        }
+
+    return place
 
 
 def _team(row: UseRow) -> dict[str, Any]:
@@ -182,7 +215,7 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
     for name in dict.fromkeys(each.cluster.name for each in answer.sources):
         pools = [each for each in answer.view.pools if each.cluster == name]
         held, active = (
-            [mean for each in pools if (mean := mean_of(getattr(each, figure))) is not None]
+            [mean for each in pools if (mean := _mean_now(each, getattr(each, figure))) is not None]
             for figure in ("held", "active")
         )
         found.append(
@@ -201,6 +234,24 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
     return found
 
 
+def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
+    """A mean over the hours, of the pool as large as it is now.
+
+    Nodes come and go: what was held of those that have gone is in no capacity of today.
+    """
+    mean, there = mean_of(part), mean_of(pool.present)
+    if mean is None or not there:
+        return mean
+    return gpus_of(pool) * min(1.0, mean / there)
+
+
+def _peak_now(pool: FleetPool) -> float | None:
+    """The largest share that was held at once, of the pool as large as it is now."""
+    pairs = zip(pool.held_peak.values, pool.present.values, strict=False)
+    shares = [min(1.0, held / there) for held, there in pairs if held is not None and there]
+    return gpus_of(pool) * max(shares) if shares else None
+
+
 def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
     return {
         "name": pool.name,
@@ -208,9 +259,9 @@ def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
         "board": pool.board,
         "gpus": gpus_of(pool),
         "nodes": len(pool.size_by_node),
-        "held_mean": mean_of(pool.held),
-        "held_peak": max(known_values(pool.held_peak), default=None),
-        "active_mean": mean_of(pool.active),
+        "held_mean": _mean_now(pool, pool.held),
+        "held_peak": _peak_now(pool),
+        "active_mean": _mean_now(pool, pool.active),
         "free_now": sum(pool.free_by_node.values()),
         "waiting_gpus": waiting_gpus,
     }
@@ -286,8 +337,8 @@ def _pool_figures(answer: FleetAnswer, limit: int) -> dict[str, dict[str, float 
     for pool in sorted(answer.view.pools, key=lambda pool: (-gpus_of(pool), pool.name))[:limit]:
         found[pool.name] = {
             "gpus": gpus_of(pool),
-            "held_gpus": mean_of(pool.held),
-            "active_gpus": mean_of(pool.active),
+            "held_gpus": _mean_now(pool, pool.held),
+            "active_gpus": _mean_now(pool, pool.active),
             "free_gpus": sum(pool.free_by_node.values()),
             "waiting_gpus": waiting.get(pool.name),
         }

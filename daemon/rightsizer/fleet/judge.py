@@ -12,6 +12,7 @@ import structlog
 
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
+from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.operator_file import read_catalogue
@@ -57,7 +58,7 @@ from rightsizer.fleet.usage import usage_of
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.finding import Case
+from rightsizer.model.finding import Action, Case, Reason
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
@@ -159,6 +160,19 @@ def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, Workloa
 def tell_of_waiting(waited: float, patience: float) -> None:
     """Tell the process that handed out the work; pickled to worker processes by its name."""
     tell((waited, patience))
+
+
+def _worth_advice(judgement: Judgement) -> Judgement:
+    """The judgement, kept from being advice where others say it or nothing can be done."""
+    finding = judgement.finding
+    if not finding.is_complaint:
+        return judgement
+    is_empty_gpu = finding.workload is None and finding.reasons[0] is Reason.IDLE_EMPTY
+    if finding.rule == IDLE.name and is_empty_gpu:
+        return judgement.suppressed_by_conflict("empty_gpus (node by node)")
+    if finding.action is Action.NONE and not finding.instructions and not finding.options:
+        return judgement.suppressed_by_conflict("there is nothing to do")
+    return judgement
 
 
 _DAY: Final[Nanoseconds] = nanoseconds(86400.0)
@@ -373,6 +387,7 @@ class FleetJudge:
         )
         progress = partial(self._progress, "judging")
         verdicts = evaluate_batches(evaluation, request, self._workers, progress)
+        verdicts.judgements = list(map(_worth_advice, verdicts.judgements))
 
         @cache
         def views(span: Nanoseconds) -> FleetView:
@@ -384,6 +399,8 @@ class FleetJudge:
         whole = evaluate_fleet(views, self._fleet_rules, open_now, failed)
         verdicts.tallies += Counter(map(VerdictKind.of, whole))
         verdicts.judgements += [
-            each for each in without_conflicts(whole) if self._keeps_all or matters(each, open_now)
+            _worth_advice(each)
+            for each in without_conflicts(whole)
+            if self._keeps_all or matters(each, open_now)
         ]
         return verdicts, views(max(spans))

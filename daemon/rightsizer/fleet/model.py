@@ -209,3 +209,5 @@ class FleetView:
     """Known time of all devices, over the span."""
     lost: tuple[LostDevice, ...] = ()
     """By pool and uuid."""
+    empty: Mapping[str, Nanoseconds] = field(default_factory=dict, hash=False)
+    """By uuid, since when devices are empty that nothing holds now."""

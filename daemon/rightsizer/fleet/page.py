@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rightsizer.fleet.text import by_savings, used_by
+from rightsizer.fleet.text import used_by
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.units import HOURS_PER_MONTH, format_duration
 from rightsizer.report.figures import dollars, moment_text, number, span_text
@@ -32,9 +32,7 @@ _Form = Mapping[str, Any]
 
 def fleet_document(form: Mapping[str, Any]) -> str:
     """The whole page, from what `rightsizer fleet --json` prints."""
-    opened = sorted(
-        (each for each in form["advice"] if each["state"] in OPEN_STATES), key=by_savings
-    )
+    opened = [each for each in form["advice"] if each["state"] in OPEN_STATES]
     pools = sorted(form["pools"], key=lambda pool: (-pool["gpus"], pool["name"]))
     return rendered(
         "fleet.html",

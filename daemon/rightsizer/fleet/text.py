@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final
 
-from rightsizer.console.advice import advice_lines, severest_first
+from rightsizer.console.advice import advice_lines
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.model.advice import OPEN_STATES
@@ -105,20 +105,17 @@ _MOST_PIECES: Final = 20
 _MOST_IDS: Final = 3
 
 
-def _advice(advice: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Open advice by what was found, the severest first."""
-    still_open = sorted(
-        (each for each in advice if each["state"] in OPEN_STATES),
-        key=lambda each: (severest_first(each), by_savings(each)),
-    )
-    for kind, group in groupby(still_open, key=lambda each: str(each["finding"])):
-        pieces = list(group)
-        yield f"{kind.capitalize()}:"
-        for each in pieces[:_MOST_PIECES]:
-            about = f"; {each['key']}" if each["key"] else ""
-            yield from advice_lines(each, _action(each["action"]), about)
-        if len(pieces) > _MOST_PIECES:
-            yield f"  and {len(pieces) - _MOST_PIECES} more; --json has all"
+def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
+    """Open advice in the order of its worth."""
+    still_open = [each for each in advice if each["state"] in OPEN_STATES]
+    if still_open:
+        yield "Advice, by money, then by severity:"
+    for each in still_open[:top]:
+        about = f"; {each['key']}" if each["key"] else ""
+        yield from advice_lines(each, _action(each["action"]), about)
+    if len(still_open) > top:
+        yield f"  and {len(still_open) - top} more; --top shows more, --json has all"
+    if still_open:
         yield ""
     is_or_are = counted(len(still_open), "piece of advice is", "pieces of advice are")
     yield f"{is_or_are} open."
@@ -141,13 +138,6 @@ def _node_advice(
         yield from wrapped(f"{reason}, {_action(action)}: {named}", 2)
 
 
-def by_savings(advice: Mapping[str, Any]) -> tuple[float, float, str]:
-    """Sorts what saves most first."""
-    savings = advice["savings"]
-    dollars, gpus = savings["dollars_per_hour_low"] or 0.0, savings["gpus_low"] or 0.0
-    return -dollars, -gpus, advice["id"]
-
-
 def _action(action: str) -> str:
     return "no action" if action == "none" else readable_name(str(action))
 
@@ -165,7 +155,7 @@ _NOTHING_FOUND: Final = (
 )
 
 
-def fleet_text(form: Mapping[str, Any]) -> str:
+def fleet_text(form: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
     """What `rightsizer fleet --json` prints, in lines of at most 100 columns but for long names."""
     gpus = f"{form['gpus']:g} GPU{'' if form['gpus'] == 1 else 's'}"
     pools, workloads = counted(len(form["pools"]), "pool"), counted(form["workloads"], "workload")
@@ -192,7 +182,7 @@ def fleet_text(form: Mapping[str, Any]) -> str:
         *_waiting(form["waiting_work"]),
         *_teams(form["teams"]),
         *_kinds(form["usage"]),
-        *_advice(form["advice"]),
+        *_advice(form["advice"], top),
         *_node_advice(form["node_advice"], form["advice"]),
         *_silent(form["verdicts"]),
         "",

@@ -82,6 +82,9 @@ def _states(seconds: Mapping[State, float], span: Nanoseconds) -> dict[State, Na
 
 _WORKLOAD: Final = workload_subject("")
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
+_EMPTY: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
+_NEARLY_ALL: Final = 0.95
+"""Of an interval: a monitor that looks in is no work."""
 _PROFILED: Final = ColumnKind.TIER.column(Tier.PROFILING)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """What is kept is rounded; beyond that it cannot be true."""
@@ -204,6 +207,25 @@ class SubjectDays:
                     if column[place] > 0:
                         return day.frame.grid.start + (place + 1) * day.frame.grid.step
         return None
+
+    def empty_since(self, left: Nanoseconds) -> Nanoseconds | None:
+        """Since when nothing is on it; `None` where something is. What is unknown is passed over.
+
+        `left` is when its last holder left.
+        """
+        since = None
+        for day in reversed(self.days):
+            grid, empty = day.frame.grid, day.frame.column(_EMPTY)
+            for place in range(grid.count - 1, -1, -1):
+                known = day.known[place]
+                if known <= 0:
+                    continue
+                start = grid.start + place * grid.step
+                is_empty = empty is not None and empty[place] >= known * _NEARLY_ALL
+                if not is_empty or start < left:
+                    return since
+                since = start
+        return since
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """The blocks that begin in a span of time."""

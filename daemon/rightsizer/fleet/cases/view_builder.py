@@ -33,6 +33,7 @@ from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds, seconds
 
 
@@ -49,6 +50,8 @@ class BatchContribution:
     """Uuids of those without a holder now."""
     known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
     """By span, of all devices."""
+    empty: dict[str, Nanoseconds] = field(default_factory=dict)
+    """Since when those are empty, by uuid; what is in use by no known holder is not among them."""
     lost: list[LostDevice] = field(default_factory=list)
     """GPUs that are gone, or have lost their profiling."""
     uses: Uses = field(default_factory=dict)
@@ -63,6 +66,7 @@ class BatchContribution:
         self.free |= other.free
         for span, known in other.known_seconds.items():
             self.known_seconds[span] = self.known_seconds.get(span, 0.0) + known
+        self.empty |= other.empty
         self.lost += other.lost
         add_uses(self.uses, other.uses)
 
@@ -86,7 +90,9 @@ def contribution_of(
     for case in cases.cases(0):
         uuids = [device.uuid for device in case.devices]
         found.present += map(cases.devices.__getitem__, uuids)
-        found.free.update(uuids if case.workload is None else ())
+        if case.workload is None:
+            found.free.update(uuids)
+            found.empty.update(_empty(cases, uuids))
     views: dict[str, FleetWorkload] = {}
     for span, of_span in sorted(spans.items(), reverse=True):
         start = cases.now - span
@@ -106,6 +112,18 @@ def contribution_of(
             )
             found.workloads[span].append(shorter)
     return found
+
+
+def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanoseconds]]:
+    """Since when devices without a holder are empty, of those that are."""
+    for uuid in uuids:
+        left = max((row.end for row in cases.rows(uuid)), default=0)
+        days = cases.days(uuid)
+        since = days.empty_since(left)
+        # What nothing tells the quality of is not believed.
+        if since is None or days.window(uuid, cases.now - DAY, cases.now).tier is Tier.NONE:
+            continue
+        yield uuid, since
 
 
 def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
@@ -182,6 +200,7 @@ def view_of(
         pools=pools,
         workloads=workloads,
         waiting=placed_waiting(waiting, pools, workloads),
+        empty=parts.empty,
         lost=tuple(sorted(parts.lost, key=lambda e: (e.device.pool, e.device.device.uuid))),
         coverage_ratio=min(1.0, parts.known_seconds.get(span, 0.0) / total) if total > 0 else 0.0,
     )

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from rightsizer.fleet.rules import (
     disappearance,
+    empty_gpus,
     fragmentation,
     idle_pool,
     packing,
@@ -18,6 +19,7 @@ from rightsizer.fleet.rules.rule import FleetRule
 
 FLEET_RULES: Final[tuple[FleetRule[Any], ...]] = (
     idle_pool.RULE,
+    empty_gpus.RULE,
     pool_autoscale.RULE,
     pool_exhaustion.RULE,
     fragmentation.RULE,

@@ -1,0 +1,90 @@
+"""An empty node is one line, and so are the empty GPUs of a pool's other nodes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cached_fleet import FIRST_DAY, day_frame
+from estate_views import MARKET, pool, steady, view
+from readings import HOUR
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.model import FleetPool, WaitingWork
+from rightsizer.fleet.rules.empty_gpus import RULE
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.finding import Action, Finding, Reason
+from rightsizer.model.state import State
+
+END = view([]).end
+
+
+def judged(
+    empty: Mapping[str, float], waiting: tuple[WaitingWork, ...] = (), nodes: int = 4
+) -> dict[str, Finding]:
+    """The verdicts on pool `p` of eight GPUs a node, by key; `empty` has hours by uuid."""
+    here: FleetPool = pool("p", steady(0.0), nodes=nodes, free={})
+    since = {uuid: END - round(hours * HOUR) for uuid, hours in empty.items()}
+    of = replace(view([here], waiting=waiting), empty=since)
+    return {each.key: each.finding for each in RULE.in_market(MARKET).judge(of)}
+
+
+def node(at: int, hours: float = 192.0, count: int = 8) -> dict[str, float]:
+    """The first GPUs of a node."""
+    return {f"GPU-p-{at}-{gpu}": hours for gpu in range(count)}
+
+
+def test_an_empty_node_is_one_line() -> None:
+    """With since when, what it is worth, and how to drain it."""
+    found = judged(node(1))
+    assert found.keys() == {"node/p-1", "pool/p"}
+    assert not found["pool/p"].is_complaint
+    line = found["node/p-1"]
+    assert line.summary == (
+        "p-1 of p: 8 GPUs empty for 8 d, since 2026-01-07 00:00 UTC: drain and return it."
+    )
+    assert (line.action, line.reasons) == (Action.RELEASE, (Reason.IDLE_EMPTY,))
+    assert line.savings.gpus_low == 8.0
+    assert "p-1" in line.instructions[0].text
+
+
+def test_empty_gpus_beside_others_are_one_line_a_pool() -> None:
+    """Their names are in the evidence."""
+    found = judged(node(0, 30.0, 3) | node(2, 100.0, 2))
+    assert found.keys() == {"pool/p"}
+    line = found["pool/p"]
+    assert line.summary == (
+        "p: 5 GPUs of 2 nodes that others use are "
+        "empty for 1 d 6 h to 4 d 4 h (3 on p-0, 2 on p-2)."
+    )
+    assert line.evidence["gpus_by_node"].keys() == {"p-0", "p-2"}  # type: ignore[attr-defined]
+    assert line.savings.gpus_low == 0.0
+
+
+def test_what_is_empty_since_an_hour_is_no_line() -> None:
+    """Nor what work waits for."""
+    assert not judged(node(1, 3.0))["pool/p"].is_complaint
+    waiting = (WaitingWork("ml/next", "p", 8.0),)
+    assert not judged(node(1), waiting)["pool/p"].is_complaint
+
+
+def test_many_empty_nodes_are_one_line() -> None:
+    """A list of twelve would be one of a hundred in a larger pool."""
+    found = judged({uuid: hours for at in range(12) for uuid, hours in node(at).items()}, nodes=12)
+    assert found.keys() == {"nodes/p", "pool/p"}
+    assert found["nodes/p"].summary.startswith("12 nodes of p (p-0, p-1, ")
+    assert "96 GPUs empty for 8 d" in found["nodes/p"].summary
+
+
+def test_since_when_a_gpu_is_empty_is_by_its_state_and_by_its_holder() -> None:
+    """Two days of which the first was at work; who left later was there until then."""
+    days = SubjectDays(
+        SummedDay(frame, DemandSettings())
+        for frame in (
+            day_frame(FIRST_DAY),
+            day_frame(FIRST_DAY + 1, state=State.IDLE_EMPTY, busy=0.0),
+        )
+    )
+    second = (FIRST_DAY + 1) * DAY
+    assert days.empty_since(0) == second
+    assert days.empty_since(second + 3 * COARSE_STEP) == second + 3 * COARSE_STEP
+    busy = SubjectDays([SummedDay(day_frame(FIRST_DAY), DemandSettings())])
+    assert busy.empty_since(0) is None

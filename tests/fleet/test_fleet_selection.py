@@ -1,0 +1,108 @@
+"""What of an answer is shown: its order, and what flags leave of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cases import finding, judgement
+from estate_views import pool, steady, view
+from fleet_answers import fleet_answer
+from rightsizer.fleet.encoder import encode_answer
+from rightsizer.fleet.judge import _worth_advice
+from rightsizer.fleet.selection import Selection, ranked, selected
+from rightsizer.fleet.text import fleet_text
+from rightsizer.model.errors import UsageError
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason
+
+
+def form(**facts: Any) -> dict[str, Any]:
+    """An answer of two pools."""
+    return encode_answer(fleet_answer(**facts))
+
+
+def piece(name: str, dollars: float | None, severity: str, state: str = "active") -> dict[str, Any]:
+    """Advice with what it is ranked by."""
+    savings = {f"dollars_per_hour_{end}": dollars for end in ("low", "high")}
+    savings |= {f"gpus_{end}": 1.0 for end in ("low", "high")}
+    return {"id": name, "state": state, "severity": severity, "savings": savings}
+
+
+def test_advice_is_ranked_by_money_and_then_by_severity() -> None:
+    """What is closed comes last, as it was."""
+    given = [
+        piece("closed", 99.0, "critical", "expired"),
+        piece("small", 1.0, "critical"),
+        piece("mild", None, "low"),
+        piece("grave", None, "critical"),
+        piece("dear", 40.0, "low"),
+    ]
+    assert [each["id"] for each in ranked(given)] == ["dear", "small", "grave", "mild", "closed"]
+
+
+def test_a_team_sees_its_own() -> None:
+    """Pools have no team."""
+    whole = form()
+    found = selected(whole, Selection(team="web"))
+    assert all(each["team"] == "web" for each in found["advice"])
+    assert len(found["advice"]) < len(whole["advice"])
+    assert {each["team"] for each in found["teams"]} == {"web"}
+    with pytest.raises(UsageError, match="--team: there is no 'wbe' here; there are"):
+        selected(whole, Selection(team="wbe"))
+
+
+def test_a_cluster_is_answered_for_alone() -> None:
+    """Its pools, its advice and its sums; one that is misspelled is refused."""
+    of = fleet_answer().view
+    pools = (replace(of.pools[0], cluster="east"), replace(of.pools[1], cluster="west"))
+    east = tuple(replace(each, cluster="east") for each in pools[0].devices)
+    sources = fleet_answer().sources
+    named = [
+        replace(each, cluster=replace(each.cluster, name=name))
+        for name in ("east", "west")
+        for each in sources
+    ]
+    answer = form(
+        view=replace(of, pools=(replace(pools[0], devices=east), pools[1])), sources=tuple(named)
+    )
+    found = selected(answer, Selection(cluster="east"))
+    assert [each["name"] for each in found["pools"]] == ["batch"]
+    assert [each["name"] for each in found["clusters"]] == ["east"]
+    assert {each["cluster"] for each in found["findings"]} == {"east"}
+    assert "24 GPUs in 1 pool" in fleet_text(found)
+    with pytest.raises(UsageError, match="--cluster: there is no 'north' here"):
+        selected(answer, Selection(cluster="north"))
+
+
+def test_only_what_was_opened_lately_is_new() -> None:
+    """By the ledger's own time."""
+    whole = form()
+    opened = max(each["opened"] for each in whole["advice"])
+    fresh = selected(whole, Selection(since_seconds=whole["time"] - opened + 1.0))
+    assert fresh["advice"]
+    later = {**whole, "time": opened + 7200.0}
+    assert not selected(later, Selection(since_seconds=3600.0))["advice"]
+
+
+def test_the_first_few_are_shown() -> None:
+    """In JSON as in the text."""
+    assert len(selected(form(), Selection(top=1))["advice"]) == 1
+
+
+def test_what_asks_for_nothing_is_no_advice() -> None:
+    """Nor what a line of its node says."""
+    empty: dict[str, Any] = {"reasons": (Reason.IDLE_EMPTY,), "workload": None}
+    assert not _worth_advice(judgement(**empty)).may_open
+    assert _worth_advice(judgement()).may_open
+    nothing: Finding = replace(
+        finding(kind=FindingKind.INEFFICIENT), action=Action.NONE, options=(), instructions=()
+    )
+    assert not _worth_advice(replace(judgement(), finding=nothing)).may_open
+
+
+def test_what_is_held_is_never_more_than_there_is() -> None:
+    """Half of the pool's nodes have gone since."""
+    shrunk = pool("p", steady(16.0), nodes=2)
+    smaller = replace(shrunk, devices=shrunk.devices[:8], size_by_node={"p-0": 8}, free_by_node={})
+    (row,) = form(view=view([smaller]), judgements=(), advice=())["pools"]
+    assert (row["gpus"], row["held_mean"], row["held_peak"]) == (8.0, 8.0, 8.0)
