@@ -1,5 +1,6 @@
 """The rule of workloads that have more GPUs than work."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,9 +12,10 @@ from cases import histogram, window
 from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.rules.gpu_count import RULE
 from rightsizer.model.finding import Action, Case, FindingKind, Reason
+from rightsizer.model.node import Node
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 
 JOB = workload()
 SERVICE = Workload(
@@ -96,6 +98,48 @@ def test_replicas_that_are_never_needed_together_may_be_fewer() -> None:
         "# Of the Deployment.\nspec:\n  replicas: 3  # of those on this node\n"
     )
     assert set(found.options[0].risks) == {"compute", "memory"}
+
+
+def held_by(case: Case, pods: Sequence[str]) -> Case:
+    """The same with a pod on each device."""
+    assert case.workload is not None
+    holdings = {
+        device.uuid: (Holding(replace(case.workload, pod=pod), 1.0),)
+        for device, pod in zip(case.devices, pods, strict=True)
+    }
+    return replace(case, node=Node(holdings=holdings))
+
+
+REPLICAS = [f"chat-7d4b9cf5f6-{letter}2x4z" for letter in "bcdf"]
+
+
+def together() -> Case:
+    """Four GPUs of a board with NVLink, whose traffic is unread, all a little busy all the time."""
+    courses = [steady(0.05, compute=0.05, memory=0.1, memory_bytes=8 * GIBIBYTE)] * 4
+    return case_of(courses, 8, SERVICE, windows=[service_window(8, None)] * 4)
+
+
+def test_pods_of_a_deployment_are_replicas_whatever_joins_their_gpus() -> None:
+    """They are whole by themselves, on a board with NVLink too, and at work at the same time."""
+    found = RULE.judge(held_by(together(), REPLICAS))
+    assert found.action is Action.REDUCE_REPLICAS
+    assert found.options[0].target == "3"
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        ["", "", "", ""],
+        [REPLICAS[0]] * 4,
+        [REPLICAS[0], REPLICAS[0], REPLICAS[1], REPLICAS[1]],
+        ["llama-0", "llama-1", "llama-2", "llama-3"],
+    ],
+    ids=["unknown", "one pod", "two each", "a stateful set"],
+)
+def test_pods_that_may_hold_parts_of_one_model_stay(pods: list[str]) -> None:
+    """What exchanges over NVLink, and how much, is unread."""
+    assert not RULE.judge(held_by(together(), pods)).is_complaint
+    assert not RULE.judge(together()).is_complaint
 
 
 def test_replicas_that_encode_are_counted_by_their_engines() -> None:

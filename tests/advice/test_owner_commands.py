@@ -51,6 +51,17 @@ def test_owner_decides_on_the_command(workload: Workload, command: str) -> None:
     assert (found.text, found.language) == (command, "sh")
 
 
+def test_a_cron_job_is_suspended_and_its_run_deleted() -> None:
+    """The job of a run has another name, and another would begin at the next hour."""
+    facts = {"namespace": "quality", "pod": "nightly-29384720-x5k2m"}
+    cron = held(K8S, "nightly", WorkloadClass.BATCH, **facts)
+    (found,) = release_instructions(case([IDLE], cron))
+    assert found.text == (
+        """kubectl -n quality patch cronjob nightly -p '{"spec":{"suspend":true}}'\n"""
+        "kubectl -n quality delete job nightly-29384720 --ignore-not-found"
+    )
+
+
 def test_processes_of_a_user_are_named() -> None:
     """Those of its own GPUs, and only where nobody else is on them."""
     user = held(WorkloadKind.USER, "ana", UNKNOWN)

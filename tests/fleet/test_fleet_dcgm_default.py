@@ -35,12 +35,12 @@ TRANSCODING: Final = {
     "DCGM_FI_DEV_DEC_UTIL": 31,
     "DCGM_FI_DEV_FB_USED": 3000,
 }
-FALLEN, WORN, TRANSCODER, WELL = range(4)
+FALLEN, WORN, TRANSCODER, WELL, ONE, OTHER = range(6)
 
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], FleetJudge]]:
-    """A day of four GPUs of two nodes, and the judge that looked at it."""
+    """A day of six GPUs of three nodes, and the judge that looked at it."""
     past = EstatePast()
 
     def device(number: int, *phases: Phase) -> None:
@@ -59,6 +59,8 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
     worn = {**DEFAULT, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 5000}
     device(WORN, Phase(0, 24, worn))
     device(TRANSCODER, Phase(0, 24, TRANSCODING, pod("transcode-0")))
+    for number, letter in ((ONE, "b"), (OTHER, "c")):
+        device(number, Phase(0, 24, DEFAULT, pod(f"chat-7d4b9cf5f6-{letter}2x4z")))
     device(WELL, Phase(0, 24, DEFAULT, pod("train-1")))
     with prometheus_server(scrape_config(), past=past.text()) as server:
         fleet = FleetSettings(
@@ -129,3 +131,12 @@ def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudg
     ]
     need = case.provisioning[0].resources[Resource.MEDIA].need
     assert need == pytest.approx(0.68 * 1.2, abs=0.05)
+
+
+def test_pods_with_a_gpu_each_are_told_apart(answer: tuple[dict[str, Any], FleetJudge]) -> None:
+    """By the labels of the series: a Deployment's pods are replicas, on H100 too."""
+    found = {each.case.key: each for each in answer[1].answer.view.workloads}
+    chat = found["kubernetes:team/chat"]
+    assert {device.uuid for device in chat.case.devices} == {gpu(ONE), gpu(OTHER)}
+    assert chat.has_separate_pods
+    assert not found["kubernetes:team/train-0"].has_separate_pods

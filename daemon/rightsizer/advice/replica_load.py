@@ -14,6 +14,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.workload import is_replica
 
 _NOISE_RATIO: Final = 0.01
 _DAY_SECONDS: Final = 86400.0
@@ -84,7 +85,7 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     """The load over the windows of a case; `None` where nothing is known of it.
 
     Each device is a replica, unless they talk over NVLink or are always busy together; then all
-    of them are one.
+    of them are one. Pods of a Deployment with a device each are replicas however they are busy.
     """
     starts, means = _moments([window.blocks.series(Measure.BUSY) for window in case.windows])
     if not starts:
@@ -114,6 +115,24 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     )
 
 
+def are_separate_pods(case: Case) -> bool:
+    """Whether each of several devices is held by a pod of its own, all of one Deployment.
+
+    Such pods are whole by themselves; parts of one model would be in one pod, or in pods with
+    numbers.
+    """
+    pods = [
+        {
+            held.workload.pod
+            for held in (case.node.holdings.get(device.uuid, ()) if case.node else ())
+            if held.workload.key == case.key
+        }
+        for device in case.devices
+    ]
+    single = [found.pop() for found in pods if len(found) == 1]
+    return len(single) == len(case.devices) == len(set(single)) > 1 and all(map(is_replica, single))
+
+
 def _is_apart(
     case: Case, busy: Sequence[int], held: Sequence[int], settings: ReplicaSettings
 ) -> bool:
@@ -122,6 +141,8 @@ def _is_apart(
     links = [fit.resources.get(Resource.NVLINK) for fit in case.provisioning]
     if any(link is not None and (link.need or 0.0) > _NOISE_RATIO for link in links):
         return False
+    if are_separate_pods(case):
+        return True
     at_work = [pair for pair in zip(busy, held, strict=True) if pair[0] and pair[1] > 1]
     partly = sum(some < whole for some, whole in at_work)
     return bool(at_work) and partly >= settings.apart_ratio * len(at_work)

@@ -53,6 +53,8 @@ class FleetDevice:
     """The last of what no day keeps. A signal that is not in it is not measured."""
     xids: XidLog | None = field(default=None, hash=False)
     """`None` where Xids are not exported."""
+    pod: str = ""
+    """Name of the only pod that holds it now; empty where there is none, or it is not known."""
     source: str = ""
     """Name of the source that reads it, where several know the fleet."""
     scheduler: WorkloadKind | None = None
@@ -153,6 +155,8 @@ class FleetWorkload:
     memory_bytes: HourlySeries
     """All its devices together, the peak within the hour."""
     cluster: str = ""
+    has_separate_pods: bool = False
+    """Whether each of its devices is held by a pod of its own, of a Deployment."""
 
     @property
     def is_movable(self) -> bool:

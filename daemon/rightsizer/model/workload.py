@@ -83,6 +83,16 @@ class PodOwner:
     workload_class: WorkloadClass = WorkloadClass.UNKNOWN
 
 
+def cron_run_of(pod: str) -> str:
+    """The job of a CronJob's pod, `<cron job>-<minute>`; empty for a pod of anything else."""
+    return pod.rpartition("-")[0] if _CRON_JOB.fullmatch(pod) else ""
+
+
+def is_replica(pod: str) -> bool:
+    """Whether a pod is one of a Deployment's: each is whole by itself."""
+    return _CRON_JOB.fullmatch(pod) is None and _DEPLOYMENT.fullmatch(pod) is not None
+
+
 def owner_of_pod(pod: str) -> PodOwner:
     """The owner that a pod's name tells, or the pod itself.
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.workload import Workload, WorkloadKind, owner_of_pod
+from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, owner_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import (
@@ -133,6 +134,13 @@ class KubernetesOwner(Scheduler):
     def may_match(self, running: Workload, given: Workload) -> bool:
         """The kernel knows a pod by its uid, the kubelet by its name."""
         return bool(given.pod) and not running.pod
+
+    def release(self, workload: Workload) -> Instructions:
+        """A job that a CronJob made is made again, so that the CronJob is suspended first."""
+        run = cron_run_of(workload.pod)
+        if run:
+            return self._told("release cron job", workload=workload, run=shlex.quote(run))
+        return super().release(workload)
 
     def scale_by_hour(
         self, workload: Workload, spec: Sequence[str], notes: Sequence[str]

@@ -12,7 +12,12 @@ from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
 from rightsizer.advice.projection import place_of
-from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
+from rightsizer.advice.replica_load import (
+    ReplicaLoad,
+    ReplicaSettings,
+    are_separate_pods,
+    replica_load,
+)
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
@@ -213,6 +218,8 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
 def _is_known_apart(subject: CaseSubject) -> bool:
     """Whether no device has anything to say to another: what is unmeasured may be much."""
     case = subject.case
+    if are_separate_pods(case):
+        return True
     for device, fit in zip(case.devices, case.provisioning, strict=True):
         link = fit.resources.get(Resource.NVLINK)
         place = place_of(device, subject.market)

@@ -32,7 +32,7 @@ from rightsizer.model.reading import Reading
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Provisioning, Window, workload_subject
-from rightsizer.model.workload import Workload
+from rightsizer.model.workload import Holding, Workload
 
 
 def are_aligned(grids: Iterable[Grid]) -> bool:
@@ -253,8 +253,18 @@ class FleetCases:
         boards = {board_uuid(each.device): each for each in there} | {
             each.device.uuid: each for each in there
         }
+        node = node or Node(devices=case.devices)
+        own = [self.devices[each.uuid] for each in case.devices]
+        holdings = {
+            each.device.uuid: (Holding(replace(case.workload, pod=each.pod), held.share_ratio),)
+            for each in own
+            if case.workload is not None and each.pod
+            for held in node.holdings.get(each.device.uuid) or (Holding(case.workload, 1.0),)
+            if len(node.holdings.get(each.device.uuid, ())) <= 1
+        }
         return replace(
-            node or Node(devices=case.devices),
+            node,
+            holdings={**node.holdings, **holdings},
             readings={uuid: Reading(uuid, 0, each.readings) for uuid, each in boards.items()},
             xids={uuid: each.xids for uuid, each in boards.items() if each.xids is not None},
         )

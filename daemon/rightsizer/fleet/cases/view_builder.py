@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rightsizer.advice.replica_load import are_separate_pods
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
 from rightsizer.fleet.cases.case import FleetCases
 from rightsizer.fleet.cases.hourly_figures import (
@@ -163,6 +164,7 @@ def _workload(
         compute=hours("peak:compute", ratio),
         memory_bytes=hours("peak:memory_bytes", 1.0),
         cluster=devices[0].cluster,
+        has_separate_pods=are_separate_pods(case),
     )
 
 

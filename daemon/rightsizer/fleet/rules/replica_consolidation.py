@@ -63,7 +63,7 @@ def replicated(
         or count < _SEVERAL
         or workload.allocator is Allocator.PREALLOCATING
         or not case.devices
-        or not _is_apart(case, market)
+        or not (view.has_separate_pods or _is_apart(case, market))
         or works_on_media(case)
         or any(fit.is_underprovisioned or fit.memory_is_preallocated for fit in fits)
     ):

@@ -129,9 +129,16 @@ def read_inventory(
                 xids=xids.get(entity.whole or uuid),
             )
     exported = HolderNames.seen_in(all_labels)
-    newest = (each.labels for each in seen if each.times[-1] >= span.end)
-    holders = (exported.holder(each) for each in newest if device_of(each) is not None)
-    return devices, set(filter(None, holders))
+    holders: dict[str, set[DeviceHolder]] = {}
+    for one in seen:
+        entity, holder = device_of(one.labels), exported.holder(one.labels)
+        if one.times[-1] >= span.end and entity is not None and holder is not None:
+            holders.setdefault(entity.device, set()).add(holder)
+    for uuid, found in holders.items():
+        pods = {holder.pod for holder in found}
+        if uuid in devices and len(pods) == 1:
+            devices[uuid] = replace(devices[uuid], pod=pods.pop())
+    return devices, {holder for found in holders.values() for holder in found}
 
 
 def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
