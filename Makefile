@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test compiled lint bench eval shape golden dist deb rpm sbom
+.PHONY: help run demo test compiled lint bench reliability eval shape golden dist deb rpm sbom
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -43,6 +43,9 @@ lint: $(INSTALLED) ## Style and types
 
 bench: $(INSTALLED) ## What the agent costs: CPU, memory, time and size of a scrape
 	$(BIN)/python benchmarks/run.py
+
+reliability: $(INSTALLED) ## What happens to an agent under each fault that can be planted; writes docs/reliability.md
+	$(BIN)/python benchmarks/reliability/run.py
 
 eval: $(INSTALLED) ## How often it is right; SCENARIOS=DIR scores your own, RIGHTSIZER_TRUTH=DIR adds recordings
 	$(BIN)/python evaluation/run.py $(if $(SCENARIOS),--scenarios '$(SCENARIOS)')

@@ -87,7 +87,7 @@ def test_a_gpu_beside_seven_that_hang_is_read_within_two_ticks() -> None:
     driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at + 1}7:00.0") for at in range(3, 8)]
     for at in range(7):
         driver.hanging["nvmlDeviceGetUUID", at] = gate
-    with reading(driver, clock, deadline_seconds=1.0, hung_after_seconds=3600.0) as source:
+    with reading(driver, clock, deadline_seconds=3.0, hung_after_seconds=3600.0) as source:
         source.read()
         tick(clock)
         snapshot = source.read()

@@ -163,6 +163,37 @@ def test_lost_device_leaves_the_others_alone() -> None:
         assert not read_until_up(source, clock, "GPU-1").down
 
 
+def test_one_gpu_that_says_the_driver_is_gone_leaves_the_others_alone() -> None:
+    """A driver that is gone says so of every GPU."""
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        gone = pynvml.NVML_ERROR_UNINITIALIZED
+        driver.codes_of |= {(name, 1): gone for name in set(driver.calls)}
+        for _ in range(70):  # Beyond the next look for devices.
+            tick(clock)
+            snapshot = source.read()
+            assert "GPU-0" in snapshot.readings
+            assert snapshot.down["GPU-1"].reason is Missing.LOST
+        assert driver.openings == 1
+
+
+def test_a_gpu_without_a_handle_hides_no_other() -> None:
+    """Whatever the code with which the driver refuses it."""
+    driver, clock = two_gpus(), FastClock(0)
+    name = "nvmlDeviceGetHandleByIndex_v2"
+    by_index = getattr(driver, name)
+
+    def refuse(_: FakeDriver, index: Any, handle: Any) -> int:
+        return pynvml.NVML_ERROR_UNINITIALIZED if index.value else by_index(index, handle)
+
+    driver.more[name] = refuse
+    with reading(driver, clock) as source:
+        snapshot = source.read()
+    assert set(snapshot.readings) == {"GPU-0"}
+    assert snapshot.down["index:1"].reason is Missing.LOST
+
+
 def test_removed_device_is_forgotten_after_a_while() -> None:
     """A GPU that is unplugged stays listed as down until the retention ends."""
     driver, clock = two_gpus(), FastClock(0)

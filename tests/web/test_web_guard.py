@@ -1,6 +1,7 @@
 """The server behind a web configuration file: users, limits, headers, and what may be changed."""
 
 import base64
+import errno
 import os
 import threading
 import time
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any, Final
 
 import bcrypt
@@ -288,6 +290,27 @@ def test_a_fault_outside_of_an_answer_is_logged(
     assert [(entry["event"], entry["error"]) for entry in logs] == [
         ("connection_failed", "LookupError('no such thing')")
     ]
+
+
+def test_connections_wait_where_no_file_can_be_opened(
+    place: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pause before each further try, for the connection would be there at once; one line."""
+    opened, accept, pauses = place(""), TCPServer.get_request, list[float]()
+    failures = iter([errno.EMFILE, errno.EMFILE, errno.ENFILE])
+
+    def refuse(server: TCPServer) -> Any:
+        for code in failures:
+            raise OSError(code, "Too many open files")
+        return accept(server)
+
+    monkeypatch.setattr(TCPServer, "get_request", refuse)
+    monkeypatch.setattr("rightsizer.web.listener.time.sleep", pauses.append)
+    with capture_logs() as logs:
+        assert opened.ask("/-/healthy")[0].status == 200
+
+    assert pauses == [0.2, 0.2, 0.2]
+    assert [entry["event"] for entry in logs] == ["connections_wait"]
 
 
 def test_everything_is_below_a_prefix(place: Open) -> None:

@@ -227,10 +227,11 @@ class LiveSource:
             return None
         return f"the profiling counters were released{_until(release)}"
 
-    def _recover(self, rounds: Iterable[PollResult]) -> None:
+    def _recover(self, rounds: Sequence[PollResult]) -> None:
         """Open NVML again when it has lost its driver or no longer knows what it says."""
         gone = next((found for found in rounds if found.driver_is_gone), None)
-        if gone is not None:
+        # A driver that is gone is so for every GPU; where others are read, one GPU is down.
+        if gone is not None and not any(found.readings for found in rounds):
             reason = "; ".join(sorted({down.detail for down in gone.down.values()}))
         elif self._pool.is_unknown_for_long:
             reason = "the driver answers with unknown errors"

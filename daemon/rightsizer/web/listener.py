@@ -121,6 +121,8 @@ def _shut(connection: socket.socket) -> None:
 _log: Final = structlog.get_logger("rightsizer.web")
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _BACKLOG: Final = 64
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_SECONDS: Final = 0.2
 
 
 class WebListener(ThreadingHTTPServer):
@@ -140,6 +142,7 @@ class WebListener(ThreadingHTTPServer):
         self.connections, self.settings = connections, settings
         self.queue = None if guard is None else guard.connections
         self._answered = threading.local()
+        self._is_exhausted = False
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
         # The base class can only make one of its own, which is of no use.
         self.socket.close()
@@ -150,6 +153,23 @@ class WebListener(ThreadingHTTPServer):
         """Where it listens, with the port that the system chose if it was asked to."""
         name = self.socket.getsockname()
         return name if isinstance(name, str) else format_address(*name[:2])
+
+    def get_request(self) -> Any:
+        """Accept a connection; where the process can open nothing more, only after a pause.
+
+        The connection waits in the kernel, so that the next attempt would follow at once.
+        """
+        try:
+            accepted = super().get_request()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                if not self._is_exhausted:
+                    _log.warning("connections_wait", place=self.place, error=error.strerror)
+                self._is_exhausted = True
+                time.sleep(_EXHAUSTED_SECONDS)
+            raise
+        self._is_exhausted = False
+        return accepted
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Hand a new connection to a thread, unless every other is being answered."""

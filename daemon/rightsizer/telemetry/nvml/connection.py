@@ -121,12 +121,10 @@ class NvmlConnection:
             self._begin()
         if self._is_waiting and self.inventory is not None:
             self._take(time.monotonic())
-        while self._is_waiting and self.inventory is None:
-            left = self._first_patience_seconds - self._worker.stuck().still_seconds
-            # What is not passed by when its time is over is waited for.
-            self._take(min(deadline, time.monotonic() + left) if left > 0 else deadline)
-            if time.monotonic() >= deadline:
-                break
+        while self._is_waiting and self.inventory is None and time.monotonic() < deadline:
+            self._take(min(deadline, time.monotonic() + max(0.0, self._first_patience_left)))
+            if self._is_held_up:
+                self._take(deadline)
 
     def look_soon(self) -> None:
         """Look for devices again within the shortest retry: one of them has changed."""
@@ -226,10 +224,19 @@ class NvmlConnection:
     def _first_patience_seconds(self) -> float:
         """How long a GPU may keep the first look waiting: half a tick, and less beside others.
 
-        The squares' sum stays below two thirds of a tick, however many GPUs hang, so that those
-        that answer are read within two.
+        Seven that hang take less than a tick together, so that the eighth is read within two.
         """
-        return self._settings.deadline_seconds / (2 * (1 + self.abandoned) ** 2)
+        share = max(1 / 16, 1 / (2 * (1 + self.abandoned) ** 2))
+        return share * self._settings.deadline_seconds
+
+    @property
+    def _first_patience_left(self) -> float:
+        return self._first_patience_seconds - self._worker.stuck().still_seconds
+
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether what keeps the first look waiting cannot be passed by."""
+        return self._is_waiting and self._first_patience_left <= 0.0
 
     def _is_given_up(self, stuck: Stuck[NvmlDriver]) -> bool:
         """Whether another thread looks instead.

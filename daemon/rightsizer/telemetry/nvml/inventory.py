@@ -156,12 +156,13 @@ class NvmlInventoryReader:
                     if stuck is None
                     else self._known(None, index) or stuck
                 )
-            if not isinstance(found, NvmlFailure):
-                gpus.append(found)
-            elif found.driver_is_gone:
-                return found
-            else:
+            if isinstance(found, NvmlFailure):
                 unopened[index] = found
+            else:
+                gpus.append(found)
+        gone = next((found for found in unopened.values() if found.driver_is_gone), None)
+        if gone is not None and not gpus:
+            return gone
         return Inventory(self.generation, _distinct(gpus), unopened, self._hidden(gpus))
 
     def _read_awake(self) -> Inventory | NvmlFailure:

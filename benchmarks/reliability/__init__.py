@@ -1,0 +1,1 @@
+"""What an agent answers, loses and recovers from under each fault that can be planted here."""
