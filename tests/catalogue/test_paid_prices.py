@@ -113,7 +113,8 @@ def test_money_has_its_range_behind_it(ask: Ask) -> None:
 
 def test_people_read_money_with_its_range(capsys: Captured) -> None:
     """Of the table, of alternatives, and of growth."""
-    assert main(["plan", "--model", "llama-3.1-8b", "--rps", "50", "--gpus", "h100"]) == 0
+    line = ["plan", "--model", "llama-3.1-8b", "--rps", "50", "--gpus", "h100", "--details"]
+    assert main(line) == 0
     text = capsys.readouterr().out
 
     (change,) = (line for line in text.splitlines() if "weights in fp8" in line)

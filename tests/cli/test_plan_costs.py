@@ -70,7 +70,7 @@ def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
     """The table ranks by the first; the details have both, each by its name, at the same price."""
     asked = {"model": SHAPE, "load": {"tokens_per_second": 150}, "gpus": ["H100-SXM5-80GB"]}
     found = answer(file, json.dumps(asked), capsys)["candidates"][0]
-    assert main(["plan", str(file)]) == 0
+    assert main(["plan", str(file), "--details"]) == 0
     text = capsys.readouterr().out
     (header,) = (line for line in text.splitlines() if "full load  " in line)
     row = text.splitlines()[text.splitlines().index(header) + 1]
@@ -86,7 +86,7 @@ def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
 def test_what_is_used_to_the_full_has_one_cost(file: Path, capsys: Captured) -> None:
     """No load is stated, so that nothing else is asked for than can be made."""
     file.write_text(json.dumps({"model": SHAPE, "gpus": ["L4"]}), encoding="utf-8")
-    assert main(["plan", str(file)]) == 0
+    assert main(["plan", str(file), "--details"]) == 0
     text = capsys.readouterr().out
 
     assert "$/M output tokens" in text

@@ -35,7 +35,7 @@ def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
         encoding="utf-8",
     )
 
-    assert main(["plan", str(file)]) == 0
+    assert main(["plan", str(file), "--details"]) == 0
     text = capsys.readouterr().out
     for part in (
         "Llama, inference",
@@ -54,7 +54,7 @@ def test_people_see_why_and_what_else(file: Path, capsys: Captured) -> None:
         assert part in text
 
 
-@pytest.mark.parametrize("more", [(), ("--all",)])
+@pytest.mark.parametrize("more", [(), ("--details",), ("--all",)])
 @pytest.mark.parametrize(
     "asked",
     [
@@ -80,7 +80,7 @@ def test_people_read_lines_that_a_terminal_shows_whole(
     text = capsys.readouterr().out
     assert [line for line in text.splitlines() if len(line) > 100] == []
     kinds = len(built_in().boards)
-    if "rejected, " in text and more:
+    if "rejected, " in text and "--all" in more:
         rejected = int(text.partition("rejected, ")[2].partition(" ")[0])
         named = [line for line in text.splitlines() if re.match(r"    \d+ x \S+: \w+: ", line)]
         assert len(named) == rejected <= kinds

@@ -199,7 +199,7 @@ def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:
     model = {**SHAPE, "name": "<script>"}
     file.write_text(json.dumps({"model": model, "gpus": ["L4", "H100-SXM5-80GB"]}))
 
-    assert main(["plan", str(file), "--html", str(page)]) == 0
+    assert main(["plan", str(file), "--details", "--html", str(page)]) == 0
     assert "rightsizer record" in capsys.readouterr().out
     text = page.read_text(encoding="utf-8")
     assert "<script" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import keyword
 import re
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
-from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import RequirementError, UsageError
@@ -18,6 +19,7 @@ from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.settings import PlannerSettings
+from rightsizer.planner.summary import LineKind, SummaryLine, plan_summary, show_summaries
 from rightsizer.planner.text import measured_text, plan_text, title_lines
 
 if TYPE_CHECKING:
@@ -79,7 +81,8 @@ _SOURCES: Final = """
 """
 _FORMS: Final = """
 --html OUT: write the plan as one page of HTML too
---all: list all candidates, rejected ones too
+--details: tell all of it: memory, costs on all terms, alternatives, growth, every check
+--all: the same with all candidates, rejected ones too
 --json: answer in JSON; bytes, milliseconds, tokens a second, dollars, hours
 """
 
@@ -116,17 +119,29 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if arguments.html is not None:
         _write_html(arguments.html, arguments.file, found, forms)
+    if measured is not None:
+        forms[0]["measured"] = encode_plan_check(measured)
+    if arguments.json:
+        say(json.dumps(forms if file.is_list else forms[0], indent=1))
+        return 0
+    is_brief = not (arguments.details or arguments.all or measured)
+    if is_brief:
+        show_summaries([_summary(each) for each in found])
+        return 0
     texts = [
         plan_text(each.plan, each.notes, shows_all=arguments.all)
         if each.plan
         else f"error: {each.error}"
         for each in found
     ]
-    if measured is not None:
-        forms[0]["measured"] = encode_plan_check(measured)
-        texts.append(measured_text(measured))
-    answer(arguments, forms if file.is_list else forms[0], "\n\n".join(texts))
+    say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
     return 0
+
+
+def _summary(found: PlanAnswer) -> Sequence[SummaryLine]:
+    if found.plan is None:
+        return (SummaryLine(f"error: {found.error}", LineKind.WARNING),)
+    return plan_summary(found.plan, found.notes)
 
 
 def _answered(

@@ -189,7 +189,7 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
         ]
         lines = aligned(("kind", "now", "then", "$ in all", "remark"), kinds, _GROWTH_LEFT)
         yield from (f"    {line}" for line in lines)
-    yield from wrapped(_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
+    yield from wrapped(growth_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
 
 
 def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
@@ -201,7 +201,8 @@ def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
     return f"{told} ({interval_text(interval)})" if is_range else told
 
 
-def _verdict(outlook: GrowthOutlook, today: str) -> str:
+def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
+    """When to change over from the GPU of today, and to which."""
     switch, cheapest = outlook.switch, outlook.cheapest
     if switch is None:
         if outlook.outgrown is not None:

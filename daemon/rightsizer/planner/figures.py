@@ -29,6 +29,7 @@ BILLING_TERMS: Final[Mapping[str, str]] = {
 }
 _THREE_DIGITS: Final = 100
 _CENTS: Final = 0.1
+_WHOLE_DOLLARS: Final = 1000
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _WHOLE_WITHIN: Final = 0.05
@@ -94,9 +95,11 @@ def range_text(interval: EstimateInterval | None) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """Cents, and what is less than ten of them in two digits."""
+    """Cents, of thousands none, and what is less than ten of them in two digits."""
     if value is None:
         return NOTHING
+    if value >= _WHOLE_DOLLARS:
+        return f"{value:,.0f}"
     return f"{value:,.2f}" if value >= _CENTS or not value else f"{value:.2g}"
 
 

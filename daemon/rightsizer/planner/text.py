@@ -44,7 +44,7 @@ _PLACE: Final[tuple[_Column, ...]] = (
     ("TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
     ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / GIB:.0f}"),
 )
-_STARRED: Final = "*: not in the format asked for; a note says in which."
+STARRED: Final = "*: not in the format asked for; a note says in which."
 _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
 _LEGEND: Final = (
@@ -146,14 +146,15 @@ def _cost_columns(requirement: Requirement) -> Sequence[_Column]:
     """Money, each with its range behind it."""
     has_run = requirement.task.trains and requirement.training.tokens is not None
     columns: tuple[tuple[bool, _Column], ...] = (
-        (has_run, ("$/run", lambda each: priced(*_run_dollars(each)))),
+        (has_run, ("$/run", lambda each: priced(*run_dollars(each)))),
         (True, ("$/h", lambda each: priced(each.dollars_per_hour, hourly_dollars(each)))),
         (not has_run, ("$/M", lambda each: priced(each.work_dollars, million_dollars(each)))),
     )
     return (*_PLACE[:2], *(column for is_shown, column in columns if is_shown))
 
 
-def _run_dollars(candidate: PlanCandidate) -> tuple[float | None, EstimateInterval | None]:
+def run_dollars(candidate: PlanCandidate) -> tuple[float | None, EstimateInterval | None]:
+    """What a whole training costs, and where that lies."""
     rented = None if candidate.bill is None else candidate.bill.on_demand
     run = None if rented is None else rented.per_run
     return None if run is None else run.value, run
@@ -163,7 +164,7 @@ def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = Fal
     """The whole plan, in lines of at most a hundred signs but for what cannot be broken."""
     parts = (
         title_lines(plan.requirement, notes),
-        _nothing_lines(plan),
+        nothing_lines(plan),
         _fitting_lines(plan, shows_all=shows_all),
         _detail_lines(plan),
         rejection_lines(plan.candidates, shows_all=shows_all),
@@ -175,7 +176,8 @@ def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = Fal
     return "\n\n".join(filter(None, texts))
 
 
-def _nothing_lines(plan: GpuPlan) -> Iterator[str]:
+def nothing_lines(plan: GpuPlan) -> Iterator[str]:
+    """Why nothing fits, and what would."""
     why = plan.why_nothing_fits
     if not why:
         return
@@ -207,7 +209,7 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     served = served if serves else ""
     unit = told_unit(plan.requirement)
     work = f"$/M: of a million {unit}" + (" asked for." if serves else ".")
-    starred = _STARRED if any(each.format is not None for each in shown) else ""
+    starred = STARRED if any(each.format is not None for each in shown) else ""
     yield from wrapped(" ".join(filter(None, (_LEGEND, starred, served))), hanging=0)
     yield ""
     columns = _cost_columns(plan.requirement)

@@ -1,0 +1,209 @@
+"""Summary of a plan: what to take, why the others lost, what to measure; colored on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Final
+
+from rightsizer.console.command import say
+from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.model.frozen import dataclass
+from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
+from rightsizer.planner.cost_text import growth_verdict
+from rightsizer.planner.figures import (
+    hourly_dollars,
+    middle,
+    million_dollars,
+    number,
+    priced,
+    range_text,
+    told_unit,
+    unit_of,
+)
+from rightsizer.planner.planner import GpuPlan
+from rightsizer.planner.text import STARRED, nothing_lines, run_dollars, title_lines
+from rightsizer.planner.validation import ValidationStep, validation_steps
+from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.work_unit import WorkUnit
+
+_SHOWN: Final = 5
+_LEFT: Final = frozenset({"GPUs", "90 % within", "why not first"})
+_DOUBTED: Final = 0.9
+"""Less likely than that to be in time, which is told."""
+_EQUAL: Final = 1.005
+"""Times the cost of the first, up to which it is the same."""
+_STEEP: Final = 10.0
+"""Times the cost of the first, from which on decimals tell nothing."""
+_LOAD_STEP: Final = "the load"
+
+
+class LineKind(StrEnum):
+    """What a line of a summary is, by the style that rich gives it."""
+
+    PLAIN = ""
+    BEST = "bold green"
+    HEADING = "bold"
+    FAINT = "dim"
+    WARNING = "yellow"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryLine:
+    """A line and what it is."""
+
+    text: str
+    kind: LineKind = LineKind.PLAIN
+
+
+_BETWEEN: Final = SummaryLine("")
+
+
+def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine, ...]:
+    """What one decides by, in a screenful."""
+    parts = (
+        _titled(plan.requirement, notes),
+        (SummaryLine(line, LineKind.WARNING) for line in nothing_lines(plan)),
+        _best_first(plan),
+        _rejected(plan.candidates),
+        _to_be_sure(plan),
+    )
+    return tuple(line for part in parts for line in part)
+
+
+def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
+    """Print them, with color where a person looks and rich is there.
+
+    Raises:
+        RightsizerError: standard output cannot be written.
+    """
+    lines = [line for each in summaries for line in (*each, _BETWEEN)][:-1]
+    if sys.stdout.isatty():
+        try:
+            from rightsizer.console.styled_lines import show_styled  # noqa: PLC0415 - an extra.
+        except ImportError:
+            pass
+        else:
+            show_styled((line.text, line.kind) for line in lines)
+            return
+    say("\n".join(line.text for line in lines))
+
+
+def _titled(requirement: Requirement, notes: Sequence[str]) -> Iterator[SummaryLine]:
+    first, *others = title_lines(requirement, notes)
+    yield SummaryLine(first, LineKind.HEADING)
+    yield from map(SummaryLine, others)
+
+
+def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
+    best = plan.best
+    if best is None:
+        return
+    fitting = [each for each in plan.candidates if each.fits]
+    shown, requirement = fitting[:_SHOWN], plan.requirement
+    unit, trains = unit_of(requirement), requirement.task.trains
+    is_run = trains and requirement.training.tokens is not None
+    is_of_tokens = unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
+    cost = "$/run" if is_run else "$/h"
+    header = ["#", "GPUs", cost, f"{unit}/s", "90 % within"]
+    header += ["hours"] if is_run else []
+    header += [] if trains else ["TTFT" if is_of_tokens else "batch ms"]
+    header += ["TPOT"] if not trains and is_of_tokens else []
+    rows = []
+    for each in shown:
+        rate = each.rate
+        row = [str(each.rank), f"{each}{'*' * (each.format is not None)}"]
+        row.append(priced(*run_dollars(each)) if is_run else _hourly(each))
+        row += [middle(rate.tokens_per_second), range_text(rate.tokens_per_second)]
+        row += [middle(rate.training_hours)] if is_run else []
+        row += [] if trains else [middle(rate.ttft_ms)]
+        row += [middle(rate.tpot_ms)] if not trains and is_of_tokens else []
+        rows.append([*row, why_not_first(best, each)])
+    head, first, *others = aligned([*header, "why not first"], rows, left=_LEFT)
+    yield SummaryLine("")
+    yield SummaryLine(head, LineKind.HEADING)
+    yield SummaryLine(first, LineKind.BEST)
+    yield from map(SummaryLine, others)
+    if any(each.format is not None for each in shown):
+        yield SummaryLine(STARRED, LineKind.FAINT)
+    rest = fitting[_SHOWN:]
+    if rest:
+        yield SummaryLine(
+            f"and {counted(len(rest), 'kind', 'kinds')} more that fit", LineKind.FAINT
+        )
+
+
+def _hourly(candidate: PlanCandidate) -> str:
+    return priced(candidate.dollars_per_hour, hourly_dollars(candidate))
+
+
+def why_not_first(best: PlanCandidate, other: PlanCandidate) -> str:
+    """What put a candidate behind the first; of the first, what may still go wrong with it."""
+    return "; ".join(_shortcomings(best, other))
+
+
+def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
+    if other is not best:
+        cost, least = other.work_dollars, best.work_dollars
+        if cost is None or least is None:
+            yield "no price is known" if cost is None and least is not None else "more GPUs"
+        elif cost > least * _EQUAL:
+            ratio = cost / least
+            yield f"x{ratio:.0f} cost" if ratio >= _STEEP else f"x{ratio:.2f} cost"
+    sure = other.rate.targets_probability
+    if sure is not None and sure < _DOUBTED:
+        yield f"{sure:.0%} in time"
+    if other.is_memory_tight:
+        yield "tight memory"
+
+
+def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:
+    """A line for each filter, with the nearest that it stopped."""
+    rejected = [each for each in candidates if not each.fits]
+    if not rejected:
+        return
+    kinds = counted(len(candidates), "kind", "kinds")
+    yield SummaryLine("")
+    yield SummaryLine(f"rejected, {len(rejected)} of {kinds} of GPU:", LineKind.HEADING)
+    for by in CandidateFilter:
+        found = [each for each in rejected if each.rejections[0].by is by]
+        if found:
+            nearest = f"{found[0]} {found[0].rejections[0].why}"
+            of = f"{by.lack} on {len(found)}, the nearest: " if found[1:] else f"{by.lack}: "
+            yield from (
+                SummaryLine(line, LineKind.FAINT) for line in wrapped(f"{of}{nearest}", indent=2)
+            )
+
+
+def _to_be_sure(plan: GpuPlan) -> Iterator[SummaryLine]:
+    """The one run that the plan stands or falls with."""
+    best = plan.best
+    if best is None:
+        return
+    steps = validation_steps(plan.requirement, best)
+    step = next(each for each in steps if each.name == _LOAD_STEP)
+    yield SummaryLine("")
+    if plan.outlook is not None:
+        verdict = growth_verdict(plan.outlook, plan.growth[0].candidate.gpu)
+        yield from map(SummaryLine, wrapped(f"as the load grows: {verdict}"))
+    spread = f" ({best.layout})" if str(best.layout) else ""
+    run = f"{_run_text(plan.requirement, step)} on {best}{spread}"
+    told = f"to be sure, {run} for {step.minutes:g} min; expect {'; '.join(step.expect)}."
+    yield from map(SummaryLine, wrapped(told))
+    cost = best.work_dollars
+    if cost is not None:
+        spread = priced(cost, million_dollars(best))
+        of = f"a million {told_unit(plan.requirement)}"
+        told = f"{best} cost ${spread} for {of}; prices are list prices, not quotes."
+        yield from map(SummaryLine, wrapped(told))
+    more = "--details: memory, costs on all terms, alternatives, all checks; --all: every kind."
+    yield SummaryLine(more, LineKind.FAINT)
+
+
+def _run_text(requirement: Requirement, step: ValidationStep) -> str:
+    at = number(step.concurrency)
+    if requirement.task.trains:
+        return f"train with {at} a GPU at a time"
+    is_of_tokens = unit_of(requirement) in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
+    return f"keep {at} requests in flight" if is_of_tokens else f"serve batches of {at}"

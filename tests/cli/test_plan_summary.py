@@ -1,0 +1,121 @@
+"""`rightsizer plan` on a terminal: a screenful to decide by, with color where rich is there."""
+
+import os
+import pty
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from rightsizer.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+LINE = [
+    "plan",
+    "--model",
+    "llama-3.1-70b",
+    "--rps",
+    "20",
+    "--in",
+    "2000",
+    "--out",
+    "500",
+    "--ttft",
+    "1s",
+    "--tpot",
+    "50ms",
+]
+
+
+def summary(capsys: Captured, *words: str) -> list[str]:
+    """The lines of an answer."""
+    assert main([*words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_an_answer_is_a_screenful(capsys: Captured) -> None:
+    """Of 24 lines: the best first, why the others lost, what to measure to be sure."""
+    lines = summary(capsys, *LINE)
+
+    assert len(lines) <= 24
+    (head,) = (place for place, line in enumerate(lines) if line.endswith("why not first"))
+    table = lines[head + 1 : head + 6]
+    assert [line.split()[0] for line in table] == ["1", "2", "3", "4", "5"]
+    assert " cost" not in table[0]
+    assert all(" cost" in line or "in time" in line for line in table[1:])
+    assert any(line.startswith("rejected, ") for line in lines)
+    assert any(line.startswith("to be sure, keep ") for line in lines)
+    assert lines[-1].startswith("--details: ")
+
+
+def test_details_are_there_for_the_asking(capsys: Captured) -> None:
+    """Memory, costs on all terms and alternatives, in many more lines."""
+    brief, long = summary(capsys, *LINE), "\n".join(summary(capsys, *LINE, "--details"))
+
+    for part in ("memory of each ", "reserved, 1 year", "what else could be done:"):
+        assert part in long
+        assert part not in "\n".join(brief)
+
+
+def test_every_candidate_tells_why_it_is_not_first(capsys: Captured) -> None:
+    """By its cost, or that no price of it is known; never an empty cell."""
+    words = ["plan", "--model", "llama-3.1-8b", "--rps", "5", "--gpus", "a10,l4,l40s,h100,a100"]
+    lines = summary(capsys, *words)
+    head = next(place for place, line in enumerate(lines) if line.endswith("why not first"))
+    at = lines[head].index("why not first")
+    rows = [line for line in lines[head + 2 :] if line[:1].isdigit()]
+
+    assert len(rows) >= 3
+    assert all(row[at:].strip() for row in rows)
+
+
+def test_where_nothing_fits_the_nearest_and_what_would_are_told(capsys: Captured) -> None:
+    """No table, and no run to be sure of."""
+    lines = summary(
+        capsys, *["plan", "--model", "llama-3.1-405b", "--train", "full", "--gpus", "l4"]
+    )
+
+    assert any(line.startswith("Nothing fits, because ") for line in lines)
+    assert any("What would" in line for line in lines)
+    assert not any(line.startswith("to be sure") for line in lines)
+
+
+def _on_a_terminal(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        patch.setenv("TERM", "xterm-256color")
+        patch.delenv("NO_COLOR", raising=False)
+        assert main(words) == 0
+    shown = b""
+    with suppress(OSError):  # The other end is closed: all of it was read.
+        while part := os.read(ours, 1 << 16):
+            shown += part
+    os.close(ours)
+    return shown.decode()
+
+
+def test_the_first_is_colored_on_a_terminal_with_rich_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """The same lines through a pipe, and without the extra, have no escape in them."""
+    pytest.importorskip("rich")
+    line = ["plan", "--model", "llama-3.1-8b", "--rps", "5", "--gpus", "l4"]
+    shown = _on_a_terminal(line, monkeypatch)
+    monkeypatch.setitem(sys.modules, "rightsizer.console.styled_lines", None)
+    plain = _on_a_terminal(line, monkeypatch)
+
+    assert "\x1b[1;32m" in shown
+    assert "\x1b" not in plain
+    assert plain.replace("\r", "") == "\n".join([*summary(capsys, *line), ""])
+
+
+def test_each_requirement_of_a_list_has_its_summary(tmp_path: Path, capsys: Captured) -> None:
+    """One that is wrong is told in its place."""
+    file = tmp_path / "plan.yaml"
+    file.write_text("- model: {parameters: 8e9}\n- model: {parameters: -1}\n", encoding="utf-8")
+    lines = summary(capsys, "plan", str(file))
+
+    assert any(line.startswith("to be sure") for line in lines)
+    assert any(line.startswith("error: ") for line in lines)
