@@ -289,13 +289,18 @@ def test_the_last_day_is_scraped_every_minute(life: Life) -> None:
 
 
 def test_what_stays_is_written_half_as_often(life: Life) -> None:
-    """The last sample is always among them; of the last day there is one a slot."""
+    """The last sample is always among them; of the last day there is one a slot.
+
+    Counters are told at each scrape then, as exporters do: of one sample nothing grows.
+    """
     run = Run("a_total", (), 4, (7.0, 7.0, 7.0), 7.0, is_steady=True)
-    last = replace(run, first=life.slots - 3)
-    text = "".join(open_metrics(life, [run, last]))
+    gauge = Run("b_info", (), life.slots - 3, (1.0, 1.0, 1.0), is_steady=True)
+    text = "".join(open_metrics(life, [run, gauge]))
     times = [int(line.split()[2]) for line in text.splitlines()]
     assert times[:2] == [START + 5 * STEP_SECONDS, START + 7 * STEP_SECONDS]
     assert times[2:] == [life.end - 2 * STEP_SECONDS, life.end - STEP_SECONDS, life.end]
+    last = "".join(open_metrics(life, [replace(run, first=life.slots - 3)]))
+    assert len(last.splitlines()) == 3 * STEP_SECONDS // 60
 
 
 def finding(workload: str | None, *reasons: str) -> Mapping[str, object]:

@@ -105,6 +105,8 @@ def test_a_store_that_hangs_is_not_asked_forever() -> None:
             "the consistency check failed because some blocks were not queried "
             "(err-mimir-store-consistency-check-failed). The non-queried blocks are: 01",
         ),
+        # pkg/querier/blocks_store_queryable.go of grafana/mimir: the compactor is late.
+        refusal(500, "the bucket index is too old (err-mimir-bucket-index-too-old)"),
         # app/vmselect/main.go of VictoriaMetrics; 503, and 429 of late.
         refusal(
             429,

@@ -59,7 +59,8 @@ def _samples(life: Life, run: Run) -> _Samples:
     values: Sequence[float] = run.values
     first = life.start + (run.first + 1) * STEP_SECONDS
     last = life.start + (run.first + len(values)) * STEP_SECONDS
-    if run.first >= life.fine_from and not run.is_steady:
+    # An exporter tells its counters at each scrape, whether they grow or not.
+    if run.first >= life.fine_from and not (run.is_steady and run.before is None):
         times = range(first - (_EACH - 1) * _FINE_SECONDS, last + 1, _FINE_SECONDS)
         return _Samples(times, _by_minutes(run))
     if run.is_steady and run.first < life.fine_from:  # The last one is always among them.

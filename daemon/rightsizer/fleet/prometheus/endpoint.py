@@ -59,6 +59,8 @@ _TEXTS: Final = {
     r"err-mimir-query-limited|too busy to process queries": LimitKind.BUSY,
     r"too many unhealthy instances in the ring": LimitKind.BUSY,
     r"err-mimir-store-consistency-check-failed": LimitKind.BUSY,
+    # The compactor writes it every quarter of an hour.
+    r"err-mimir-bucket-index-too-old|bucket index is too old": LimitKind.BUSY,
     r"maxQueryDuration|timeout exceeded": LimitKind.TIME,
     r"query timed out|query was canceled|context deadline exceeded": LimitKind.TIME,
     # Prometheus.

@@ -11,6 +11,7 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import first_label, names_of, shares_of
+from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
@@ -68,12 +69,31 @@ def object_labels(
     listed = ", ".join(dict.fromkeys((*NAMESPACE_LABELS, *labels, *by)))
     found: list[Mapping[str, str]] = []
     for some in shares_of(sorted(wanted)):
-        values = (selector(metric, {label: some}) for label in labels)
-        parts = " or ".join(f"last_over_time({value}{span.range})" for value in values)
-        found += [
-            series.labels for series in store.instant(f"group by ({listed}) ({parts})", span.end)
-        ]
+        values = [selector(metric, {label: some}) for label in labels]
+        found += _labels_over(store, listed, values, span)
     return found
+
+
+_SHORTEST: Final[Nanoseconds] = COARSE_STEP // 4
+
+
+def _labels_over(
+    store: MetricStore, listed: str, values: Sequence[str], span: LookbackSpan
+) -> list[Mapping[str, str]]:
+    """Of some selectors; where a store allows less time in one query, half by half."""
+    parts = " or ".join(f"last_over_time({value}{span.range})" for value in values)
+    try:
+        found = store.instant(f"group by ({listed}) ({parts})", span.end)
+    except StoreLimitError:
+        half = span.length // 2
+        if half < _SHORTEST:
+            raise
+        earlier = LookbackSpan(span.end - half, span.length - half)
+        return [
+            *_labels_over(store, listed, values, earlier),
+            *_labels_over(store, listed, values, LookbackSpan(span.end, half)),
+        ]
+    return [series.labels for series in found]
 
 
 _JOBS: Final = ("Job", "CronJob", "MPIJob", "PyTorchJob", "TFJob", "Workflow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Final, TypeVar
@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from rightsizer.fleet.cache.day_frame import DAY, Grid
 from rightsizer.fleet.prometheus.selector import any_of, quoted
 from rightsizer.fleet.source import MetricStore, SampledSeries
+from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -50,6 +51,67 @@ def word_of(words: type[_Word], text: str) -> _Word | None:
         return None
 
 
+_DIGITS: Final = "0123456789abcdef"
+_DEEPEST: Final = 2
+"""Digits of a uuid that a part of a fleet is chosen by: 256 parts."""
+
+
+def divided(
+    store: MetricStore,
+    ask: Callable[[MetricStore], Iterable[_Value]],
+    labels: Sequence[str] = ("uuid",),
+) -> list[_Value]:
+    """An answer about devices; where it is too much at once, that about a part of them at a time.
+
+    `ask` must come to the same of all devices as of all parts one after the other. `labels` may
+    hold a device's uuid; where several do, the first of a series counts.
+
+    Raises:
+        StoreError: the store does not answer, or allows no part either.
+    """
+    try:
+        return list(ask(store))
+    except StoreLimitError:
+        others = ",".join(f'{label}!~"(GPU|MIG)-[{_DIGITS}].*"' for label in labels)
+        return [*_by_digit(store, ask, labels, ""), *ask(store.within(others))]
+
+
+def _by_digit(
+    store: MetricStore,
+    ask: Callable[[MetricStore], Iterable[_Value]],
+    labels: Sequence[str],
+    begin: str,
+) -> Iterator[_Value]:
+    for digit in _DIGITS:
+        start = begin + digit
+        chosen = [
+            ",".join(
+                (f'{label}=~"(GPU|MIG)-{start}.*"', *(f'{other}=""' for other in labels[:place]))
+            )
+            for place, label in enumerate(labels)
+        ]
+        try:
+            found = [each for matchers in chosen for each in ask(store.within(matchers))]
+        except StoreLimitError:
+            if len(start) >= _DEEPEST:
+                raise
+            found = list(_by_digit(store, ask, labels, start))
+        yield from found
+
+
+def at_moment(query: str, now: Nanoseconds) -> Callable[[MetricStore], Sequence[SampledSeries]]:
+    """An instant query, for `divided`."""
+    return lambda store: store.instant(query, now)
+
+
+def total_of(
+    store: MetricStore, query: str, now: Nanoseconds, labels: Sequence[str] = ("uuid",)
+) -> float:
+    """The value of a query that counts devices or their series, 0 where there is none."""
+    found = divided(store, at_moment(query, now), labels)
+    return sum(series.values[-1] for series in found)
+
+
 def number_of(store: MetricStore, query: str, now: Nanoseconds) -> float:
     """The one value of an answer, 0 where there is none."""
     return next((series.values[-1] for series in store.instant(query, now)), 0.0)
@@ -60,9 +122,26 @@ def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_V
     return (values[at : at + size] for at in range(0, len(values), size))
 
 
-def names_of(store: MetricStore, names: Iterable[str], now: Nanoseconds) -> frozenset[str]:
-    """Those of some metrics that have series."""
-    found = store.instant(f"count by (__name__) ({{{one_of('__name__', names)}}})", now)
+def names_of(
+    store: MetricStore, names: Sequence[str], now: Nanoseconds, labels: Sequence[str] = ()
+) -> frozenset[str]:
+    """Those of some metrics that have series; `labels` may hold the uuid of a series' device.
+
+    Where all at once are too much they are asked for one by one, and one of them by devices.
+    """
+
+    def ask(part: MetricStore, some: Sequence[str]) -> Sequence[SampledSeries]:
+        return part.instant(f"count by (__name__) ({{{one_of('__name__', some)}}})", now)
+
+    try:
+        found = ask(store, names)
+    except StoreLimitError:
+        if len(names) > 1:
+            each = (names_of(store, (name,), now, labels) for name in names)
+            return frozenset[str]().union(*each)
+        if not labels:
+            raise
+        found = divided(store, lambda part: ask(part, names), labels)
     return frozenset(series.labels["__name__"] for series in found)
 
 

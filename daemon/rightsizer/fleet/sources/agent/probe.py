@@ -8,7 +8,14 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.metrics import unrecorded
-from rightsizer.fleet.sources.series import number_of, seconds_by_day, word_of
+from rightsizer.fleet.sources.series import (
+    at_moment,
+    divided,
+    number_of,
+    seconds_by_day,
+    total_of,
+    word_of,
+)
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
 from rightsizer.model.units import (
@@ -54,6 +61,8 @@ _PICKS: Final = (
         )
     ),
 )
+_MOST_PICKED: Final = 64
+"""Where a fleet is looked at part by part, each has some."""
 _RESOLUTION: Final = f"quantile(0.5, count_over_time({_UP}[1h]))"
 _TIERS: Final = f"count by (tier) (max by (uuid, tier) ({_TIER}) and on (uuid) {_USED})"
 """Of devices with time of their own, which a GPU that is divided has not."""
@@ -110,7 +119,7 @@ class AgentProbe:
         some_series = selector(_UP, {"uuid": few})
         report = SourceReport(
             source=NAME,
-            devices=int(self._number(f"count(max by (uuid) ({_UP}))")),
+            devices=int(total_of(self.store, f"count(max by (uuid) ({_UP}))", self.now)),
             oldest=oldest,
             resolution_seconds=HOUR_SECONDS / density if density >= 1 else None,
             tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,
@@ -144,9 +153,9 @@ class AgentProbe:
         found = {
             series.labels.get("uuid", "")
             for pick in _PICKS
-            for series in self.store.instant(pick, moment)
+            for series in divided(self.store, at_moment(pick, moment))
         }
-        return tuple(sorted(found - {""}))
+        return tuple(sorted(found - {""})[:_MOST_PICKED])
 
     def _names_at(self, uuids: Sequence[str], moment: Nanoseconds) -> frozenset[str]:
         """The names of these devices' series at a moment, and of series of no device."""

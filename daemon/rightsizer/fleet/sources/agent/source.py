@@ -21,7 +21,7 @@ from rightsizer.fleet.sources.agent.devices import (
 )
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
-from rightsizer.fleet.sources.series import NODE_LABELS, first_label, word_of
+from rightsizer.fleet.sources.series import NODE_LABELS, at_moment, divided, first_label, word_of
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
@@ -115,7 +115,11 @@ class AgentSource:
         query = f"max by ({by}) (rightsizer_device_info) or max by ({by}) ({_RECORDED})"
         # Of what left meanwhile, the end of its last whole day is near enough.
         moments = (now, *range(now - now % DAY, now - lookback, -DAY))
-        seen = (series.labels for moment in moments for series in store.instant(query, moment))
+        seen = (
+            series.labels
+            for moment in moments
+            for series in divided(store, at_moment(query, moment))
+        )
         shares = _values(store, "rightsizer_device_capacity_ratio", now)
         figures = {
             name: _values(store, f"rightsizer_{name}", now)
@@ -131,7 +135,7 @@ class AgentSource:
             and (team := first_label(series.labels, fleet.team_labels))
         }
         readings = _readings(store, now)
-        demands = _demands(store.instant(_NEED, now), self.provisioning)
+        demands = _demands(divided(store, at_moment(_NEED, now)), self.provisioning)
         advice = store.instant(_ADVICE, now)
         details = store.instant(_ADVICE_DETAILS, now) if advice else ()
         return FleetInventory(
@@ -157,7 +161,7 @@ class AgentSource:
 
 
 def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]:
-    answer = store.instant(f"max by (uuid) ({name})", now)
+    answer = divided(store, at_moment(f"max by (uuid) ({name})", now))
     return {series.labels.get("uuid", ""): series.values[-1] for series in answer}
 
 

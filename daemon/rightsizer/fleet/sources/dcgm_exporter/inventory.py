@@ -1,6 +1,7 @@
 """Devices and holders seen within the lookback, completed by the catalogue."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import product
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
 from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DEVICE_LABELS,
@@ -35,7 +36,7 @@ from rightsizer.fleet.sources.kubernetes import (
     Pod,
     object_labels,
 )
-from rightsizer.fleet.sources.series import first_label, one_of
+from rightsizer.fleet.sources.series import at_moment, divided, first_label, one_of
 from rightsizer.model.dcgm_exporter import Entity
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
@@ -103,7 +104,11 @@ def read_inventory(
     seen = [
         found
         for part in _parts(report.devices, settings.store.series_maximum)
-        for found in store.range(f"group by ({by}) ({{{series}{part}}})", begin, span.end, step)
+        for found in divided(
+            store,
+            partial(_over, f"group by ({by}) ({{{series}{part}}})", begin, span.end, step),
+            UUID_LABELS,
+        )
         if found.times
     ]
     seen.sort(key=lambda each: each.times[-1])
@@ -139,6 +144,17 @@ def read_inventory(
         if uuid in devices and len(pods) == 1:
             devices[uuid] = replace(devices[uuid], pod=pods.pop())
     return devices, {holder for found in holders.values() for holder in found}
+
+
+def _over(
+    query: str, begin: Nanoseconds, end: Nanoseconds, step: Nanoseconds, store: MetricStore
+) -> Iterable[SampledSeries]:
+    return store.range(query, begin, end, step)
+
+
+def _largest(metric: str) -> str:
+    """Of each device, of several scrapes."""
+    return f"max by ({_DEVICE}) ({metric})"
 
 
 def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
@@ -195,7 +211,7 @@ def _figure(
     _, factor = convert(field.unit)
     found: dict[str, float] = {}
     for metric in (each for each in spellings(field) if each in metrics):
-        for series in store.instant(f"max by ({_DEVICE}) ({metric})", now):
+        for series in divided(store, at_moment(_largest(metric), now), UUID_LABELS):
             entity = device_of(series.labels)
             value = plausible(field.signal, series.values[0] * factor)
             if entity is None or (entity.is_instance and field.is_of_card):
@@ -227,7 +243,7 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
     """
     found: dict[str, XidLog] = {}
     for metric in (name for name in spellings(XID) if name in report.metrics):
-        for series in store.instant(f"max by ({_DEVICE}) ({metric})", span.end):
+        for series in divided(store, at_moment(_largest(metric), span.end), UUID_LABELS):
             entity = device_of(series.labels)
             if entity is None or entity.is_instance:
                 continue

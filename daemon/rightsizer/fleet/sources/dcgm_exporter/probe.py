@@ -1,5 +1,6 @@
 """Fields of dcgm-exporter, and the probe for them in a store."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -7,12 +8,15 @@ from rightsizer.fleet.cache.day_frame import FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import (
+    at_moment,
+    divided,
     instance_of,
     names_of,
     number_of,
     one_of,
     seconds_by_day,
     shares_of,
+    total_of,
 )
 from rightsizer.model.dcgm_exporter import Entity, entity_of, why_no_gpu
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
@@ -167,15 +171,21 @@ _CANNOT: Final = {
 def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
     """What there is; a report of no devices where there is nothing."""
     all_names = [name for field in dict.fromkeys(_ALL_ASKED) for name in spellings(field)]
-    parts = (names_of(store, part, now) for part in shares_of(all_names, _AT_ONCE))
+    parts = (names_of(store, part, now, UUID_LABELS) for part in shares_of(all_names, _AT_ONCE))
     metrics = frozenset[str]().union(*parts)
     names = presence_names(metrics)
     if not names:
         return SourceReport(NAME, metrics=metrics)
     series = one_of("__name__", names)
     # A median; scrapes of each device are counted for themselves.
-    density = number_of(store, f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))", now)
-    counts = store.range(f"count({{{series}}})", now - lookback, now, _HOUR)
+    middle = f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))"
+    medians = divided(store, at_moment(middle, now), UUID_LABELS)
+    density = max((each.values[-1] for each in medians), default=0.0)
+    counts = divided(
+        store,
+        lambda part: part.range(f"count({{{series}}})", now - lookback, now, _HOUR),
+        UUID_LABELS,
+    )
     tier = tier_of_metrics(metrics)
     can = [_CAN[tier]] if tier in _CAN else []
     if not metrics.isdisjoint(spellings(ENERGY)):
@@ -185,7 +195,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         can.append("Throttling by power and heat.")
     report = SourceReport(
         NAME,
-        devices=int(number_of(store, f"count(group by ({_DEVICE}) ({{{series}}}))", now)),
+        devices=int(_total(store, f"count(group by ({_DEVICE}) ({{{series}}}))", now)),
         oldest=min((each.times[0] for each in counts if each.times), default=None),
         resolution_seconds=_MINUTES * 60.0 / density if density >= 1 else None,
         resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
@@ -196,18 +206,18 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     )
     labels = ("exported_pod", "pod", "pod_name", "hpc_job")
     held = " or ".join(f'{{{series},{label}!=""}}' for label in labels)
-    is_held = bool(number_of(store, f"count({held})", now))
+    is_held = bool(_total(store, f"count({held})", now))
     cannot = _cannot(report, is_held=is_held, has_throttling=has_throttling)
     return replace(report, cannot=tuple(cannot))
 
 
 def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
     """A selector of the series of some GPUs."""
-    found = store.instant(f"topk({_FEW}, {name})", now)
+    found = divided(store, at_moment(f"topk({_FEW}, {name})", now), UUID_LABELS)
     for label in UUID_LABELS:
         uuids = sorted({each.labels[label] for each in found if each.labels.get(label)})
         if uuids:
-            return selector(name, {label: uuids})
+            return selector(name, {label: uuids[:_FEW]})
     return selector(name)
 
 
@@ -246,7 +256,7 @@ def _warnings(
 ) -> Iterator[str]:
     scraped = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
     each = f"count by ({_DEVICE}) (group by ({scraped}) ({{{series}}}))"
-    twice = number_of(store, f"count({each} > 1)", now)
+    twice = _total(store, f"count({each} > 1)", now)
     if twice:
         yield (
             f"Scraped more than once, by several jobs or replicas: {twice:.0f} of the GPUs; each "
@@ -259,7 +269,14 @@ def _warnings(
             "of a fleet."
         )
     for name in (name for name in spellings(XID) if name in metrics):
-        for found in store.instant(f'count_values("xid", max by ({_DEVICE}) ({name}))', now):
-            xid = int(float(found.labels["xid"]))
+        query = f'count_values("xid", max by ({_DEVICE}) ({name}))'
+        gpus: Counter[int] = Counter()
+        for found in divided(store, at_moment(query, now), UUID_LABELS):
+            gpus[int(float(found.labels["xid"]))] += int(found.values[0])
+        for xid, count in sorted(gpus.items()):
             if xid in CRITICAL_XIDS:
-                yield f"Last Xid {xid} on {found.values[0]:.0f} of the GPUs: {XID_MEANINGS[xid]}."
+                yield f"Last Xid {xid} on {count} of the GPUs: {XID_MEANINGS[xid]}."
+
+
+def _total(store: MetricStore, query: str, now: Nanoseconds) -> float:
+    return total_of(store, query, now, UUID_LABELS)

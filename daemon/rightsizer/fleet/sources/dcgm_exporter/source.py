@@ -38,7 +38,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     read_devices,
 )
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
-from rightsizer.fleet.sources.series import one_of
+from rightsizer.fleet.sources.series import divided, one_of
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
@@ -176,7 +176,12 @@ class DcgmExporterSource:
 
             def labels_in(query: str) -> list[Mapping[str, str]]:
                 first = grid.start + COARSE_STEP
-                return [each.labels for each in store.range(query, first, grid.end, COARSE_STEP)]
+                found = divided(
+                    store,
+                    lambda part: part.range(query, first, grid.end, COARSE_STEP),
+                    UUID_LABELS,
+                )
+                return [each.labels for each in found]
 
             labels = tuple(
                 each for each in UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
