@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from rightsizer.console.color import colored, has_colors
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass
 
@@ -18,7 +19,7 @@ _OBEYED: Final = re.compile(
 """What a terminal would do something at, turn around, or choke on; names of others may hold it."""
 
 
-def say(text: str) -> None:
+def say(text: str, *, is_colored: bool = False) -> None:
     """Print a text at once, so that a fault can still be told.
 
     Raises:
@@ -26,7 +27,8 @@ def say(text: str) -> None:
         RightsizerError: it cannot be written.
     """
     try:
-        print(harmless(text), flush=True)
+        plain = harmless(text)
+        print(colored(plain) if is_colored else plain, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -39,7 +41,10 @@ def say(text: str) -> None:
 
 def answer(arguments: argparse.Namespace, form: object, text: str) -> None:
     """Print an answer as JSON where `--json` asks for it, else as text."""
-    say(json.dumps(form, indent=1) if arguments.json else text)
+    if arguments.json:
+        say(json.dumps(form, indent=1))
+    else:
+        say(text, is_colored=has_colors(sys.stdout))
 
 
 def harmless(text: str) -> str:

@@ -1,0 +1,38 @@
+"""Colors of an answer on a terminal: headings, severities, money, commands to copy."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final, TextIO
+
+_STYLES: Final = {
+    "heading": "1",
+    "severe": "1;31",
+    "medium": "33",
+    "minor": "2",
+    "money": "32",
+    "command": "36",
+}
+"""Parameters of SGR (ECMA-48), of the sixteen colors that every terminal's theme has."""
+_PARTS: Final = re.compile(
+    r"""(?P<heading>^[A-Z][^.:;,]{0,60}:$)
+    |(?P<severe>\b(?:critical|high)(?=,[ ]|[ ]severity))
+    |(?P<medium>\bmedium(?=,[ ]|[ ]severity))
+    |(?P<minor>\blow(?=,[ ]|[ ]severity))
+    |(?P<money>\$\d[\d,.]*\d?(?:[ ]to[ ]\$\d[\d,.]*\d?)?)
+    |(?P<command>'rightsizer[ ][^'\n]+'|^[ ]+rightsizer[ ].+$)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def has_colors(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a stream is a terminal that may be colored (https://no-color.org)."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def colored(text: str) -> str:
+    """The text with colors; without them it is the same, letter for letter."""
+    return _PARTS.sub(
+        lambda found: f"\x1b[{_STYLES[found.lastgroup or 'heading']}m{found[0]}\x1b[0m", text
+    )
