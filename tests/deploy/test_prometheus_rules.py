@@ -13,8 +13,10 @@ from dashboard_files import BOARDS
 from prometheus_server import promtool
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.driver_codes import CRITICAL_XIDS
+from rightsizer.model.finding import Reason
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricKind
+from rightsizer.notify.webhook.encoder import ALERT_NAME
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -109,7 +111,7 @@ def test_no_runbook_is_left_over() -> None:
 
 
 def test_alert_says_what_it_must(alert: dict[str, Any]) -> None:
-    """Common name, known severity, static summary, templated description, both links.
+    """Common name, known severity, a summary and description that name the subject, both links.
 
     The dashboard is one of ours and shows what the alert is about.
     """
@@ -117,7 +119,12 @@ def test_alert_says_what_it_must(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     annotations = alert["annotations"]
     assert set(annotations) == {"summary", "description", "runbook_url", "dashboard_url"}
-    assert "{{" not in annotations["summary"]
+    summary = annotations["summary"]
+    is_of_a_node = alert["alert"] != "RightsizerAgentsGone"
+    assert ('{{ $labels.instance | reReplaceAll ":[0-9]+$" "" }}' in summary) is is_of_a_node
+    if "$labels.uuid" in annotations["description"]:
+        assert summary.startswith('{{ with printf "rightsizer_device_info{uuid=%q}"')
+        assert "rightsizer_workload_share_ratio{uuid=%q}" in summary
     # Agents that are all gone leave no instance behind.
     subject = "job" if alert["alert"] == "RightsizerAgentsGone" else "instance"
     assert f"{{{{ $labels.{subject} }}}}" in annotations["description"]
@@ -205,15 +212,20 @@ def test_amtool_accepts_the_example() -> None:
 
 
 def test_inhibitions_speak_of_alerts_that_exist() -> None:
-    """Each name that silences or is silenced is one of ours."""
+    """Each name that silences or is silenced is one of ours, and each reason one of advice."""
+    names = [*NAMES, ALERT_NAME]
     rules = load(CONFIG / "alertmanager.yaml")["inhibit_rules"]
     for rule in rules:
         for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
-            _, operator, pattern = re.fullmatch(r'(\w+)(=~|!=|=)"(.+)"', matcher).groups()
-            assert [name for name in NAMES if re.fullmatch(pattern, name)], matcher
+            label, operator, pattern = re.fullmatch(r'(\w+)(=~|!=|=)"(.*)"', matcher).groups()
+            if label == "reason":
+                assert set(pattern.split("|")) <= set(Reason), matcher
+            if label != "alertname":
+                continue
+            assert [name for name in names if re.fullmatch(pattern, name)], matcher
             if operator == "=~" and "(" in pattern:
                 count = len(re.findall(r"[A-Z]\w+(?=[|)])", pattern))
-                found = [name for name in NAMES if re.fullmatch(pattern, name)]
+                found = [name for name in names if re.fullmatch(pattern, name)]
                 assert len(found) == count, matcher
 
 

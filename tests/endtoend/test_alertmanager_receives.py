@@ -148,7 +148,7 @@ def test_agent_that_dies_is_told_and_its_return_too(
 
     labels = {"alertname": "RightsizerAgentDown", "instance": address, "job": "rightsizer"}
     assert alert["labels"] == {**labels, "severity": "critical"}
-    assert alert["annotations"]["summary"] == "A Rightsizer agent cannot be scraped."
+    assert alert["annotations"]["summary"] == "The Rightsizer agent of 127.0.0.1 cannot be scraped."
     assert address in alert["annotations"]["description"]
     assert alert["annotations"]["runbook_url"].endswith("/runbooks/RightsizerAgentDown.md")
     assert resolved["fingerprint"] == alert["fingerprint"]
@@ -183,6 +183,36 @@ def test_idle_gpu_of_a_simulated_day_fires(
     assert {each["uuid"] for each, _ in found} == {labels["uuid"]}
     assert {receiver["name"] for alert in held for receiver in alert["receivers"]} == {"nobody"}
     assert desk.alerts("pager", "firing") == []
+
+
+def test_one_cause_is_one_message(alertmanager: Alertmanager) -> None:
+    """Advice that makes a ticket silences what Prometheus says of the same GPU's same cause.
+
+    Not of another GPU, nor of another cause; and advice that is information silences nothing.
+    """
+
+    def alert(name: str, uuid: str, **labels: str) -> dict[str, Any]:
+        facts = {"alertname": name, "uuid": uuid, "severity": "warning", **labels}
+        return {"labels": facts, "annotations": {"summary": name}}
+
+    seen = {"instance": "n1:19400", "job": "rightsizer"}
+    short = {"instance": "n1", "reason": "GpuMemoryUnderprovisioned"}
+    alertmanager.tell(
+        [
+            alert("RightsizerAdvice", "GPU-0", **short),
+            alert("RightsizerNearOutOfMemory", "GPU-0", **seen),
+            alert("RightsizerGpuUnderProvisioned", "GPU-0", **seen),
+            alert("RightsizerNearOutOfMemory", "GPU-1", **seen),
+            alert("RightsizerAdvice", "GPU-2", **{**short, "severity": "info"}),
+            alert("RightsizerNearOutOfMemory", "GPU-2", **seen),
+        ]
+    )
+    silenced = {
+        (each["labels"]["alertname"], each["labels"]["uuid"])
+        for each in alertmanager.alerts()
+        if each["status"]["inhibitedBy"]
+    }
+    assert silenced == {("RightsizerNearOutOfMemory", "GPU-0")}
 
 
 def test_only_durations_are_changed_for_these_tests() -> None:

@@ -1,5 +1,7 @@
 """An Alertmanager over real sockets: what it is told of, how often, and of which end."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from advice_events import NOW, SECOND, event
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import Severity
-from rightsizer.notify.webhook.encoder import alert_of
+from rightsizer.notify.webhook.encoder import alerts_of
 from webhook_desk import MINUTE, Desk, alerts_to, severe
 from webhook_server import alert_faults, webhook_server
 
@@ -33,6 +35,7 @@ def test_an_alertmanager_is_told_of_what_fires_again_and_again() -> None:
         "action": "scale_to_zero",
         "severity": "warning",
         "instance": "node-1",
+        "uuid": "GPU-0",
         "workload": "team-a/notebook",
     }
     assert first["startsAt"] == second["startsAt"] == "2026-09-21T14:13:20.000Z"
@@ -42,6 +45,37 @@ def test_an_alertmanager_is_told_of_what_fires_again_and_again() -> None:
     )
     assert first["generatorURL"] == "http://node-1:19400/api/v1/advice/a1b2c3"
     assert "held idle for 6 h" in first["annotations"]["description"]
+
+
+def test_each_gpu_of_advice_has_an_alert_as_prometheus_would_have() -> None:
+    """With its UUID and Prometheus's name of the agent, and a summary for people."""
+    of_two = event(OPENED).advice
+    of_two = replace(of_two, finding=replace(of_two.finding, devices=("GPU-0", "GPU-1")))
+    with webhook_server(is_alertmanager=True) as inbox:
+        desk = Desk(alerts_to(inbox.url, instance="node-1:19400"), titles={"GPU-0": "GPU 3"})
+        desk.advice = [of_two]
+        desk.send()
+    (alerts,) = inbox.bodies
+
+    told = {each["labels"]["uuid"]: each["annotations"]["summary"] for each in alerts}
+    assert told == {
+        "GPU-0": "GPU 3 of node-1 (team-a/notebook): scale to zero, idle.",
+        "GPU-1": "GPU-1 of node-1 (team-a/notebook): scale to zero, idle.",
+    }
+    assert {each["labels"]["instance"] for each in alerts} == {"node-1:19400"}
+
+
+def test_a_pool_is_one_alert() -> None:
+    """Of hundreds of GPUs, none is named."""
+    pool = event(OPENED).advice
+    pool = replace(pool, finding=replace(pool.finding, devices=tuple(map(str, range(300)))))
+    with webhook_server(is_alertmanager=True) as inbox:
+        desk = Desk(alerts_to(inbox.url))
+        desk.advice = [pool]
+        desk.send()
+    ((alert,),) = inbox.bodies
+    assert "uuid" not in alert["labels"]
+    assert alert["annotations"]["summary"].startswith("node-1 (team-a/notebook): ")
 
 
 @pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.SNOOZED])
@@ -101,9 +135,16 @@ def test_every_alert_is_one_that_alertmanager_takes(
         for index, (state, severity) in enumerate(zip(states, severities, strict=False))
     ]
     for advice in desk.advice:
-        alert = alert_of(
-            advice, desk.clock.wall_time(), node="n", external_url="", resend_seconds=60.0
+        alerts = alerts_of(
+            advice,
+            desk.clock.wall_time(),
+            node="n",
+            titles={},
+            instance="",
+            external_url="",
+            resend_seconds=60.0,
         )
-        inbox_faults += list(alert_faults(alert))
-        assert alert["labels"]["severity"] in ("info", "warning")
+        for alert in alerts:
+            inbox_faults += list(alert_faults(alert))
+            assert alert["labels"]["severity"] in ("info", "warning")
     assert inbox_faults == []

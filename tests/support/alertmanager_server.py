@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from debian_program import program, run_program, running_program
 
@@ -36,6 +36,12 @@ class Alertmanager:
     def address(self) -> str:
         """Where Prometheus tells it of alerts."""
         return self.url.removeprefix("http://")
+
+    def tell(self, alerts: list[dict[str, Any]]) -> None:
+        """Post alerts as Prometheus does."""
+        body, headers = json.dumps(alerts).encode(), {"Content-Type": "application/json"}
+        with urlopen(Request(f"{self.url}/api/v2/alerts", body, headers), timeout=10):
+            pass
 
     def alerts(self) -> list[dict[str, Any]]:
         """All alerts that it has, those that are held back too."""

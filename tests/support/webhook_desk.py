@@ -1,6 +1,7 @@
 """Webhooks with what is around them, for tests of what they send."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,11 @@ class Desk:
     """Webhooks with their outbox, their clock and the advice that there is."""
 
     def __init__(
-        self, *settings: WebhookSettings, outbox: Outbox[str] | None = None, start: int = NOW
+        self,
+        *settings: WebhookSettings,
+        outbox: Outbox[str] | None = None,
+        start: int = NOW,
+        titles: Mapping[str, str] | None = None,
     ) -> None:
         self.clock = FastClock(start)
         self.advice: list[Advice] = []
@@ -35,6 +40,7 @@ class Desk:
             self.outbox,
             lambda: self.advice,
             clock=self.clock,
+            titles=lambda: titles or {},
             node="node-1",
             warn=self.told.append,
             sleep=lambda _: None,

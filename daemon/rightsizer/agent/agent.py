@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -136,7 +136,13 @@ class Agent:
             clock=self._clock,
             warn=lambda event, message: self._log.warning(event, message=message),
             sleep=self._stopping.wait,
+            titles=self._titles,
         )
+
+    def _titles(self) -> Mapping[str, str]:
+        report = self.accountant.latest()
+        devices = report.devices if report else ()
+        return {each.device.uuid: each.device.title for each in devices}
 
     def _capture_service(
         self, controls: ReleaseController, still_held: StillHeld

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,15 +41,16 @@ class NotificationService:
         clock: Clock,
         warn: Callable[[str, str], None],
         sleep: Callable[[float], object],
+        titles: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """The deliveries of the first settings.
+        """The deliveries of the first settings; `titles` is what devices are called, by UUID.
 
         `warn` takes the name of an event and a message, once for each trouble; where `sleep`
         returns true there are no more tries.
         """
         self._database, self._advice = database, advice
         self._clock, self._warn, self._sleep = clock, warn, sleep
-        self._settings = settings
+        self._settings, self._titles = settings, titles
         self._annotations = self._grafana(settings.grafana)
         self._webhooks = self._webhooks_of(settings.webhooks)
 
@@ -115,4 +116,5 @@ class NotificationService:
             clock=self._clock,
             warn=partial(self._warn, "webhook_trouble"),
             sleep=self._sleep,
+            titles=self._titles,
         )

@@ -1,6 +1,7 @@
 """Encoders of a change of advice as JSON, and of advice as an alert of Alertmanager's API v2."""
 
 import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -8,6 +9,7 @@ from rightsizer.model.advice import Advice, AdviceEvent, AdviceState
 from rightsizer.model.finding import Severity
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.report.json_encoder import Form, advice_form
+from rightsizer.report.labels import readable_name
 
 ALERT_NAME: Final = "RightsizerAdvice"
 
@@ -19,6 +21,8 @@ _SEVERITIES: Final = {
 }
 """Advice is never `critical`, which pages an operator at night."""
 _MISSED_RESENDS: Final = 4
+_DEVICES_NAMED: Final = 64
+"""More than a node's GPUs are a pool, which is told of at once."""
 _RESOLVED_KEPT: Final[Nanoseconds] = nanoseconds(900.0)
 """How long the end of an alert is repeated, as Prometheus does; nothing has to be remembered."""
 
@@ -33,15 +37,40 @@ def needs_delivery(advice: Advice, now: Nanoseconds) -> bool:
     return is_firing(advice) or now - _end(advice) <= _RESOLVED_KEPT
 
 
-def alert_of(
-    advice: Advice, now: Nanoseconds, *, node: str, external_url: str, resend_seconds: float
-) -> Form:
-    """The alert, sent every so many seconds; it ends by itself if it is not sent again.
+def alerts_of(  # noqa: PLR0913 - what is told, of which node, and how.
+    advice: Advice,
+    now: Nanoseconds,
+    *,
+    node: str,
+    titles: Mapping[str, str],
+    instance: str,
+    external_url: str,
+    resend_seconds: float,
+) -> Iterator[Form]:
+    """An alert for each device, as Prometheus's alerts are, so that one may inhibit the other.
 
-    `now` is wall time, the node is a label, and the link begins with the URL, if there is one.
+    They are sent every so many seconds, and end by themselves if they are not sent again. `now` is
+    wall time, `titles` is what people call the devices, and the link begins with the URL.
     """
+    uuids = advice.finding.culprits or advice.finding.devices
+    for uuid in uuids if 0 < len(uuids) <= _DEVICES_NAMED else ("",):
+        form = _alert(advice, uuid, now, nanoseconds(_MISSED_RESENDS * resend_seconds))
+        form["labels"]["instance"] = instance or node
+        form["annotations"]["summary"] = _summary(advice, titles.get(uuid, uuid), node)
+        if external_url:
+            form["generatorURL"] = f"{external_url.rstrip('/')}/api/v1/advice/{advice.id}"
+        yield form
+
+
+def _summary(advice: Advice, device: str, node: str) -> str:
     finding = advice.finding
-    lasts = nanoseconds(_MISSED_RESENDS * resend_seconds)
+    place = f"{device} of {node}" if device else node
+    workload = f" ({finding.workload})" if finding.workload else ""
+    return f"{place}{workload}: {readable_name(finding.action)}, {finding.kind.value}."
+
+
+def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> Form:
+    finding = advice.finding
     form: Form = {
         "labels": {
             "alertname": ALERT_NAME,
@@ -50,7 +79,7 @@ def alert_of(
             "reason": finding.reasons[0].value if finding.reasons else "",
             "action": finding.action.value,
             "severity": _SEVERITIES[finding.severity],
-            "instance": node,
+            "uuid": uuid,
             "workload": finding.workload or "",
         },
         "annotations": _annotations(advice),
@@ -60,15 +89,12 @@ def alert_of(
     }
     # A label that is empty is none.
     form["labels"] = {name: value for name, value in form["labels"].items() if value}
-    if external_url:
-        form["generatorURL"] = f"{external_url.rstrip('/')}/api/v1/advice/{advice.id}"
     return form
 
 
 def _annotations(advice: Advice) -> dict[str, str]:
     finding, savings = advice.finding, advice.finding.savings
     found = {
-        "summary": "A GPU workload can be placed or sized better.",
         "description": finding.summary,
         "devices": ", ".join(finding.devices),
         "confidence": f"{finding.confidence:.2f}",

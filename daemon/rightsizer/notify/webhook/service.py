@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import platform
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +18,7 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import seconds
 from rightsizer.notify.delivery import Delivery, Outbox, OutboxTable
 from rightsizer.notify.webhook.client import webhook_client
-from rightsizer.notify.webhook.encoder import alert_of, change_of, is_firing, needs_delivery
+from rightsizer.notify.webhook.encoder import alerts_of, change_of, is_firing, needs_delivery
 from rightsizer.notify.webhook.settings import (
     WebhookFormat,
     WebhookSettings,
@@ -49,12 +50,13 @@ class Webhook(Delivery[str]):
         outbox: Outbox[str],
         advice: Callable[[], Sequence[Advice]],
         *,
+        titles: Callable[[], Mapping[str, str]],
         node: str,
         clock: Clock,
         warn: Callable[[str], None],
         sleep: Callable[[float], object],
     ) -> None:
-        """Nothing was sent yet; `advice` gives all, closed too."""
+        """Nothing was sent yet; `advice` gives all, closed too, `titles` names by UUID."""
         super().__init__(
             name,
             outbox=outbox,
@@ -64,6 +66,7 @@ class Webhook(Delivery[str]):
             warn=warn,
         )
         self._settings, self._advice, self._node, self._sleep = settings, advice, node, sleep
+        self._titles = titles
         self._is_json = settings.format is WebhookFormat.JSON
         self._client: tuple[str, HttpClient] | None = None
 
@@ -117,18 +120,22 @@ class Webhook(Delivery[str]):
 
     def _alerts(self) -> list[Form]:
         now, settings = self._clock.wall_time(), self._settings
+        titles = self._titles()
         return [
-            alert_of(
-                advice,
-                now,
-                node=self._node,
-                external_url=settings.external_url,
-                resend_seconds=settings.resend_seconds,
-            )
+            alert
             for advice in self._advice()
             if settings.wants(advice)
             and needs_delivery(advice, now)
             and (settings.send_resolved or is_firing(advice))
+            for alert in alerts_of(
+                advice,
+                now,
+                node=self._node,
+                titles=titles,
+                instance=settings.instance,
+                external_url=settings.external_url,
+                resend_seconds=settings.resend_seconds,
+            )
         ]
 
     def _post(self, body: str) -> Failure | None:
@@ -193,6 +200,7 @@ def webhooks_of(  # noqa: PLR0913 - the outside world comes in as arguments.
     clock: Clock,
     warn: Callable[[str], None],
     sleep: Callable[[float], object],
+    titles: Callable[[], Mapping[str, str]] = dict,
     node: str = "",
 ) -> tuple[Webhook, ...]:
     """The webhooks of the settings; messages that wait for others are dropped."""
@@ -210,7 +218,8 @@ def webhooks_of(  # noqa: PLR0913 - the outside world comes in as arguments.
                 each,
                 outbox,
                 advice,
-                node=node or platform.node(),
+                titles=titles,
+                node=node or os.environ.get("NODE_NAME") or platform.node(),
                 clock=clock,
                 warn=warn,
                 sleep=sleep,

@@ -59,6 +59,11 @@ class WebhookSettings:
     reasons: tuple[Reason, ...] = setting((), help="Reasons that are sent; empty for all.")
     minimum_severity: Severity = setting(Severity.LOW, help="The least severity that is sent.")
     send_resolved: bool = setting(True, help="Whether the end of advice is sent too.")
+    instance: str = setting(
+        "",
+        help="Label `instance` of alerts: what Prometheus calls this agent, such as "
+        "`node-1:19400`; empty for the node's name.",
+    )
     external_url: str = setting(
         "", help="The agent's address as its readers reach it, for links back; empty for no links."
     )
