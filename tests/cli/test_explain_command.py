@@ -101,7 +101,7 @@ def test_an_explanation_reads_as_agreed(golden: Callable[[str | Path, str], None
 
 
 def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> None:
-    """Open advice by what was found, the severest first; what was closed; who would not say."""
+    """Open advice by its worth; what was closed; which rules abstained."""
     idle = whole()
     stall = finding(
         id="stall",

@@ -188,7 +188,7 @@ def test_progress_is_one_line_that_is_gone_in_the_end() -> None:
     with ProgressLine(screen, lambda: now) as progress:
         progress("reading", 0, 4)
         progress("reading", 1, 4)
-        now = 1.0
+        now = 0.5
         progress("reading", 2, 4)
         progress("reading", 4, 4)
     shown = screen.getvalue().split("\r\x1b[K")[1:]

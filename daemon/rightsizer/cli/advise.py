@@ -2,13 +2,12 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Final
 
 from rightsizer.advice.engine import complaints
 from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.advice import advice_lines, finding_line, severest_first
+from rightsizer.console.advice import advice_lines, dearest_first, finding_line
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.settings_flags import (
@@ -22,9 +21,9 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Finding
+from rightsizer.model.finding import Action, Finding
 from rightsizer.report.json_encoder import Form, advice_form, finding_form
-from rightsizer.report.labels import first_names, readable_name
+from rightsizer.report.labels import ACTION_LABELS, first_names
 
 _NAMED: Final = 3
 
@@ -56,15 +55,12 @@ def advise_text(
 
 
 def open_lines(forms: Sequence[Form]) -> list[str]:
-    """Open advice by kind, in a kind the severest first, then as given."""
-    lines: list[str] = []
-    ordered = sorted(forms, key=severest_first)
-    for kind, group in groupby(ordered, key=lambda each: each["finding"]):
-        lines.append(f"{kind.capitalize()}:")
-        for each in group:
-            lines += advice_lines(each, readable_name(each["action"]))
-        lines.append("")
-    return lines
+    """Open advice in the order of its worth."""
+    lines = ["To do, by money, then by severity:"] if forms else []
+    for each in sorted(forms, key=dearest_first):
+        holder = (each["workload"] or "").rpartition("/")[2]
+        lines += advice_lines(each, ACTION_LABELS[Action(each["action"])], holder)
+    return [*lines, ""] if forms else []
 
 
 def _open_count(count: int) -> str:

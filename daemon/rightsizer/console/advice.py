@@ -1,27 +1,41 @@
-"""Advice in a terminal: its order, and its lines."""
+"""Recommendations in a terminal: their order, and their lines."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.console.text import wrapped
-from rightsizer.model.finding import Finding, FindingKind, Severity
+from rightsizer.model.finding import Finding, Severity
+from rightsizer.report.labels import reason_label
 
-_KINDS: Final = tuple(FindingKind)
 _SEVERITIES: Final = tuple(Severity)
+_HOURS_A_DAY: Final = 24.0
+_CENTS_BELOW: Final = 10.0
+"""Dollars from which on cents tell nothing."""
 
 
-def severest_first(advice: Mapping[str, Any]) -> tuple[int, int]:
-    """Sorts by kind, and in a kind by severity."""
-    return _KINDS.index(advice["finding"]), -_SEVERITIES.index(advice["severity"])
+def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
+    """Sorts what is critical first, then by money; what has no price follows by severity."""
+    savings = advice["savings"]
+    low, high = savings["dollars_per_hour_low"] or 0.0, savings["dollars_per_hour_high"]
+    severity = _SEVERITIES.index(advice["severity"])
+    is_critical = advice["severity"] == Severity.CRITICAL
+    return (
+        not is_critical,
+        -(low + (low if high is None else high)),
+        -severity,
+        -advice["confidence"],
+    )
 
 
-def advice_lines(advice: Mapping[str, Any], action: str, about: str = "") -> Iterator[str]:
-    """What one piece says, how sure it is, and what it saves; `about` goes behind its state."""
+def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
+    """What to do to what, why, what it saves and how sure that is."""
     by = f" by {advice['actor']}" if advice["actor"] else ""
-    yield from wrapped(f"{advice['id']}  {advice['severity']}, {advice['state']}{by}{about}", 2)
+    title = f"{action[:1].upper()}{action[1:]}" + (f": {subject}" if subject else "")
+    yield from wrapped(f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}", 2)
     yield from wrapped(advice["summary"], 4, 0)
-    rest = f"confidence {advice['confidence']:.2f}, risk {advice['risk']}"
-    yield from wrapped(f"{action}; {rest}{_savings(advice['savings'])}", 4, 0)
+    risk = reason_label(advice["risk"]).lower()
+    rest = f"confidence {advice['confidence']:.2f}, risk {risk}"
+    yield from wrapped(f"{_savings(advice['savings'])}; {rest}", 4, 0)
 
 
 def finding_line(finding: Finding) -> str:
@@ -30,12 +44,25 @@ def finding_line(finding: Finding) -> str:
 
 
 def _savings(savings: Mapping[str, Any]) -> str:
-    if savings["gpus_low"] is None or savings["gpus_high"] is None:
-        return f"; savings: {savings['reason']}" if savings["reason"] else ""
-    told = f"; saves {_range(savings['gpus_low'], savings['gpus_high'])} GPUs"
+    parts = []
     low, high = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
-    return told if low is None or high is None else f"{told}, {_range(low, high)} $/h"
+    if low is not None and high is not None:
+        parts.append(_dollars_a_day(low, high))
+    if savings["gpus_low"] is not None and savings["gpus_high"] is not None:
+        parts.append(_gpus(savings["gpus_low"], savings["gpus_high"]))
+    if not parts:
+        return f"savings: {savings['reason'] or 'not known'}"
+    return f"saves {', '.join(parts)}"
 
 
-def _range(low: float, high: float) -> str:
-    return f"{low:,.2f}" if low == high else f"{low:,.2f} to {high:,.2f}"
+def _dollars_a_day(low: float, high: float) -> str:
+    least, most = low * _HOURS_A_DAY, high * _HOURS_A_DAY
+    digits = 2 if 0.0 < most < _CENTS_BELOW else 0
+    middle = f"${(least + most) / 2:,.{digits}f} a day"
+    return middle if low == high else f"{middle} (${least:,.{digits}f} to ${most:,.{digits}f})"
+
+
+def _gpus(low: float, high: float) -> str:
+    least, most = (f"{each:,.2f}".rstrip("0").rstrip(".") for each in (low, high))
+    told = least if least == most else f"{least} to {most}"
+    return f"{told} {'GPU' if most == '1' else 'GPUs'}"

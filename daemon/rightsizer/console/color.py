@@ -7,6 +7,7 @@ from typing import Final, TextIO
 
 _STYLES: Final = {
     "heading": "1",
+    "title": "1",
     "severe": "1;31",
     "medium": "33",
     "minor": "2",
@@ -16,6 +17,7 @@ _STYLES: Final = {
 """Parameters of SGR (ECMA-48), of the sixteen colors that every terminal's theme has."""
 _PARTS: Final = re.compile(
     r"""(?P<heading>^[A-Z][^.:;,]{0,60}:$)
+    |(?P<title>^[ ]{2}[A-Z][^\n]*?(?=[ ]{2}(?:critical|high|medium|low),[ ]))
     |(?P<severe>\b(?:critical|high)(?=,[ ]|[ ]severity))
     |(?P<medium>\bmedium(?=,[ ]|[ ]severity))
     |(?P<minor>\blow(?=,[ ]|[ ]severity))

@@ -111,8 +111,7 @@ def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
     if still_open:
         yield "Advice, by money, then by severity:"
     for each in still_open[:top]:
-        about = f"; {each['key']}" if each["key"] else ""
-        yield from advice_lines(each, _action(each["action"]), about)
+        yield from advice_lines(each, _action(each["action"]), each["key"] or "")
     if len(still_open) > top:
         yield f"  and {len(still_open) - top} more; --top shows more, --json has all"
     if still_open:
