@@ -1,7 +1,7 @@
 """Prices of boards: rented, reserved and owned."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.frozen import dataclass, field, replace
@@ -18,6 +18,15 @@ class OnDemand:
     high_dollars_per_hour: float
     hyperscaler_dollars_per_hour: float | None = None
     """The median over AWS, Azure, GCP and OCI alone."""
+
+
+def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
+    """From the lowest to the highest of several clouds."""
+    if not offers:
+        return None
+    middle = sum(each.median_dollars_per_hour for each in offers) / len(offers)
+    low = min(each.low_dollars_per_hour for each in offers)
+    return OnDemand(low, middle, max(each.high_dollars_per_hour for each in offers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +155,17 @@ class Prices:
             )
         return replace(self, by_board={**self.by_board, **own}) if own else self
 
-    def of_provider(self, provider: str) -> "Prices":
-        """Those of one cloud alone: boards that it does not list have no price to rent them at."""
+    def of_providers(self, providers: Sequence[str]) -> "Prices":
+        """Those of some clouds alone: boards that none lists have no price to rent them at."""
         own = {
             key: replace(
                 price,
-                on_demand=price.by_provider.get(provider),
+                on_demand=_spread(
+                    [offer for name, offer in price.by_provider.items() if name in providers]
+                ),
                 spot_dollars_per_hour=None,
                 reserved_dollars_per_hour={},
-                clouds=(provider,),
+                clouds=tuple(providers),
             )
             for key, price in self.by_board.items()
         }

@@ -65,7 +65,9 @@ _QUESTION: Final = """
 --concurrency COUNT: requests in flight, in place of a rate
 --precision FORMAT: format of the weights, such as fp8; bf16, or the checkpoint's own, without it
 --gpus LIST: kinds of GPU, such as h100,h200,l40s; all that are known without it
---provider NAME: cloud whose prices count, such as aws
+--provider LIST: clouds whose instances and prices count, such as aws,gcp, or any for aws, gcp,
+  azure, oci, lambda and coreweave; counts are whole instances of theirs
+--spares COUNT: instances that may fail, 1 for N+1; without --provider, replicas
 --train KIND: full, lora or qlora: train it instead of serving it
 --tokens COUNT: tokens to train on in all, such as 1e9
 """
@@ -91,7 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What is asked, by which facts, and how to answer."""
     file_help = "YAML or JSON of requirements, in place of --model"
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=file_help)
-    add_flags(parser.add_argument, _QUESTION)
+    add_flags(parser.add_argument, _QUESTION, spares=int)
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _SOURCES, measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)

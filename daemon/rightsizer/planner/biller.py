@@ -99,6 +99,23 @@ class PlanPrices:
         return board, next(each for each in board.mig_profiles if each.name == profile)
 
 
+def _rented_terms(
+    candidate: PlanCandidate, terms: tuple[HourlyCost, ...]
+) -> tuple[HourlyCost, ...]:
+    """With the list price of the instances in the place of that of their GPUs."""
+    rental = candidate.rental
+    if rental is None or rental.dollars_per_hour is None:
+        return terms
+    each, instance = rental.dollars_per_hour / rental.gpus, rental.instance
+    listed = HourlyCost(
+        Billing.ON_DEMAND,
+        EstimateInterval(each, each, each),
+        f"{instance.name}: {instance.source}",
+        instance.date,
+    )
+    return (listed, *(term for term in terms if term.billing is not Billing.ON_DEMAND))
+
+
 @dataclass(frozen=True, slots=True)
 class Biller:
     """One requirement's bills."""
@@ -113,9 +130,9 @@ class Biller:
 
     def bill(self, candidate: PlanCandidate) -> Bill:
         """What a candidate costs."""
-        board, rate, count = self.prices.board(candidate.gpu), candidate.rate, candidate.count
-        terms = self.prices.offers(board)
-        energy = self._amount(self._kilowatts(board, count), rate)
+        board, rate, count = self.prices.board(candidate.gpu), candidate.rate, candidate.paid_count
+        terms = _rented_terms(candidate, self.prices.offers(board))
+        energy = self._amount(self._kilowatts(board, candidate.count), rate)
         grams = self.requirement.carbon_grams_per_kilowatt_hour
         if grams is None:
             grams = self.settings.carbon_grams_per_kilowatt_hour

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.planner.rental import Rental
 from rightsizer.sizing.board_format import BoardFormat
 from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
@@ -161,6 +162,10 @@ class PlanCandidate:
     gpu_dollars_per_hour: float | None = None
     work_dollars: float | None = None
     """For a million of the tokens that the load asks for, which may be fewer than it could make."""
+    rental: Rental | None = None
+    """The instances that it comes in, where a cloud is named."""
+    spare_gpus: int = 0
+    """That stand by for failures, where no cloud is named."""
     rank: int | None = None
     bill: Bill | None = None
     """All forms of its cost; `None` before they are computed."""
@@ -193,6 +198,11 @@ class PlanCandidate:
         return self.layout.gpus
 
     @property
+    def paid_count(self) -> int:
+        """How many GPUs are paid: whole instances, and those that stand by."""
+        return self.count + self.spare_gpus if self.rental is None else self.rental.gpus
+
+    @property
     def memory_headroom_ratio(self) -> float:
         """What stays free of what processes can have; below 0 where it does not fit."""
         return 1.0 - self.memory.total_bytes / self.usable_bytes if self.usable_bytes else -1.0
@@ -200,7 +210,8 @@ class PlanCandidate:
     @property
     def dollars_per_hour(self) -> float | None:
         """Of all GPUs."""
-        return None if self.gpu_dollars_per_hour is None else self.gpu_dollars_per_hour * self.count
+        dollars = self.gpu_dollars_per_hour
+        return None if dollars is None else dollars * self.paid_count
 
     @property
     def dollars_per_million_tokens(self) -> float | None:

@@ -85,6 +85,7 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
+    rental = form["rental"]
     memory, free = form["memory"], form["memory_headroom_ratio"]
     usable = memory["total_bytes"] / (1.0 - free) if free is not None and free < 1 else None
     first = "a batch" if form["tpot_ms"] is None else "to the first"
@@ -96,7 +97,8 @@ def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
     return {
         "rank": str(form["rank"] or ""),
         "name": f"{form['count']} x {form['gpu']}"
-        + (f" ({form['format']})" if form["format"] else ""),
+        + (f" ({form['format']})" if form["format"] else "")
+        + (f", {rental['count']} x {rental['instance']}" if rental else ""),
         "layout": "x".join(map(str, form["layout"].values())),
         "bar": memory_bar(f"Memory of each {form['gpu']}", memory, usable),
         "memory": f"{_gibibytes(memory['total_bytes'])} of "

@@ -10,6 +10,7 @@ from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
 from rightsizer.planner.figures import hourly_dollars, million_dollars, requests_asked, told_unit
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
+from rightsizer.planner.rental import Rental
 from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.engine import ENGINES
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
@@ -139,12 +140,28 @@ def _engine(plan: GpuPlan) -> str | None:
     return f"{requirement.engine} {ENGINES[requirement.engine].version}"
 
 
+def _rental_form(rental: Rental) -> dict[str, Any]:
+    """What a candidate is rented as."""
+    instance = rental.instance
+    return {
+        "provider": instance.provider,
+        "instance": instance.name,
+        "gpus": instance.gpus,
+        "count": rental.count,
+        "cost_per_hour": rental.dollars_per_hour,
+        "date": instance.date or None,
+        "source": instance.source or None,
+    }
+
+
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     """One candidate."""
     rate = candidate.rate
     return {
         "gpu": candidate.gpu,
         "count": candidate.count,
+        "paid_count": candidate.paid_count,
+        "rental": None if candidate.rental is None else _rental_form(candidate.rental),
         "layout": asdict(candidate.layout),
         "fits": candidate.fits,
         "fits_memory": candidate.fits_memory,

@@ -28,7 +28,7 @@ from rightsizer.sizing.requirement import (
 
 KEYS: Final = (
     *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
-    *("prices", "parameters", "train", "tokens", "provider", "engine"),
+    *("prices", "parameters", "train", "tokens", "provider", "spares", "engine"),
 )
 _TRAIN: Final = {
     "full": ModelTask.TRAINING,
@@ -58,6 +58,7 @@ _NOWHERE: Final = ":1:1: "
 """The place of what stands in no file."""
 _MOST_DOLLARS: Final = 1e5
 _MOST_TOKENS: Final = 1e18
+_MOST_SPARES: Final = 100
 _MOST_GRAMS: Final = 3000.0
 
 
@@ -281,6 +282,7 @@ def _rest(row: Row) -> dict[str, Any]:
             growth.count("months", 0, _MOST_MONTHS) or 0,
         ),
         "gpus": _gpus(row),
+        "spares": row.count("spares", 0, _MOST_SPARES) or 0,
         "provider": (row.text("provider") or "").strip().lower(),
         "prices": dollars,
         "carbon_grams_per_kilowatt_hour": prices.number(CARBON, 0.0, _MOST_GRAMS),

@@ -1,11 +1,12 @@
 """Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.instances import Instance
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, field, replace
@@ -22,11 +23,12 @@ from rightsizer.planner.growth import (
 )
 from rightsizer.planner.plan_file import PlanFile, PlanFileItem
 from rightsizer.planner.rates import predict_rate
+from rightsizer.planner.rental import Rental, cheapest_rental, instances_of, providers_of
 from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.planner.search import Search
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.mig import slice_board
-from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.settings import SizingSettings
 
 _REMEDY: Final = (
@@ -104,7 +106,12 @@ class Planner:
         prices, settings = self._prices(requirement), self.settings.plan
         boards = boards_of(requirement.gpus, self.catalogue)
         if requirement.provider and not requirement.gpus:
-            boards = tuple(each for each in boards if prices.dollars_per_hour(each) is not None)
+            rented = self._instances(requirement) or {}
+            boards = tuple(
+                each
+                for each in boards
+                if each.key in rented or prices.dollars_per_hour(each) is not None
+            )
         biller = Biller(requirement, prices, self.settings.cost)
         found = self._ranked(requirement, boards, prices)
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
@@ -151,25 +158,41 @@ class Planner:
     def _search(self, requirement: Requirement) -> Search:
         settings = self.settings
         predict = partial(predict_rate, settings=settings)
-        headroom = settings.serving.latency_headroom_ratio
-        return Search(requirement, predict, settings.plan, settings.memory, headroom)
+        instances, rent = self._instances(requirement), None
+        if instances is not None:
+            rent = partial(_rented, requirement, instances)
+        return Search(requirement, predict, settings, rent)
 
-    def _prices(self, requirement: Requirement) -> PlanPrices:
-        stated = {
+    def _instances(self, requirement: Requirement) -> dict[str, list[Instance]] | None:
+        """What the clouds rent that are named, by board; `None` where that is not known."""
+        if not requirement.provider:
+            return None
+        stated = self._stated(requirement)
+        providers = providers_of(requirement, self.prices)
+        return instances_of(providers, self.prices, tuple(stated)) or None
+
+    def _stated(self, requirement: Requirement) -> dict[str, float]:
+        return {
             board.key: dollars
             for name, dollars in requirement.prices.items()
             for board in boards_of((name,), self.catalogue, "prices")
         }
-        provider, prices = requirement.provider, self.prices
-        if provider:
-            if provider not in prices.providers:
-                known = ", ".join(prices.providers)
-                raise RequirementError(
-                    f"provider: no prices of '{provider}' are known; take one of {known}, or state"
-                    " prices.dollars_per_gpu_hour"
-                )
-            prices = prices.of_provider(provider)
+
+    def _prices(self, requirement: Requirement) -> PlanPrices:
+        stated, prices = self._stated(requirement), self.prices
+        if requirement.provider:
+            prices = prices.of_providers(providers_of(requirement, prices))
         return PlanPrices.of(self.catalogue, prices, stated)
+
+
+def _rented(
+    requirement: Requirement,
+    instances: Mapping[str, Sequence[Instance]],
+    board: str,
+    layout: Parallelism,
+) -> Rental | None:
+    trains = requirement.task.trains
+    return cheapest_rental(instances.get(board, ()), layout, requirement.spares, trains=trains)
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:

@@ -16,6 +16,7 @@ from rightsizer.planner.candidate import (
     preference,
 )
 from rightsizer.planner.rates import late, targets_probability, too_slow
+from rightsizer.planner.rental import Rent
 from rightsizer.planner.requirement_checks import layout_fault
 from rightsizer.sizing.board_format import board_format
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
@@ -24,7 +25,7 @@ from rightsizer.sizing.mig import is_slice
 from rightsizer.sizing.models import RecommenderModel, Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
-from rightsizer.sizing.settings import MemorySettings, PlanSettings
+from rightsizer.sizing.settings import SizingSettings
 
 _NODE_GPUS: Final = 8
 """Of a usual server, whatever joins them."""
@@ -36,6 +37,8 @@ Predict = Callable[[Requirement, Board, Parallelism, float | None, float], Predi
 that latencies and so many bytes of each board allow."""
 _SPREAD: Final = 8
 """Over how many times as many replicas a load is spread at most where latencies are missed."""
+_SLICE: Final = ":"
+"""In the key of a slice of MIG."""
 _ABOUT: Final = 1.05
 _LEAST_USED: Final = 1e-9
 """Tokens a second: of less, what a million of them costs is no figure any more."""
@@ -108,16 +111,17 @@ class Search:
         self,
         requirement: Requirement,
         predict: Predict,
-        settings: PlanSettings,
-        memory_settings: MemorySettings,
-        headroom: float = 0.0,
+        settings: SizingSettings,
+        rent: Rent | None = None,
     ) -> None:
         self.requirement = requirement
         self._predict = predict
-        self._settings = settings
-        self._memory_settings = memory_settings
-        self._headroom = headroom
-        self._layouts = _layouts(requirement, settings.gpu_maximum)
+        self._sizing = settings
+        self._settings = settings.plan
+        memory_settings = self._memory_settings = settings.memory
+        self._headroom = settings.serving.latency_headroom_ratio
+        self._rent = rent
+        self._layouts = _layouts(requirement, settings.plan.gpu_maximum)
         self._serving_memory: Callable[[Parallelism], ServingMemory] = cache(
             lambda layout: serving_memory(requirement, layout, memory_settings)
         )
@@ -131,9 +135,7 @@ class Search:
 
         What one replica needs and makes at most does not change with how many are asked for.
         """
-        search = Search(
-            requirement, self._predict, self._settings, self._memory_settings, self._headroom
-        )
+        search = Search(requirement, self._predict, self._sizing, self._rent)
         search._serving_memory, search._single = self._serving_memory, self._single
         return search
 
@@ -281,13 +283,30 @@ class Search:
         return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections), other)
 
     def _priced(self, candidate: PlanCandidate, dollars_per_hour: float | None) -> PlanCandidate:
+        candidate = self._rented(candidate)
+        rental = candidate.rental
+        if rental is not None and rental.dollars_per_hour is not None:
+            dollars_per_hour = rental.dollars_per_hour / rental.gpus
         made = candidate.rate.tokens_per_second
         work, asked = None, self.requirement.load.tokens_per_second
         if dollars_per_hour is not None and made is not None and made.value > 0:
             is_asked = asked is not None and not self.requirement.task.trains
             used = min(made.value, asked or 0.0) if is_asked else made.value
-            work = dollars_per_hour * candidate.count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
+            work = dollars_per_hour * candidate.paid_count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
         return replace(candidate, gpu_dollars_per_hour=dollars_per_hour, work_dollars=work)
+
+    def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
+        """In whole instances of the clouds that are named, with what stands by."""
+        layout, spares = candidate.layout, self.requirement.spares
+        if self._rent is None or _SLICE in candidate.gpu:
+            return replace(candidate, spare_gpus=spares * layout.tensor * layout.pipeline)
+        rental = self._rent(candidate.gpu, layout)
+        if rental is not None:
+            return replace(candidate, rental=rental)
+        joined = f" with {layout.tensor} in one server" if layout.tensor > 1 else ""
+        why = f"no instance of {self.requirement.provider} has {candidate.gpu}{joined}"
+        rejection = Rejection(CandidateFilter.LAYOUT, why)
+        return replace(candidate, rejections=(*candidate.rejections, rejection))
 
     def _available(self, board: Board) -> float:
         return available_bytes(self.requirement, board.memory_bytes, self._memory_settings)

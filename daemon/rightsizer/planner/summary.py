@@ -23,13 +23,13 @@ from rightsizer.planner.figures import (
     unit_of,
 )
 from rightsizer.planner.planner import GpuPlan
-from rightsizer.planner.text import STARRED, nothing_lines, run_dollars, title_lines
+from rightsizer.planner.text import STARRED, nothing_lines, rented_as, run_dollars, title_lines
 from rightsizer.planner.validation import ValidationStep, validation_steps
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.work_unit import WorkUnit
 
 _SHOWN: Final = 5
-_LEFT: Final = frozenset({"GPUs", "90 % within", "why not first"})
+_LEFT: Final = frozenset({"GPUs", "90 % within", "rented as", "why not first"})
 _DOUBTED: Final = 0.9
 """Less likely than that to be in time, which is told."""
 _EQUAL: Final = 1.005
@@ -106,7 +106,8 @@ def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
     is_run = trains and requirement.training.tokens is not None
     is_of_tokens = unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
     cost = "$/run" if is_run else "$/h"
-    header = ["#", "GPUs", cost, f"{unit}/s", "90 % within"]
+    rents = any(each.rental is not None for each in shown)
+    header = ["#", "GPUs", cost, f"{unit}/s", "rented as" if rents else "90 % within"]
     header += ["hours"] if is_run else []
     header += [] if trains else ["TTFT" if is_of_tokens else "batch ms"]
     header += ["TPOT"] if not trains and is_of_tokens else []
@@ -115,7 +116,8 @@ def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
         rate = each.rate
         row = [str(each.rank), f"{each}{'*' * (each.format is not None)}"]
         row.append(priced(*run_dollars(each)) if is_run else _hourly(each))
-        row += [middle(rate.tokens_per_second), range_text(rate.tokens_per_second)]
+        row.append(middle(rate.tokens_per_second))
+        row.append(rented_as(each) if rents else range_text(rate.tokens_per_second))
         row += [middle(rate.training_hours)] if is_run else []
         row += [] if trains else [middle(rate.ttft_ms)]
         row += [middle(rate.tpot_ms)] if not trains and is_of_tokens else []

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 
 _Column = tuple[str, Callable[[PlanCandidate], str]]
-_LEFT_COSTS: Final = frozenset({"GPUs", "$/run", "$/h", "$/M"})
+_LEFT_COSTS: Final = frozenset({"GPUs", "rented as", "$/run", "$/h", "$/M"})
 _LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
 _PLACE: Final[tuple[_Column, ...]] = (
     ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
@@ -145,12 +145,19 @@ def _mfu(candidate: PlanCandidate) -> str:
 def _cost_columns(requirement: Requirement) -> Sequence[_Column]:
     """Money, each with its range behind it."""
     has_run = requirement.task.trains and requirement.training.tokens is not None
+    rented_columns = (("rented as", rented_as),) if requirement.provider else ()
     columns: tuple[tuple[bool, _Column], ...] = (
         (has_run, ("$/run", lambda each: priced(*run_dollars(each)))),
         (True, ("$/h", lambda each: priced(each.dollars_per_hour, hourly_dollars(each)))),
         (not has_run, ("$/M", lambda each: priced(each.work_dollars, million_dollars(each)))),
     )
-    return (*_PLACE[:2], *(column for is_shown, column in columns if is_shown))
+    return (*_PLACE[:2], *rented_columns, *(column for is_shown, column in columns if is_shown))
+
+
+def rented_as(candidate: PlanCandidate) -> str:
+    """The instances that a candidate comes in, and of which cloud."""
+    rental = candidate.rental
+    return NOTHING if rental is None else f"{rental} ({rental.instance.provider})"
 
 
 def run_dollars(candidate: PlanCandidate) -> tuple[float | None, EstimateInterval | None]:

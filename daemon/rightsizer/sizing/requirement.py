@@ -189,6 +189,9 @@ class Requirement:
     prices: Mapping[str, float] = field(default_factory=dict)
     """Dollars an hour by GPU, before those of the catalogue."""
     provider: str = ""
-    """The cloud whose prices count, and whose GPUs are looked at; any where it is empty."""
+    """The clouds whose instances and prices count, between commas, or `any` of those whose
+    instances are known; boards by their median price, in any number, where it is empty."""
+    spares: int = 0
+    """Instances, or replicas where no cloud is named, that may fail: 1 for N+1."""
     carbon_grams_per_kilowatt_hour: float | None = None
     """Carbon dioxide equivalents, before the setting; nothing is said of carbon without either."""

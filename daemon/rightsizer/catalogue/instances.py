@@ -1,0 +1,55 @@
+"""Instance types that clouds rent: how many GPUs of a board are in one, and its list price."""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from rightsizer.model.frozen import dataclass
+
+_SOURCES: Final[Mapping[str, str]] = {
+    "": "",
+    "vantage": "instances.vantage.sh, us-east-1, as copied by tsaol/aws-gpu @299375be",
+    "gpuflow": "a comparison of the clouds' price pages in US regions, September 2026 (GPUFlow)",
+    "skypilot-oci": "skypilot-org/skypilot-catalog catalogs/v8/oci/vms.csv @05887511",
+    "skypilot-lambda": "skypilot-org/skypilot-catalog catalogs/v8/lambda/vms.csv @0f407038",
+    "kaelresearch": "kaelresearch.com gpu-economics-real-inference-costs, February 2026",
+}
+_DATES: Final = {"v8": "2025-09 to 2026-08"}
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One type of server that a cloud rents."""
+
+    provider: str
+    name: str
+    board: str
+    """Key of its GPUs in the catalogue of boards."""
+    gpus: int
+    dollars_per_hour: float | None
+    """Of the whole instance, without commitment; `None` where no source tells it."""
+    date: str
+    source: str
+
+
+@cache
+def built_in_instances() -> tuple[Instance, ...]:
+    """Those that come with the program."""
+    file = Path(__file__).with_name("instances.csv")
+    with file.open(encoding="utf-8", newline="") as lines:
+        return tuple(_instance(row) for row in csv.DictReader(lines))
+
+
+def _instance(row: Mapping[str, str]) -> Instance:
+    price = row["dollars_per_hour"]
+    return Instance(
+        provider=row["provider"],
+        name=row["instance"],
+        board=row["board"],
+        gpus=int(row["gpus"]),
+        dollars_per_hour=float(price) if price else None,
+        date=_DATES.get(row["date"], row["date"]),
+        source=_SOURCES[row["source"]],
+    )

@@ -1,0 +1,112 @@
+"""Rental of a candidate: the instances of a cloud that its GPUs come in, whole ones only."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from rightsizer.catalogue.instances import Instance, built_in_instances
+from rightsizer.catalogue.prices import Prices
+from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.sizing.requirement import Parallelism, Requirement
+
+ANY: Final = "any"
+Rent = Callable[[str, Parallelism], "Rental | None"]
+"""By a board's key and a layout; `None` where no instance holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rental:
+    """So many instances of one type."""
+
+    instance: Instance
+    count: int
+
+    def __str__(self) -> str:
+        """`2 x p5.48xlarge`."""
+        return f"{self.count} x {self.instance.name}"
+
+    @property
+    def gpus(self) -> int:
+        """All that are paid, used or not."""
+        return self.count * self.instance.gpus
+
+    @property
+    def dollars_per_hour(self) -> float | None:
+        """Of all instances."""
+        dollars = self.instance.dollars_per_hour
+        return None if dollars is None else dollars * self.count
+
+
+def cheapest_rental(
+    instances: Iterable[Instance], layout: Parallelism, spares: int, *, trains: bool
+) -> Rental | None:
+    """The instances that cost least; of those without a price, the fewest GPUs.
+
+    Tensor parallel ranks share a server, and all that train share as large ones as there are, for
+    networks between small ones are slow. `spares` more than are needed are there for failures.
+    """
+    groups = layout.gpus // layout.tensor
+    if trains:
+        instances = tuple(instances)
+        largest = max((each.gpus for each in instances), default=0)
+        joined = min(layout.gpus, largest)
+        instances = (each for each in instances if each.gpus >= joined)
+    found = [
+        Rental(each, math.ceil(groups / (each.gpus // layout.tensor)) + spares)
+        for each in instances
+        if each.gpus >= layout.tensor
+    ]
+    return min(found, key=_preference, default=None)
+
+
+def _preference(rental: Rental) -> tuple[bool, float, int, int]:
+    dollars = rental.dollars_per_hour
+    return dollars is None, dollars or 0.0, rental.gpus, rental.count
+
+
+def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
+    """The clouds that a requirement names.
+
+    Raises:
+        RequirementError: of one of them neither instances nor prices are known.
+    """
+    rented = tuple(dict.fromkeys(each.provider for each in built_in_instances()))
+    if requirement.provider == ANY:
+        return rented
+    names = tuple(filter(None, (name.strip() for name in requirement.provider.split(","))))
+    for name in names:
+        if name not in rented and (len(names) > 1 or name not in prices.providers):
+            known = rented if len(names) > 1 else [*sorted({*rented, *prices.providers}), ANY]
+            what = "instances" if len(names) > 1 else "prices"
+            raise RequirementError(
+                f"provider: no {what} of '{name}' are known; take one of {', '.join(known)}, or"
+                " state prices.dollars_per_gpu_hour"
+            )
+    return names
+
+
+def instances_of(
+    providers: Sequence[str], prices: Prices, stated: Sequence[str]
+) -> dict[str, list[Instance]]:
+    """What clouds rent, by board; without a price of its own at that cloud's for one GPU.
+
+    What an operator pays (`stated`, by board) goes before every list price.
+    """
+    found: dict[str, list[Instance]] = {}
+    for each in built_in_instances():
+        if each.provider in providers:
+            found.setdefault(each.board, []).append(_with_price(each, prices, stated))
+    return found
+
+
+def _with_price(instance: Instance, prices: Prices, stated: Sequence[str]) -> Instance:
+    price = prices.of(instance.board)
+    if instance.board in stated:
+        return replace(instance, dollars_per_hour=None)
+    offered = None if price is None else price.by_provider.get(instance.provider)
+    if instance.dollars_per_hour is not None or price is None or offered is None:
+        return instance
+    dollars = offered.median_dollars_per_hour * instance.gpus
+    source = f"{'; '.join(price.sources)}: for one GPU"
+    return replace(instance, dollars_per_hour=dollars, date=price.period, source=source)

@@ -1,0 +1,34 @@
+"""Instance types of clouds: their boards are known, and no price is without date and source."""
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.instances import built_in_instances
+
+
+def test_every_instance_has_gpus_of_the_catalogue() -> None:
+    """One to eight of a board that plans know."""
+    boards = built_in().boards
+
+    for each in built_in_instances():
+        assert each.board in boards, each
+        assert each.gpus in {1, 2, 4, 8}, each
+
+
+def test_a_price_has_its_date_and_its_source() -> None:
+    """And what has no source has no price."""
+    for each in built_in_instances():
+        if each.dollars_per_hour is None:
+            assert not each.source, each
+        else:
+            assert each.dollars_per_hour > 0
+            assert each.date, each
+            assert each.source, each
+
+
+def test_the_large_clouds_are_there() -> None:
+    """Each with several types, named once."""
+    names = [(each.provider, each.name) for each in built_in_instances()]
+
+    assert {provider for provider, _ in names} == {
+        *("aws", "gcp", "azure", "oci", "lambda", "coreweave")
+    }
+    assert len(names) == len(set(names))

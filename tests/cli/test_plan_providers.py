@@ -1,0 +1,147 @@
+"""`rightsizer plan --provider`: whole instances, at their prices, of one cloud or of several."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rightsizer.catalogue.instances import Instance
+from rightsizer.cli.main import main
+from rightsizer.planner.rental import cheapest_rental
+from rightsizer.sizing.requirement import Parallelism
+
+Captured = pytest.CaptureFixture[str]
+
+
+def plan(capsys: Captured, *words: str) -> Any:
+    """What a line is answered with."""
+    model = ("--model", "llama-3.1-70b", "--rps", "20", "--in", "2000", "--out", "500")
+    boards = () if "--gpus" in words else ("--gpus", "h100,h200,b200,a100,l40s")
+    assert main(["plan", *model, *boards, *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def fitting(answer: Any) -> list[dict[str, Any]]:
+    """The candidates that fit."""
+    return [each for each in answer["candidates"] if each["fits"]]
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure", "oci", "lambda", "coreweave"])
+def test_counts_are_whole_instances(cloud: str, capsys: Captured) -> None:
+    """No GPU is paid that is not in one, and none is short."""
+    found = fitting(plan(capsys, "--provider", cloud))
+
+    assert found
+    for each in found:
+        rental = each["rental"]
+        assert rental["provider"] == cloud
+        assert each["paid_count"] == rental["count"] * rental["gpus"] >= each["count"]
+        assert rental["gpus"] >= each["layout"]["tensor"]
+        if rental["cost_per_hour"] is not None:
+            assert each["cost_per_hour"] == pytest.approx(rental["cost_per_hour"])
+            assert rental["date"]
+            assert rental["source"]
+
+
+def test_what_has_no_sourced_price_has_none(capsys: Captured) -> None:
+    """It is offered, behind what has one."""
+    found = fitting(plan(capsys, "--provider", "gcp"))
+    unpriced = [each for each in found if each["gpu"] == "B200"]
+
+    assert unpriced
+    assert all(each["cost_per_hour"] is None for each in unpriced)
+    assert found[0]["cost_per_hour"] is not None
+
+
+def test_any_takes_the_cheapest_of_the_clouds(capsys: Captured) -> None:
+    """Nothing that is sold on market places alone."""
+    assert main(["plan", "--model", "8B", "--rps", "1", "--provider", "any", "--json"]) == 0
+    listed = {each["gpu"] for each in json.loads(capsys.readouterr().out)["candidates"]}
+    found = fitting(plan(capsys, "--provider", "any"))
+    one = {
+        each["gpu"]: each["cost_per_hour"]
+        for each in fitting(plan(capsys, "--provider", "oci"))
+        if each["cost_per_hour"] is not None
+    }
+
+    assert all(each["rental"] for each in found)
+    assert not {"A30", "RTX5090"} & listed
+    for each in found:
+        assert each["gpu"] not in one or each["cost_per_hour"] <= one[each["gpu"]]
+
+
+def test_clouds_between_commas_are_compared(capsys: Captured) -> None:
+    """Each board at the cheaper of both."""
+    found = fitting(plan(capsys, "--provider", "aws, oci"))
+
+    assert {each["rental"]["provider"] for each in found} == {"aws", "oci"}
+
+
+def test_one_more_for_failures(capsys: Captured) -> None:
+    """An instance at a cloud; a replica where none is named."""
+    words = ("--gpus", "h100-sxm5-80gb")
+    plain, spare = (
+        fitting(plan(capsys, *words, "--provider", "aws", *more))[0]
+        for more in ((), ("--spares", "1"))
+    )
+    assert spare["count"] == plain["count"]
+    assert spare["rental"]["count"] == plain["rental"]["count"] + 1
+    assert spare["cost_per_hour"] == pytest.approx(plain["cost_per_hour"] + 55.04)
+    offers = [each for each in spare["costs"]["offers"] if each["billing"] == "on_demand"]
+    assert [each["cost_per_hour"] for each in offers] == [pytest.approx(spare["cost_per_hour"])]
+
+    plain, spare = (fitting(plan(capsys, *words, *more))[0] for more in ((), ("--spares", "1")))
+    replica = plain["layout"]["tensor"] * plain["layout"]["pipeline"]
+    assert spare["paid_count"] == plain["paid_count"] + replica
+    assert spare["cost_per_hour"] > plain["cost_per_hour"]
+
+
+def test_own_prices_go_before_those_of_instances(tmp_path: Any, capsys: Captured) -> None:
+    """For all GPUs of the instances."""
+    file = tmp_path / "plan.yaml"
+    file.write_text(
+        "model: llama-3.1-8b\nload: {requests_per_second: 5}\ngpus: [H100-SXM5-80GB]\n"
+        "provider: oci\nspares: 1\nprices: {dollars_per_gpu_hour: {h100: 2}}\n"
+    )
+    assert main(["plan", str(file), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["candidates"]
+
+    assert found["paid_count"] == 16
+    assert found["cost_per_hour"] == pytest.approx(32)
+
+
+def test_a_board_that_a_cloud_does_not_rent_is_rejected(capsys: Captured) -> None:
+    """With that as the reason, where it is named."""
+    found = plan(capsys, "--provider", "lambda", "--gpus", "b200,h100-sxm5-80gb")["candidates"]
+    by_gpu = {each["gpu"]: each for each in found}
+
+    assert by_gpu["H100-SXM5-80GB"]["fits"]
+    assert any("no instance of lambda has B200" in why for why in by_gpu["B200"]["reasons"])
+
+
+def test_people_see_what_to_rent(capsys: Captured) -> None:
+    """In the place of the interval, and in the details with the source of the price."""
+    line = ["plan", "--model", "llama-3.1-70b", "--rps", "20", "--provider", "oci"]
+    assert main(line) == 0
+    brief = capsys.readouterr().out
+    assert main([*line, "--details"]) == 0
+    long = capsys.readouterr().out
+
+    assert "rented as" in brief
+    assert " x BM.GPU." in brief
+    assert "skypilot-catalog catalogs/v8/oci/vms.csv" in long
+
+
+def test_trainers_share_large_servers() -> None:
+    """One of eight costs as much as eight of one, and has links."""
+    one, eight = (
+        Instance("aws", f"p5.{gpus}", "H100-SXM5-80GB", gpus, 7.0 * gpus, "2026", "a page")
+        for gpus in (1, 8)
+    )
+    for layout, expected in ((Parallelism(data=8), 1), (Parallelism(data=12), 2)):
+        rental = cheapest_rental((one, eight), layout, 0, trains=True)
+        assert rental is not None
+        assert (rental.instance, rental.count) == (eight, expected)
+    served = cheapest_rental((one, eight), Parallelism(data=3), 0, trains=False)
+    assert served is not None
+    assert (served.instance, served.count) == (one, 3)
