@@ -157,7 +157,7 @@ def test_an_unobserved_host_is_no_verdict() -> None:
     idling = case([window({State.PRODUCTIVE: 6})], JOB)
     blind = RULE.judge(on_node(idling, {Signal.GPU_BUSY: 0.4}))
     assert blind.abstained == (
-        "the host is not observed: no rightsizer_cpu_pressure_ratio, rightsizer_cpu_ratio"
+        "the host is not observed: no rightsizer_cpu_pressure_ratio or rightsizer_cpu_ratio"
     )
     assert RULE.judge(on_node(idling, {Signal.CPU: 0.4})).abstained is None
 

@@ -13,6 +13,7 @@ from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.run import run_once
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings
+from rightsizer.fleet.text import fleet_text
 from rightsizer.io.clock import FastClock
 from rightsizer.model.state import Resource
 
@@ -89,6 +90,8 @@ def findings(answer: dict[str, Any], rule: str) -> list[dict[str, Any]]:
         ("network_bound", "rightsizer_infiniband_receive_ratio"),
         ("periodic_starvation", "rightsizer_gpu_busy_ratio"),
         ("pcie_bound", "DCGM_FI_PROF_PCIE"),
+        ("launch_bound", "DCGM_FI_PROF_SM_ACTIVE"),
+        ("tensor_cores_unused", "DCGM_FI_PROF_PIPE_FP32_ACTIVE"),
     ],
 )
 def test_what_was_not_measured_is_not_well(
@@ -99,6 +102,15 @@ def test_what_was_not_measured_is_not_well(
     assert findings(answer[0], rule)
     for each in findings(answer[0], rule):
         assert metric in each["abstained"], each["abstained"]
+
+
+def test_the_text_names_the_metrics_that_would_tell(
+    answer: tuple[dict[str, Any], FleetJudge],
+) -> None:
+    """Beside the rules that would say nothing."""
+    text = " ".join(fleet_text(answer[0]).split())
+    assert "DCGM_FI_DEV_CLOCKS_EVENT_REASONS or" in text
+    assert "rightsizer_io_pressure_ratio: storage_bound" in text
 
 
 def test_broken_hardware_is_named_with_its_node(

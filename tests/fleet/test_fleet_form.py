@@ -68,13 +68,23 @@ def test_verdicts_are_counted_by_rule() -> None:
                 VerdictKind("idle", FindingKind.IDLE, None): 2,
                 VerdictKind("idle", FindingKind.OPTIMIZED, None): 5,
                 VerdictKind("idle", FindingKind.UNKNOWN, Reason.INSUFFICIENT_DATA): 3,
-                VerdictKind("packing", FindingKind.UNKNOWN, Reason.UNSUPPORTED_TELEMETRY): 1,
+                VerdictKind(
+                    "packing", FindingKind.UNKNOWN, Reason.UNSUPPORTED_TELEMETRY, "no disk is read"
+                ): 1,
+                VerdictKind(
+                    "packing", FindingKind.UNKNOWN, Reason.UNSUPPORTED_TELEMETRY, "no cpu is read"
+                ): 2,
             }
         )
     )
     assert form["verdicts"] == {
-        "idle": {"complaints": 2, "well": 5, "abstained": {"InsufficientData": 3}},
-        "packing": {"complaints": 0, "well": 0, "abstained": {"UnsupportedTelemetry": 1}},
+        "idle": {"complaints": 2, "well": 5, "abstained": {"InsufficientData": 3}, "missing": []},
+        "packing": {
+            "complaints": 0,
+            "well": 0,
+            "abstained": {"UnsupportedTelemetry": 3},
+            "missing": ["no cpu is read", "no disk is read"],
+        },
     }
 
 

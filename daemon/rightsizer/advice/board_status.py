@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from rightsizer.advice.verdict import abstain
-from rightsizer.model.dcgm_fields import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case, Finding, Reason
@@ -134,25 +134,31 @@ def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
 
 def metrics_of(signals: Collection[Signal]) -> str:
     """The metrics of dcgm-exporter and of our agent that tell of some signals, for a person."""
-    of_exporter = [each.name for each in DCGM_FIELDS.values() if each.signal in signals]
+    of_exporter: dict[Signal, DcgmField] = {}
+    for each in DCGM_FIELDS.values():
+        if each.signal is not None and each.signal in signals:
+            known = of_exporter.setdefault(each.signal, each)
+            of_exporter[each.signal] = max(known, each, key=lambda field: field.rank)
+    names = sorted(field.name for field in of_exporter.values())
     own = sorted({_NAMED.get(each, each.metric_name) for each in signals})
-    return " or ".join([*of_exporter[:_METRICS_SHOWN], ", ".join(own)])
+    return " or ".join([*names, " or ".join(own)])
 
 
 _NAMED: Final = {Signal.CLOCK_EVENT_REASONS: "rightsizer_clock_event_reason"}
-_METRICS_SHOWN: Final = 2
 
 
-def abstain_unobserved(
+def abstain_unobserved(  # noqa: PLR0913, PLR0917 - what is looked for, and how it is named.
     found: Finding,
     case: Case,
     signals: Collection[Signal],
     what: str = "the host",
     evidence_name: str = "active_share_ratio",
+    metrics: str = "",
 ) -> Finding:
     """What was found, or an abstention where none of the signals that it takes is read.
 
-    It names the metrics that would tell. What was seen nevertheless is believed.
+    It names the metrics that would tell, or those that are given. What was seen nevertheless is
+    believed.
     """
     own = readings_of(case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)
@@ -160,5 +166,5 @@ def abstain_unobserved(
     was_seen = isinstance(shares, dict) and any(shares.values())
     if found.abstained is not None or not is_blind or was_seen:
         return found
-    why = f"{what} is not observed: no {metrics_of(signals)}"
+    why = f"{what} is not observed: no {metrics or metrics_of(signals)}"
     return abstain(found.rule, case, Reason.UNSUPPORTED_TELEMETRY, why)

@@ -158,13 +158,25 @@ def encode_plan(
     }
 
 
+_MOST_MISSING: Final = 3
+
+
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
-    """By rule: how many complained, were well, and would not say for which reason."""
+    """By rule: how many complained, were well, and would not say for which reason.
+
+    What the telemetry lacks is told in words, what concerns most first.
+    """
     found: dict[str, dict[str, Any]] = {}
-    for tally, count in sorted(answer.tallies.items(), key=lambda each: each[0].rule):
-        rule = found.setdefault(tally.rule, {"complaints": 0, "well": 0, "abstained": {}})
+    ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
+    for tally, count in ordered:
+        rule = found.setdefault(
+            tally.rule, {"complaints": 0, "well": 0, "abstained": {}, "missing": []}
+        )
         if tally.abstained is not None:
-            rule["abstained"][tally.abstained] = count
+            former = rule["abstained"].get(tally.abstained, 0)
+            rule["abstained"][tally.abstained] = former + count
+            if tally.missing and len(rule["missing"]) < _MOST_MISSING:
+                rule["missing"].append(tally.missing)
         else:
             rule["well" if tally.finding is FindingKind.OPTIMIZED else "complaints"] += count
     return found

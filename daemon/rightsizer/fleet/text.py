@@ -9,6 +9,7 @@ from rightsizer.console.advice import advice_lines
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.model.advice import OPEN_STATES
+from rightsizer.model.finding import Reason
 from rightsizer.model.units import MIB, format_duration
 from rightsizer.report.labels import first_names, readable_name
 
@@ -254,7 +255,9 @@ def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for rule, counts in verdicts.items():
         if counts["abstained"] and not counts["complaints"] and not counts["well"]:
             most = max(counts["abstained"], key=lambda reason: counts["abstained"][reason])
-            rules.setdefault(str(most), []).append(rule)
+            is_lacking = most == Reason.UNSUPPORTED_TELEMETRY and counts["missing"]
+            why = counts["missing"][0] if is_lacking else str(most)
+            rules.setdefault(why, []).append(rule)
     if rules:
         yield ""
         yield "Rules that abstained everywhere:"

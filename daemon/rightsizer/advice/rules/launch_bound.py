@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.operator_commands import trace_kernels
 from rightsizer.advice.rules.bottleneck import (
@@ -13,6 +14,7 @@ from rightsizer.advice.rules.bottleneck import (
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier
 from rightsizer.model.workload import WorkloadClass
 
@@ -34,7 +36,8 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether a GPU of the workload is busy with kernels that leave most of its SMs at rest."""
     seen = find_bottleneck(_LAUNCHES, subject, settings)
     if isinstance(seen, Finding):
-        return seen
+        what = "how full the SMs are"
+        return abstain_unobserved(seen, subject.case, (Signal.SM_ACTIVE,), what)
     is_serving = subject.case.workload_class is WorkloadClass.SERVING
     capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
     return complain_of(

@@ -50,7 +50,8 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
     )
     if isinstance(seen, Finding):
         what = "the load from second to second"
-        return abstain_unobserved(seen, case, (Signal.GPU_BUSY,), what, "cycles_ratio")
+        reads = "rightsizer_gpu_busy_ratio, which the agent reads each second"
+        return abstain_unobserved(seen, case, (Signal.GPU_BUSY,), what, "cycles_ratio", reads)
     paces = {window.uuid: _pace(window) for window in case.windows if window.cycles}
     evidence = {
         "period_seconds": {uuid: round(period, 3) for uuid, (period, _) in paces.items()},

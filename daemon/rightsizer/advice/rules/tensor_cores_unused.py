@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import (
@@ -20,6 +21,7 @@ from rightsizer.model.finding import (
     Risk,
 )
 from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Tier
 
 _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
@@ -57,6 +59,7 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
         is_of_active_time=True,
     )
     if isinstance(seen, Finding):
+        seen = abstain_unobserved(seen, case, (Signal.FP32_ACTIVE,), "work in FP32")
         return abstain_inactive(seen, case, least)
     reduced = ["allow_tf32", "compute_in_bf16"]
     architectures = {(device.architecture or "").lower() for device in case.devices}

@@ -31,13 +31,16 @@ class VerdictKind(NamedTuple):
     finding: FindingKind
     abstained: Reason | None
     """Why the rule abstained, `None` where it did not."""
+    missing: str = ""
+    """What the telemetry lacks, in words; empty where that is not why."""
 
     @classmethod
     def of(cls, judgement: Judgement) -> Self:
         """The kind of a verdict."""
         finding = judgement.finding
         why = finding.reasons[0] if finding.abstained is not None else None
-        return cls(finding.rule, finding.kind, why)
+        missing = finding.abstained or "" if why is Reason.UNSUPPORTED_TELEMETRY else ""
+        return cls(finding.rule, finding.kind, why, missing)
 
 
 class RuleFault(NamedTuple):

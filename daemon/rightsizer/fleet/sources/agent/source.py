@@ -173,6 +173,8 @@ def _readings(store: MetricStore, now: Nanoseconds) -> dict[str, dict[Signal, fl
     """What the agents see of hosts and clocks now, by device: it was measured all along."""
     names = {each: each.metric_name for each in _OBSERVED}
     names[Signal.CLOCK_EVENT_REASONS] = "rightsizer_clock_event_reason"
+    # An agent that has the one has both; the other is exported only where details are.
+    names |= dict.fromkeys((Signal.SM_ACTIVE, Signal.FP32_ACTIVE), "rightsizer_sm_work_ratio")
     found: dict[str, dict[Signal, float]] = defaultdict(dict)
     for signal, name in names.items():
         for uuid, value in _values(store, name, now).items():

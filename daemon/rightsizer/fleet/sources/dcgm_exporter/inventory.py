@@ -19,6 +19,7 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
     FIGURES,
     HEALTH,
     HOLDER_LABELS,
+    PIPES_TOLD,
     POWER_VIOLATION,
     REASONS,
     THERMAL_VIOLATION,
@@ -221,7 +222,7 @@ def _figure(
     return found
 
 
-_READ: Final = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION, *HEALTH)
+_READ: Final = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION, *PIPES_TOLD, *HEALTH)
 
 
 def _readings(

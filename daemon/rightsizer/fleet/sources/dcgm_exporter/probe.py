@@ -53,6 +53,8 @@ HEALTH: Final = _fields(
     *("DEV_RETIRED_SBE", "DEV_RETIRED_DBE", "DEV_RETIRED_PENDING", "DEV_PCIE_REPLAY_COUNTER"),
 )
 """What is wrong with a GPU, beside its Xids."""
+PIPES_TOLD: Final = _fields("PROF_SM_ACTIVE", "PROF_PIPE_FP32_ACTIVE")
+"""Without them small kernels, and work in FP32, look like any other."""
 FIGURES: Final = _fields(
     *("DEV_FB_TOTAL", "DEV_FB_FREE", "DEV_FB_USED", "DEV_FB_RESERVED"),
     *("DEV_POWER_MGMT_LIMIT", "DEV_ENFORCED_POWER_LIMIT", "DEV_MAX_SM_CLOCK"),
