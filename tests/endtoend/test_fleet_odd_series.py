@@ -56,6 +56,22 @@ def test_the_estate_itself_is_understood(plain: dict[str, Any]) -> None:
     assert plain["coverage_ratio"] == pytest.approx(DAYS / 14, abs=0.01)
 
 
+def test_a_look_is_narrowed_by_flags(tmp_path: Path, url: str) -> None:
+    """The first piece by money, and a team's own; a team that is not there is refused."""
+    config = configured(tmp_path, url, matchers='estate="plain"')
+    at = ("--json", "--at", str(END))
+    first = asked_in_process(config, *at, "--top", "1").form
+    (dearest,) = first["advice"]
+    assert dearest["key"] in {"node/spare-1", "node/spare-2"}  # An A100 each, and not the L4.
+    own = asked_in_process(config, *at, "--team", "notebooks").form
+    assert [each["key"] for each in own["advice"]] == ["kubernetes:notebooks/ana"]
+    assert {each["team"] for each in own["findings"]} == {"notebooks"}
+    refused = asked_in_process(config, *at, "--team", "notebook")
+    assert (
+        "--team: there is no 'notebook' here; there are (free), media, notebooks" in refused.refusal
+    )
+
+
 def test_sizing_abstains_on_less_than_it_needs(plain: dict[str, Any]) -> None:
     """Four of fourteen days are kept: no size is named, and the report says why."""
     assert f"samples reach back {DAYS} d: sizing advice needs 7 days" in sentences(plain, "cannot")
