@@ -162,3 +162,22 @@ def _refuse(agent: socket.socket) -> None:
             with connection:
                 connection.recv(65536)
                 connection.sendall(b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\nno")
+
+
+def test_an_agent_beside_the_extras_loads_none_of_them() -> None:
+    """Structlog would load rich wherever it can be imported."""
+    program = """
+import sys
+sys.argv = ["rightsizer", "agent", "--help"]
+from contextlib import suppress
+from rightsizer.cli.main import entry_point
+with suppress(SystemExit):
+    entry_point()
+import structlog
+print(sorted(name for name in sys.modules if name.startswith("rich.")), file=sys.stderr)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert ended.stderr == "[]\n"

@@ -1,6 +1,5 @@
 """Colors of answers: on a terminal that wants them, and never anything but colors."""
 
-import io
 import re
 from pathlib import Path
 from typing import Final
@@ -9,38 +8,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.console.color import colored, has_colors
+from rightsizer.console.color import colored
+from rightsizer.console.command import say
 
 GOLDEN: Final = Path(__file__).parent / "golden" / "advise.txt"
 ESCAPES: Final = re.compile(r"\x1b\[[\d;]*m")
-
-
-class Terminal(io.StringIO):
-    """A stream that is one."""
-
-    def isatty(self) -> bool:
-        """Always."""
-        return True
 
 
 @pytest.mark.parametrize(
     ("environ", "wanted"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
-def test_a_terminal_is_colored_unless_its_user_does_not_want_it(
+def test_a_user_may_want_no_colors(
     environ: dict[str, str],
     wanted: bool,  # noqa: FBT001
 ) -> None:
-    """By the two variables that programs agree on; a pipe never is."""
-    assert has_colors(Terminal(), environ) is wanted
-    assert not has_colors(io.StringIO(), environ)
+    """By the two variables that programs agree on."""
+    assert (colored("Idle:", environ) != "Idle:") is wanted
+
+
+def test_a_terminal_is_colored_and_a_pipe_is_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is piped is read by programs."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    say("Idle:", may_color=True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    say("Idle:", may_color=True)
+    say("Idle:")
+
+    assert capsys.readouterr().out == "Idle:\n\x1b[1mIdle:\x1b[0m\nIdle:\n"
 
 
 def test_what_matters_has_a_color() -> None:
     """Headings, severities, money, and what can be copied."""
     text = "Idle:\n  a1  high, active\n  b2  low, active\nsaves $2 to $3 a day\n  rightsizer top\n"
 
-    assert colored(text) == (
+    assert colored(text, {}) == (
         "\x1b[1mIdle:\x1b[0m\n  a1  \x1b[1;31mhigh\x1b[0m, active\n"
         "  b2  \x1b[2mlow\x1b[0m, active\n"
         "saves \x1b[32m$2 to $3\x1b[0m a day\n\x1b[36m  rightsizer top\x1b[0m\n"
@@ -52,4 +57,4 @@ def test_colors_change_no_letter(text: str) -> None:
     """Without them the answer is what a pipe gets."""
     plain = ESCAPES.sub("", text)
 
-    assert ESCAPES.sub("", colored(plain)) == plain
+    assert ESCAPES.sub("", colored(plain, {})) == plain

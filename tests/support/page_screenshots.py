@@ -14,13 +14,13 @@ from typing import Final
 from agent_process import agent_process, eventually
 from screenshots import FOLDER, photograph
 
-__all__ = ["PICTURES", "Picture"]
+__all__ = ["DAY_SECONDS", "DEMO", "PICTURES", "Picture"]
 
 _DARK: Final = "--blink-settings=preferredColorScheme=0"
 _LIGHT: Final = "--blink-settings=preferredColorScheme=1"
 _FRAME: Final = '<body style="margin:0"><iframe src="{}" style="border:0;width:{}px;height:{}px">'
-_DAY_SECONDS: Final = 86400.0
-_DEMO: Final = """\
+DAY_SECONDS: Final = 86400.0
+DEMO: Final = """\
 import sys
 from rightsizer.agent.demo import DemoSettings, run_demo
 run_demo(
@@ -78,10 +78,10 @@ def _take(name: str, picture: Picture, page: str, folder: Path) -> None:
 
 
 def _take_all(scenario: str, pictures: Mapping[str, Picture], folder: Path) -> None:
-    command = (sys.executable, "-c", _DEMO, scenario)
+    command = (sys.executable, "-c", DEMO, scenario)
     with agent_process(folder, command=command) as process:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
-        until = began + _DAY_SECONDS - 1800.0
+        until = began + DAY_SECONDS - 1800.0
         eventually(lambda: process.json("/api/v1/report")["time"] >= until, 300)
         pages = {name: process.get(f"/{each.query}")[1] for name, each in pictures.items()}
     for name, picture in pictures.items():

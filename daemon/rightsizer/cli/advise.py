@@ -4,9 +4,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rightsizer.advice.engine import complaints
-from rightsizer.agent.offline_advice import run_offline
-from rightsizer.agent.settings import Settings
 from rightsizer.console.advice import advice_lines, dearest_first, finding_line
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
@@ -32,6 +29,8 @@ def advise_text(
     findings: Sequence[Finding], advice: Sequence[Advice], *, is_verbose: bool = False
 ) -> str:
     """In lines of at most 100 columns; why rules abstain only where that is asked for."""
+    from rightsizer.advice.engine import complaints  # noqa: PLC0415 - the rules, as said below.
+
     still_open = [each for each in advice if each.is_open]
     still_open.sort(key=lambda each: (each.opened, each.id))
     lines = open_lines(list(map(advice_form, still_open)))
@@ -105,6 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.url:
         return _of_agent(arguments)
+    # Half a second, which an agent at an address does not take.
+    from rightsizer.agent.offline_advice import run_offline  # noqa: PLC0415
+    from rightsizer.agent.settings import Settings  # noqa: PLC0415
+
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     path = history_path(arguments, settings.history)

@@ -86,6 +86,9 @@ def entry_point() -> None:
     """What the console script runs."""
     if "_ARGCOMPLETE" in os.environ:
         _complete()
+    if sys.argv[1:2] == ["agent"]:
+        # structlog loads rich where the extra `cli` is installed: 4.8 MiB that no agent needs.
+        sys.modules.setdefault("rich", None)  # type: ignore[arg-type] # Cannot be imported.
     sys.exit(main(sys.argv[1:]))
 
 

@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rightsizer.agent.report_facts import ReportQuery, report_facts
 from rightsizer.agent.settings import Settings
-from rightsizer.console.color import has_colors
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.console.settings_flags import (
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     form = arguments.format or ("text" if is_read_now else "html")
     document = REPORT_FORMATS[form](model, query.timezone)
     if arguments.output is None:
-        say(document.removesuffix("\n"), is_colored=form == "text" and has_colors(sys.stdout))
+        say(document.removesuffix("\n"), may_color=form == "text")
         return 0
     with whole_file(arguments.output, "report") as file:
         file.write(document.encode())

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from typing import Final, TextIO
+from typing import Final
 
 _STYLES: Final = {
     "heading": "1",
@@ -28,13 +28,10 @@ _PARTS: Final = re.compile(
 )
 
 
-def has_colors(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a stream is a terminal that may be colored (https://no-color.org)."""
-    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-
-
-def colored(text: str) -> str:
-    """The text with colors; without them it is the same, letter for letter."""
+def colored(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The text in colors, unless a terminal's user wants none (https://no-color.org)."""
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return text
     return _PARTS.sub(
         lambda found: f"\x1b[{_STYLES[found.lastgroup or 'heading']}m{found[0]}\x1b[0m", text
     )

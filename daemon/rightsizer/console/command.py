@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from rightsizer.console.color import colored, has_colors
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass
 
@@ -19,16 +18,20 @@ _OBEYED: Final = re.compile(
 """What a terminal would do something at, turn around, or choke on; names of others may hold it."""
 
 
-def say(text: str, *, is_colored: bool = False) -> None:
-    """Print a text at once, so that a fault can still be told.
+def say(text: str, *, may_color: bool = False) -> None:
+    """Print a text at once, so that a fault can still be told; in colors on a terminal.
 
     Raises:
         BrokenPipeError: the reader is gone.
         RightsizerError: it cannot be written.
     """
     try:
-        plain = harmless(text)
-        print(colored(plain) if is_colored else plain, flush=True)
+        shown = harmless(text)
+        if may_color and sys.stdout.isatty():
+            from rightsizer.console.color import colored  # noqa: PLC0415 - no pipe needs it.
+
+            shown = colored(shown)
+        print(shown, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -44,7 +47,7 @@ def answer(arguments: argparse.Namespace, form: object, text: str) -> None:
     if arguments.json:
         say(json.dumps(form, indent=1))
     else:
-        say(text, is_colored=has_colors(sys.stdout))
+        say(text, may_color=True)
 
 
 def harmless(text: str) -> str:
