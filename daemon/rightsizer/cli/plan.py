@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.io.files import whole_file
 from rightsizer.model.errors import RequirementError, UsageError
-from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.settings import PlannerSettings
@@ -116,14 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
     planner = Planner(catalogue, prices, settings.sizing)
     file, found = _answered(arguments, planner)
     measured = _measured(arguments, file, found, planner)
-    forms: list[dict[str, Any]] = [
-        encode_plan(each.plan, each.notes) if each.plan else {"error": each.error} for each in found
-    ]
     if arguments.html is not None:
-        _write_html(arguments.html, arguments.file, found, forms)
-    if measured is not None:
-        forms[0]["measured"] = encode_plan_check(measured)
+        _write_html(arguments.html, arguments.file, found, _forms(found))
     if arguments.json:
+        forms = _forms(found, measured)
         say(json.dumps(forms if file.is_list else forms[0], indent=1))
         return 0
     is_brief = not (arguments.details or arguments.all or measured)
@@ -138,6 +132,21 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
     return 0
+
+
+def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> list[dict[str, Any]]:
+    """The answers as JSON, the first with what was measured beside it."""
+    from rightsizer.planner.plan_encoder import (  # noqa: PLC0415 - no text needs it.
+        encode_plan,
+        encode_plan_check,
+    )
+
+    forms: list[dict[str, Any]] = [
+        encode_plan(each.plan, each.notes) if each.plan else {"error": each.error} for each in found
+    ]
+    if measured is not None:
+        forms[0]["measured"] = encode_plan_check(measured)
+    return forms
 
 
 def _summary(found: PlanAnswer) -> Sequence[SummaryLine]:
@@ -173,6 +182,7 @@ def _write_html(
 ) -> None:
     if asked is not None and path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
+    from rightsizer.io.files import whole_file  # noqa: PLC0415 - for a page alone.
     from rightsizer.planner.page import plan_document  # noqa: PLC0415 - jinja2 too.
 
     titles = (

@@ -48,7 +48,7 @@ def _savings(savings: Mapping[str, Any]) -> str:
     low, high = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
     if low is not None and high is not None:
         parts.append(_dollars_a_day(low, high))
-    if savings["gpus_low"] is not None and savings["gpus_high"] is not None:
+    if savings["gpus_low"] is not None and savings["gpus_high"]:
         parts.append(_gpus(savings["gpus_low"], savings["gpus_high"]))
     if not parts:
         return f"savings: {savings['reason'] or 'not known'}"
