@@ -37,6 +37,7 @@ PEAKED: Final = _fields(
     *("PROF_PIPE_INT_ACTIVE", "PROF_DRAM_ACTIVE", "PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES"),
     *("PROF_NVLINK_TX_BYTES", "PROF_NVLINK_RX_BYTES", "DEV_POWER_USAGE_INSTANT"),
     *("DEV_POWER_USAGE", "DEV_SM_CLOCK", "DEV_FB_USED", "DEV_ENC_UTIL", "DEV_DEC_UTIL"),
+    *(f"PROF_NVJPG{engine}_ACTIVE" for engine in range(8)),
 )
 """Those of which the largest reading counts too. Bytes over PCIe and NVLink are rates, whatever
 type an exporter declares: DCGM itself divides by time (dcgm-exporter#658)."""

@@ -116,12 +116,20 @@ def by_device(
         if entity is None or (is_of_card and entity.is_instance):
             continue
         column = placed(series, grid)
-        former = found.get(entity.device)
-        if former is not None:
-            pairs = zip(former, column, strict=True)
-            column = array("d", (b if math.isnan(a) or b > a else a for a, b in pairs))
-        found[entity.device] = column
+        found |= largest({entity.device: column}, found)
     return found
+
+
+def largest(columns: SignalColumns, others: SignalColumns) -> SignalColumns:
+    """One for each device: the larger value where both are known."""
+
+    def larger(value: float, other: float) -> float:
+        return value if math.isnan(other) or value > other else other
+
+    return others | {
+        device: array("d", map(larger, column, others[device])) if device in others else column
+        for device, column in columns.items()
+    }
 
 
 def plausible_columns(columns: SignalColumns, field: DcgmField, signal: Signal) -> SignalColumns:
@@ -240,7 +248,9 @@ def _signals(
     for each in sorted(fields, key=lambda known: known.rank):
         if each.signal is not None:
             columns = _columns(queries, form, each, metrics)
-            found[each.signal] = joined(columns, found.get(each.signal, {}))
+            # The engines of one GPU are fields of one signal, of which the busiest counts.
+            together = largest if each.signal is Signal.JPEG else joined
+            found[each.signal] = together(columns, found.get(each.signal, {}))
     return found
 
 
