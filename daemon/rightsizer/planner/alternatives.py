@@ -1,7 +1,7 @@
 """What else could be done: narrower formats, more tensor parallelism, a MIG slice, less to keep."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import dataclass, replace
@@ -10,11 +10,13 @@ from rightsizer.planner.search import Search
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import ModelTask, Optimizer, Recompute, Requirement
+from rightsizer.sizing.requirement import ModelTask, Offload, Optimizer, Recompute, Requirement
 
 _NARROWER: Final = (NumberFormat.FP8, NumberFormat.INT4)
 _LAST_STAGE: Final = 3
 """Of ZeRO."""
+_OTHER_TASK: Final = "task"
+_ANSWERS: Final = "answers change a little: compare them on data of your own"
 _Leading = Sequence[tuple[Board, PlanCandidate]]
 _Searches = Callable[[Requirement], Search]
 _Price = Callable[[Board], float | None]
@@ -25,7 +27,8 @@ class Alternative:
     """A change of the requirement, or of how it is met, and what would come of it."""
 
     kind: str
-    """`quantization`, `training`, `layout`, `mig`."""
+    """`quantization`, `training`, `layout`, `mig`; where nothing fits also `load`, `task`, and
+    `together` of several."""
     change: str
     candidate: PlanCandidate
     caution: str = ""
@@ -37,12 +40,13 @@ def alternatives(
 ) -> Iterator[Alternative]:
     """All that is worth a look."""
     open_layout = replace(requirement, parallel=None)
-    for kind, change, caution, changed in _changes(open_layout):
-        asked = search(changed)
+    for change in _changes(open_layout):
+        asked = search(change.made(open_layout))
         found = [asked.best(board, price(board)) for board, _ in leading]
         fitting = [each for each in found if each.fits]
         if fitting:
-            yield Alternative(kind, change, min(fitting, key=preference), caution)
+            found_best = min(fitting, key=preference)
+            yield Alternative(change.kind, change.change, found_best, change.caution)
     board, best = leading[0]
     for each in search(open_layout).all(board, price(board)):
         if each.fits and each.layout != best.layout:
@@ -51,19 +55,31 @@ def alternatives(
     yield from _slices(open_layout, leading, search, price)
 
 
-def _changes(requirement: Requirement) -> Iterator[tuple[str, str, str, Requirement]]:
-    """Kind, change, caution, and the requirement so changed."""
-    training, precision = requirement.training, requirement.precision
-    now, caution = precision.weights, "answers change a little: compare them on data of your own"
-    for each in _NARROWER:
-        is_served = isinstance(requirement.model, Transformer) and not requirement.task.trains
-        if is_served and each.bytes_per_parameter < now.bytes_per_parameter:
-            changed = replace(requirement, precision=replace(precision, weights=each))
-            yield "quantization", f"weights in {each}", caution, changed
+@dataclass(frozen=True, slots=True)
+class _Change:
+    kind: str
+    change: str
+    caution: str
+    made: Callable[[Requirement], Requirement]
+
+
+def _changes(requirement: Requirement) -> Iterator[_Change]:
+    """What takes less memory, from what costs least of speed and quality on."""
+    if requirement.task.trains:
+        yield from _training_changes(requirement)
+    elif isinstance(requirement.model, Transformer):
+        now = requirement.precision.weights.bytes_per_parameter
+        for each in _NARROWER:
+            if each.bytes_per_parameter < now:
+                yield _Change("quantization", f"weights in {each}", _ANSWERS, _in_format(each))
+
+
+def _training_changes(requirement: Requirement) -> Iterator[_Change]:
+    training = requirement.training
     trains_all = requirement.task is ModelTask.TRAINING
     for is_open, change, caution, changes in (
         (
-            requirement.task.trains and training.recompute is not Recompute.FULL,
+            training.recompute is not Recompute.FULL,
             "activations computed again (recompute: full)",
             "a third more operations",
             {"recompute": Recompute.FULL},
@@ -82,8 +98,89 @@ def _changes(requirement: Requirement) -> Iterator[tuple[str, str, str, Requirem
         ),
     ):
         if is_open:
-            changed = replace(requirement, training=replace(training, **changes))
-            yield "training", change, caution, changed
+            yield _Change("training", change, caution, _with_training(changes))
+
+
+def _remedies(requirement: Requirement) -> Iterator[_Change]:
+    """What else helps where nothing fits: what costs speed or what is learned."""
+    training, load, task = requirement.training, requirement.load, requirement.task
+    if requirement.parallel is not None:
+        change = "the layout left open (no parallel)"
+        yield _Change("layout", change, "", lambda each: replace(each, parallel=None))
+    yield from _changes(requirement)
+    if not task.trains:
+        if load.concurrency is not None or load.has_targets:
+            limits = {"concurrency": None, "ttft_ms": None, "tpot_ms": None, "latency_ms": None}
+            change = "as many requests at once as fit, with no limit on latencies"
+            yield _Change("load", change, "users wait longer", _with_load(limits))
+        return
+    if training.micro_batch > 1:
+        change, caution = "one sequence at a time (micro_batch: 1)", "smaller products are slower"
+        yield _Change("training", change, caution, _with_training({"micro_batch": 1}))
+    if not training.fused_loss and isinstance(requirement.model, Transformer):
+        change = "logits and loss in chunks (fused_loss: true)"
+        yield _Change("training", change, "", _with_training({"fused_loss": True}))
+    for each, caution in (
+        (Offload.ACTIVATIONS, "as fast as PCIe brings them back"),
+        (Offload.OPTIMIZER, "the host updates all weights each step: take a large global batch"),
+    ):
+        if training.offload is Offload.NONE and isinstance(requirement.model, Transformer):
+            change = f"{each} in the memory of the host (offload: {each})"
+            yield _Change("training", change, caution, _with_training({"offload": each}))
+    adapted = isinstance(requirement.model, Transformer)
+    if adapted and task is ModelTask.TRAINING:
+        caution = "adapters alone learn; what a model knows changes little"
+        yield _Change("task", "LoRA (train: lora)", caution, _with_task(ModelTask.FINETUNE_LORA))
+    if adapted and task is not ModelTask.FINETUNE_QLORA:
+        caution = "the same, beside weights of 4 bits"
+        yield _Change("task", "QLoRA (train: qlora)", caution, _with_task(ModelTask.FINETUNE_QLORA))
+
+
+def _in_format(weights: NumberFormat) -> Callable[[Requirement], Requirement]:
+    return lambda each: replace(each, precision=replace(each.precision, weights=weights))
+
+
+def _with_training(changes: Mapping[str, Any]) -> Callable[[Requirement], Requirement]:
+    return lambda each: replace(each, training=replace(each.training, **changes))
+
+
+def _with_load(changes: Mapping[str, Any]) -> Callable[[Requirement], Requirement]:
+    return lambda each: replace(each, load=replace(each.load, **changes))
+
+
+def _with_task(task: ModelTask) -> Callable[[Requirement], Requirement]:
+    return lambda each: replace(each, task=task)
+
+
+def remedies(
+    requirement: Requirement, boards: Sequence[Board], search: _Searches, price: _Price
+) -> Iterator[Alternative]:
+    """Where nothing fits on some boards, what would: each change that is enough by itself.
+
+    Where none of them is, as many together as are, from what costs least on; another task, which
+    gives another model, does not add to others.
+    """
+
+    def best(changed: Requirement) -> PlanCandidate:
+        asked = search(changed)
+        return min((asked.best(each, price(each)) for each in boards), key=preference)
+
+    changes, is_enough = tuple(_remedies(requirement)), False
+    for each in changes:
+        found = best(each.made(requirement))
+        if found.fits:
+            is_enough = is_enough or each.kind != _OTHER_TASK
+            yield Alternative(each.kind, each.change, found, each.caution)
+    together, done = requirement, list[_Change]()
+    for each in () if is_enough else changes:
+        if each.kind == _OTHER_TASK:
+            continue
+        together = each.made(together)
+        done.append(each)
+        if len(done) > 1 and (found := best(together)).fits:
+            change = "; ".join(part.change for part in done)
+            yield Alternative("together", change, found, done[-1].caution)
+            return
 
 
 def _slices(

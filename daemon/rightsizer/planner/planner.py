@@ -10,7 +10,7 @@ from rightsizer.catalogue.instances import Instance
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.planner.alternatives import Alternative, alternatives
+from rightsizer.planner.alternatives import Alternative, alternatives, remedies
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate, ranked
 from rightsizer.planner.growth import (
@@ -119,7 +119,17 @@ class Planner:
             # Of all GPUs, the layout left open.
             is_open = replace(requirement, parallel=None, gpus=())
             least = self._ranked(is_open, boards_of((), self.catalogue), prices)[0]
-            return replace(plan, least=biller.billed(least) if least.fits else None)
+            by_key = {board.key: board for board in boards}
+            nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
+            price = prices.dollars_per_hour
+            return replace(
+                plan,
+                least=biller.billed(least) if least.fits else None,
+                alternatives=tuple(
+                    replace(each, candidate=biller.billed(each.candidate))
+                    for each in remedies(requirement, nearest, self._search, price)
+                ),
+            )
         by_key, price = {board.key: board for board in boards}, prices.dollars_per_hour
         fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
         growing, leading = fitting[: settings.growth_candidates], fitting[: settings.alternatives]

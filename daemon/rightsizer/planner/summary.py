@@ -23,7 +23,14 @@ from rightsizer.planner.figures import (
     unit_of,
 )
 from rightsizer.planner.planner import GpuPlan
-from rightsizer.planner.text import STARRED, nothing_lines, rented_as, run_dollars, title_lines
+from rightsizer.planner.text import (
+    STARRED,
+    alternative_lines,
+    nothing_lines,
+    rented_as,
+    run_dollars,
+    title_lines,
+)
 from rightsizer.planner.validation import ValidationStep, validation_steps
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.work_unit import WorkUnit
@@ -65,6 +72,7 @@ def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine,
     parts = (
         _titled(plan.requirement, notes),
         (SummaryLine(line, LineKind.WARNING) for line in nothing_lines(plan)),
+        (SummaryLine(line) for line in (() if plan.best else alternative_lines(plan))),
         _best_first(plan),
         _rejected(plan.candidates),
         _to_be_sure(plan),

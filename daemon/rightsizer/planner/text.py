@@ -175,7 +175,7 @@ def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = Fal
         _fitting_lines(plan, shows_all=shows_all),
         _detail_lines(plan),
         rejection_lines(plan.candidates, shows_all=shows_all),
-        _alternative_lines(plan),
+        alternative_lines(plan),
         growth_lines(plan),
         _validation_lines(plan),
     )
@@ -243,19 +243,24 @@ def _detail_lines(plan: GpuPlan) -> Iterator[str]:
     yield from costs_lines(best, told_unit(plan.requirement))
 
 
-def _alternative_lines(plan: GpuPlan) -> Iterator[str]:
+def alternative_lines(plan: GpuPlan) -> Iterator[str]:
+    """What else could be done, or has to be where nothing fits, with its memory and time."""
     if plan.alternatives:
-        yield "what else could be done:"
+        yield "what else could be done:" if plan.best else "what would fit on what is asked for:"
     unit = told_unit(plan.requirement)
     for each in plan.alternatives:
         candidate = each.candidate
         made, cost = candidate.rate.tokens_per_second, candidate.work_dollars
         speed = "" if made is None else f", {number(made.value)} {unit}/s"
+        hours = candidate.rate.training_hours
+        time = "" if hours is None else f", {number(hours.value)} h"
         if candidate.format is not None:
             speed = f" ({candidate.format.name}){speed}"
+        memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
         price = "" if cost is None else f", ${priced(cost, million_dollars(candidate))} a million"
         caution = f"; {each.caution}" if each.caution else ""
-        yield from wrapped(f"{each.change}: {candidate}{speed}{price}{caution}", indent=2)
+        told = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
+        yield from wrapped(told, indent=2)
 
 
 def _validation_lines(plan: GpuPlan) -> Iterator[str]:

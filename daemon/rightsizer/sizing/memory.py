@@ -36,7 +36,14 @@ from rightsizer.sizing.parameters import (
     head_dimension,
     key_value_heads,
 )
-from rightsizer.sizing.requirement import Lora, ModelTask, Optimizer, Parallelism, Requirement
+from rightsizer.sizing.requirement import (
+    Lora,
+    ModelTask,
+    Offload,
+    Optimizer,
+    Parallelism,
+    Requirement,
+)
 from rightsizer.sizing.serving_memory import (
     dequantized_bytes,
     placed_parameters,
@@ -60,6 +67,7 @@ _ROW_STATE_BYTES: Final = 4.0
 _SHARDS_OPTIMIZER: Final = 1
 _SHARDS_GRADIENTS: Final = 2
 _SHARDS_WEIGHTS: Final = 3
+_RESIDENT_LAYERS: Final = 2
 
 
 _State = tuple[float, float, float, float]
@@ -156,6 +164,12 @@ def training_memory(
     weights, gradients, optimizer, gathered = _state(requirement, count, layout)
     activations = _activations(requirement, layout, settings)
     training = requirement.training
+    if training.offload is Offload.OPTIMIZER:
+        optimizer = 0.0
+    elif training.offload is Offload.ACTIVATIONS:
+        activations = replace(
+            activations, kept=activations.kept * _resident_part(requirement, layout)
+        )
     at_once = training.micro_batch * layout.data
     accumulates = training.global_batch is not None and training.global_batch > at_once
     # Whether they are there while the next backward pass begins.
@@ -175,6 +189,14 @@ def training_memory(
         + fragments,
         error_factor=memory_error_factor(requirement),
     )
+
+
+def _resident_part(requirement: Requirement, layout: Parallelism) -> float:
+    """Of the activations that are kept: those of two layers, one at work and one on its way."""
+    model = requirement.model
+    if not isinstance(model, Transformer | VisionTransformer):
+        return 1.0
+    return min(1.0, _RESIDENT_LAYERS * layout.pipeline / model.layers)
 
 
 def _activations(

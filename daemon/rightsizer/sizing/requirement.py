@@ -44,6 +44,16 @@ class Optimizer(StrEnum):
     SGD = "sgd"
 
 
+class Offload(StrEnum):
+    """What of training waits in the memory of the host."""
+
+    NONE = "none"
+    OPTIMIZER = "optimizer"
+    """The states and the update itself, as ZeRO-Offload (arXiv:2101.06840) does it."""
+    ACTIVATIONS = "activations"
+    """Of all layers but those at work; they come back over PCIe while others are computed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Precisions:
     """What is kept in which format."""
@@ -125,6 +135,7 @@ class Training:
     flash_attention: bool = True
     fused_loss: bool = False
     optimizer: Optimizer = Optimizer.ADAMW
+    offload: Offload = Offload.NONE
 
 
 @dataclass(frozen=True, slots=True)

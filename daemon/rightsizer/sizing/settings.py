@@ -193,6 +193,13 @@ class TrainingSettings:
         help="What is left of that traffic where kernels are fused, as in Megatron.",
         source="published MFU of Megatron runs in fp8, half again as much as that of FSDP",
     )
+    host_bytes_per_second: float = setting(
+        25e9,
+        help="What of the memory bandwidth of its server an update gets that runs on the host, for "
+        "each GPU.",
+        within=(1e8, None),
+        source="assumed: two sockets of 100 GB/s and more, shared by eight GPUs",
+    )
     recompute_ratio: float = setting(
         0.18,
         help="What full recomputation adds to a step; less than the third of a forward pass, as it "

@@ -5,10 +5,11 @@ from typing import Final
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.sizing.activations import blocks_of, training_activations
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.parameters import ParameterCount, count_parameters, ffn_width, head_dimension
-from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement
+from rightsizer.sizing.requirement import ModelTask, Offload, Parallelism, Recompute, Requirement
 from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
 from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.settings import TrainingSettings
@@ -143,7 +144,7 @@ class TrainingStep:
         exchange = self._tensor_seconds + self._expert_seconds + self._replica_seconds(batches)
         shards = layout.data if requirement.training.zero_stage > 0 else 1
         updated = shape.count.total / (ranks * shards) if self._trains_all else 0.0
-        update = updated * _UPDATE_BYTES / (bandwidth * batches)
+        update = self._update_seconds(updated, bandwidth) / batches
         # Below it starting kernels sets the pace.
         least = settings.layer_seconds * shape.layers / layout.pipeline
         # Chunks of layers that one stage of a pipeline runs in turn, and how much longer a pipeline
@@ -151,7 +152,26 @@ class TrainingStep:
         turns = max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
         bubble = (layout.pipeline - 1) / (batches * turns)
         computing = linear + attention + elements + written + unpacking
+        computing = max(computing, self._offload_seconds(batches))
         return max(least, computing + exchange) * (1.0 + bubble) + update
+
+    def _update_seconds(self, parameters: float, bandwidth: float) -> float:
+        """Of weights by their gradients, once a step: on the GPU, or on the host and back."""
+        if self.requirement.training.offload is not Offload.OPTIMIZER:
+            return parameters * _UPDATE_BYTES / bandwidth
+        moved = 2.0 * _HALF_BYTES / self.board.pcie_bytes_per_second
+        return parameters * (moved + _UPDATE_BYTES / self.settings.host_bytes_per_second)
+
+    def _offload_seconds(self, batches: float) -> float:
+        """Of activations to the host and back, which computing hides as far as it takes longer."""
+        requirement, model = self.requirement, self.requirement.model
+        training, layout = requirement.training, self.layout
+        is_kept = training.offload is not Offload.ACTIVATIONS
+        if is_kept or not isinstance(model, Transformer | VisionTransformer):
+            return 0.0
+        form = requirement.precision.activations
+        kept = training_activations(blocks_of(model), training, form, layout, None).kept
+        return 2.0 * kept / min(batches, layout.pipeline) / self.board.pcie_bytes_per_second
 
     @property
     def _trains_all(self) -> bool:

@@ -1,0 +1,82 @@
+"""`rightsizer plan` where nothing fits: what would, on the GPUs that are asked for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plan_answers import SHAPE, answer
+from rightsizer.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the requirements are."""
+    return tmp_path / "plan.yaml"
+
+
+def remedies(file: Path, capsys: Captured, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """The changes that are offered where nothing fits, each with its memory."""
+    plan = answer(file, json.dumps({"model": SHAPE, **asked}), capsys)
+
+    assert plan["nothing_fits"]
+    for each in plan["alternatives"]:
+        assert each["candidate"]["fits"]
+        assert each["candidate"]["memory"]["total_bytes"] > 0
+    return list(plan["alternatives"])
+
+
+def test_adapters_fit_where_full_training_does_not(file: Path, capsys: Captured) -> None:
+    """On the one GPU that is there, each change with its memory and its speed."""
+    asked = {"train": "full", "tokens": 1e8, "gpus": ["L40S"], "parallel": {"tensor": 1}}
+    found = remedies(file, capsys, asked)
+    by_change = {each["change"]: each["candidate"] for each in found}
+
+    assert {"LoRA (train: lora)", "QLoRA (train: qlora)"} <= set(by_change)
+    assert all(each["training_hours"] > 0 for each in by_change.values())
+    whole, packed = by_change["LoRA (train: lora)"], by_change["QLoRA (train: qlora)"]
+    assert packed["memory"]["total_bytes"] < whole["memory"]["total_bytes"]
+
+
+def test_each_change_that_is_enough_is_told(file: Path, capsys: Captured) -> None:
+    """Smaller micro batches, activations that are computed again or wait on the host."""
+    training = {"micro_batch": 8, "sequence": 2048}
+    asked = {"train": "lora", "gpus": ["H100-SXM5-80GB"], "parallel": {"tensor": 1}}
+    found = remedies(file, capsys, {**asked, "training": training})
+    changes = " ".join(each["change"] for each in found)
+
+    for part in ("micro_batch: 1", "recompute: full", "offload: activations"):
+        assert part in changes
+
+
+def test_several_are_told_together_where_one_is_not_enough(file: Path, capsys: Captured) -> None:
+    """As few as are enough, from what costs least on; another task does not add to them."""
+    asked = {"model": "llama-3.1-405b", "train": "full", "gpus": ["L4"]}
+    closed = remedies(file, capsys, asked)
+    (together,) = (each for each in closed if each["kind"] == "together")
+    assert together["change"].count(";") >= 1
+    assert "train:" not in together["change"]
+
+
+def test_what_is_late_is_told_without_its_limits(file: Path, capsys: Captured) -> None:
+    """So that one sees what the GPUs could promise."""
+    asked = {"load": {"ttft_ms": 1, "tokens_per_second": 10}, "gpus": ["L4"]}
+    last = remedies(file, capsys, asked)[-1]
+
+    assert last["kind"] == "load"
+    assert last["candidate"]["ttft_ms"] > 1
+
+
+def test_people_see_it_under_why_nothing_fits(file: Path, capsys: Captured) -> None:
+    """In the summary too, with GiB and hours."""
+    asked = {"model": SHAPE, "train": "full", "tokens": 1e8, "gpus": ["L40S"]}
+    file.write_text(json.dumps({**asked, "parallel": {"tensor": 1}}), encoding="utf-8")
+    assert main(["plan", str(file)]) == 0
+    text = capsys.readouterr().out
+
+    assert "what would fit on what is asked for:" in text
+    assert " GiB of each" in text
+    assert " h, " in text
