@@ -186,6 +186,13 @@ def test_long_questions_take_one_sample_in_five_minutes() -> None:
     assert ranges == {"5m"}
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["record"])
+def test_no_rule_reads_hours_of_scrapes(rule: dict[str, Any]) -> None:
+    """Longer spans are made of recorded five minutes: a thousand nodes are evaluated in time."""
+    spans = re.findall(r"([a-z0-9_:]+)(?:{[^}]*})?\[(\w+)\]", rule["expr"])
+    assert all(span == "5m" or name.endswith(":increase5m") for name, span in spans), spans
+
+
 def test_critical_xids_are_those_of_advice() -> None:
     """The alert and the rule HardwareUnhealthy call the same Xids critical."""
     (alert,) = (each for each in ALERTS if each["alert"] == "RightsizerGpuXidCritical")

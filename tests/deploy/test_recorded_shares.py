@@ -4,6 +4,7 @@ The node lives for more than an hour and is scraped every 15 s of it. Prometheus
 as its past, dated so that they end now, and evaluates the recording rules at the present.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
+from rightsizer.io.yaml import load_yaml
 from rightsizer.model.state import Condition, State
 from scraped_node import HOUR, SCRAPE, Scraped, scraped_node
 
@@ -26,6 +28,22 @@ SHARE_OF_A_SCRAPE: Final = 2 * SCRAPE / HOUR
 """Prometheus extends what it saw to the ends of the hour, a counter that begins at 0 by less."""
 
 
+def rules_of_the_present() -> str:
+    """The rules each second, and each recorded five minutes as the subquery that records it.
+
+    This Prometheus has a past of scrapes, and none of what its rules would have recorded.
+    """
+    text = RULES.read_text("utf-8").replace("interval: 1m", "interval: 1s")
+    rules = [
+        rule for group in load_yaml(text, RULES.name).data["groups"] for rule in group["rules"]
+    ]
+    for rule in rules:
+        name, expression = re.escape(rule["record"]), " ".join(rule["expr"].split())
+        recorded = re.compile(rf"{name}(?:{{(.+?)}})?\[(1h|6h)\]")
+        text = recorded.sub(rf"({expression})[\2:5m]", text)
+    return text
+
+
 @pytest.fixture(scope="module")
 def scraped() -> Scraped:
     """A node's last hour."""
@@ -35,7 +53,7 @@ def scraped() -> Scraped:
 @pytest.fixture(scope="module")
 def prometheus(scraped: Scraped) -> Iterator[Prometheus]:
     """A Prometheus that has scraped it, and evaluates our rules every second."""
-    rules = RULES.read_text("utf-8").replace("interval: 1m", "interval: 1s")
+    rules = rules_of_the_present()
     config = scrape_config(rule_files=("rules.yaml",))
     with prometheus_server(config, {"rules.yaml": rules}, past=scraped.text) as server:
         yield server
@@ -48,9 +66,10 @@ def recorded(prometheus: Prometheus, rule: str, label: str) -> dict[tuple[str, s
 
 
 def recorded_at(prometheus: Prometheus, rule: str) -> float:
-    """When it was recorded."""
+    """The end of the last five minutes that it was recorded of."""
     prometheus.wait_for(rule)
-    return max(value for _, value in prometheus.query(f"timestamp({rule})"))
+    at = max(value for _, value in prometheus.query(f"timestamp({rule})"))
+    return at - at % 300.0
 
 
 def test_shares_of_states_are_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
