@@ -5,13 +5,14 @@
 ARG PYTHON=python:3.12-slim
 
 FROM ${PYTHON} AS build
+ARG EXTRAS=kubernetes
 WORKDIR /source
 RUN python -m venv /opt/rightsizer
 COPY constraints.txt ./
 COPY pyproject.toml README.md LICENSE ./
 COPY daemon ./daemon
 # Compiled files that go by what they are made from, not by when, are the same in each build.
-RUN /opt/rightsizer/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt '.[kubernetes]' \
+RUN /opt/rightsizer/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt ".[${EXTRAS}]" \
     && /opt/rightsizer/bin/pip uninstall --yes pip setuptools \
     && rm /opt/rightsizer/lib/python*/site-packages/*.dist-info/direct_url.json \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/rightsizer/lib

@@ -1,0 +1,70 @@
+"""Workflows of the forge: they call what the Makefile has, and find what they name."""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rightsizer.io.yaml import load_yaml
+
+ROOT: Final = Path(__file__).parents[2]
+WORKFLOWS: Final = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MAKE: Final = re.compile(r"\bmake ([a-z]+)")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A file, whose `on` YAML 1.1 takes for a truth value."""
+    form = load_yaml(path.read_text("utf-8"), str(path)).data
+    assert isinstance(form, dict)
+    return form
+
+
+def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
+    """All steps of all jobs."""
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_what_a_workflow_calls_is_a_target(path: Path) -> None:
+    """So that it runs on a clone as it does there."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    called = {name for step in steps(read(path)) for name in MAKE.findall(step.get("run", ""))}
+
+    assert called
+    assert called <= targets
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_has_no_more_rights_than_it_uses(path: Path) -> None:
+    """It reads, unless a job says what it writes; actions are of a stated version."""
+    workflow = read(path)
+
+    assert workflow["permissions"] == {"contents": "read"}
+    for step in steps(workflow):
+        assert "run" in step or re.fullmatch(r"[\w-]+/[\w.-]+@v\d+", step["uses"])
+
+
+def test_every_python_that_is_supported_is_tested_on_both_architectures() -> None:
+    """From the oldest that the project names on."""
+    matrix = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]
+    declared = (ROOT / "pyproject.toml").read_text("utf-8")
+    oldest = re.search(r'requires-python = ">=([\d.]+)"', declared)
+
+    assert oldest is not None
+    assert matrix["python"][0] == oldest[1]
+    assert {runner.endswith("-arm") for runner in matrix["runner"]} == {True, False}
+
+
+def test_the_images_of_a_release_have_extras_that_exist() -> None:
+    """Each by its name, and the Dockerfile takes them."""
+    images = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["images"]
+    extras = {
+        extra
+        for each in images["strategy"]["matrix"]["include"]
+        for extra in each["extras"].split(",")
+    }
+    declared = (ROOT / "pyproject.toml").read_text("utf-8").partition("optional-dependencies]")[2]
+
+    assert extras <= set(re.findall(r"^([a-z]+) = \[", declared, re.MULTILINE))
+    assert "ARG EXTRAS=" in (ROOT / "Dockerfile").read_text("utf-8")
