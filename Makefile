@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test compiled lint bench reliability eval shape golden dist deb rpm sbom
+.PHONY: help run demo test compiled lint bench reliability eval shape golden docs dist deb rpm sbom
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -55,6 +55,10 @@ shape: $(INSTALLED) ## How the code is built: modules, what commands load, how l
 
 golden: $(INSTALLED) ## Write the generated documents and golden files anew; read the difference
 	$(BIN)/pytest -q --write-golden
+
+docs: $(INSTALLED) ## The documentation as a site in site/
+	$(BIN)/python -m pip install --quiet -c constraints.txt --group docs
+	$(BIN)/mkdocs build --quiet --strict
 
 dist: $(INSTALLED) ## Wheel and source archive in dist/
 	$(BIN)/python -m build

@@ -12,6 +12,7 @@ import pytest
 import cli_reference
 from rightsizer.cli.main import all_commands
 from rightsizer.console.command import Command
+from rightsizer.io.yaml import load_yaml
 from rightsizer.model.profile import ProfileFormat
 from rightsizer.owners.settings import SOURCE_NAMES
 
@@ -134,6 +135,15 @@ def test_the_first_page_names_every_command() -> None:
     assert not [
         each.name for each in all_commands() if not re.search(rf"`[^`]*\b{each.name}\b", text)
     ]
+
+
+def test_every_page_is_in_the_site() -> None:
+    """`make docs` puts each but the runbooks, which alerts link to, into its navigation."""
+    site = load_yaml((ROOT / "mkdocs.yml").read_text("utf-8"), "mkdocs.yml").data
+    first, *sections = site["nav"]
+    named = [first, *(page for section in sections for pages in section.values() for page in pages)]
+
+    assert sorted(named) == sorted(path.name for path in DOCS.glob("*.md"))
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:
