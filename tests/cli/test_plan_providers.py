@@ -132,8 +132,8 @@ def test_people_see_what_to_rent(capsys: Captured) -> None:
     assert "skypilot-catalog catalogs/v8/oci/vms.csv" in long
 
 
-def test_trainers_share_large_servers() -> None:
-    """One of eight costs as much as eight of one, and has links."""
+def test_what_exchanges_much_shares_large_servers() -> None:
+    """Trainers, and replicas with one copy of experts: one of eight costs as eight of one."""
     one, eight = (
         Instance("aws", f"p5.{gpus}", "H100-SXM5-80GB", gpus, 7.0 * gpus, "2026", "a page")
         for gpus in (1, 8)
@@ -142,6 +142,9 @@ def test_trainers_share_large_servers() -> None:
         rental = cheapest_rental((one, eight), layout, 0, trains=True)
         assert rental is not None
         assert (rental.instance, rental.count) == (eight, expected)
+    sharing = cheapest_rental((one, eight), Parallelism(data=4, expert=4), 0, trains=False)
+    assert sharing is not None
+    assert (sharing.instance, sharing.count) == (eight, 1)
     served = cheapest_rental((one, eight), Parallelism(data=3), 0, trains=False)
     assert served is not None
     assert (served.instance, served.count) == (one, 3)

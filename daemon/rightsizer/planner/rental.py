@@ -43,20 +43,18 @@ def cheapest_rental(
 ) -> Rental | None:
     """The instances that cost least; of those without a price, the fewest GPUs.
 
-    Tensor parallel ranks share a server, and all that train share as large ones as there are, for
-    networks between small ones are slow. `spares` more than are needed are there for failures.
+    Tensor parallel ranks share a server. So do all that train and replicas that share experts, or
+    the largest servers that there are: networks between small ones are slow. `spares` more than are
+    needed are there for failures.
     """
-    groups = layout.gpus // layout.tensor
-    if trains:
-        instances = tuple(instances)
-        largest = max((each.gpus for each in instances), default=0)
-        joined = min(layout.gpus, largest)
-        instances = (each for each in instances if each.gpus >= joined)
-    found = [
-        Rental(each, math.ceil(groups / (each.gpus // layout.tensor)) + spares)
-        for each in instances
-        if each.gpus >= layout.tensor
-    ]
+    possible = [each for each in instances if each.gpus >= layout.tensor]
+    largest = max((each.gpus for each in possible), default=0)
+    joined = min(largest, layout.gpus if trains else layout.tensor * layout.expert)
+    found = []
+    for each in possible:
+        if each.gpus >= joined:
+            used = each.gpus // joined * joined // layout.tensor * layout.tensor
+            found.append(Rental(each, math.ceil(layout.gpus / used) + spares))
     return min(found, key=_preference, default=None)
 
 

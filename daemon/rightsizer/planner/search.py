@@ -31,6 +31,9 @@ _NODE_GPUS: Final = 8
 """Of a usual server, whatever joins them."""
 _PCIE_TENSOR: Final = 2
 _TENSOR: Final = (1, 2, 4, 8)
+_EXPERT_SPREADS: Final = (2, 4, 8, 16, 32, 64)
+_ATTENTION: Final = (1, 2, 4)
+"""Tensor parallel ranks of one attention, beside experts that others hold."""
 _STAGES: Final = (1, 2, 4, 8, 16)
 Predict = Callable[[Requirement, Board, Parallelism, float | None, float], PredictedRate]
 """How fast a requirement is on so many boards: at a number of requests in flight, or at the most
@@ -73,6 +76,31 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
     if trains:
         layouts.sort(key=lambda each: (each.gpus, each.tensor * each.pipeline, each.pipeline))
     return layouts
+
+
+def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
+    """Of a mixture that serves: attention data parallel, one copy of the experts between them.
+
+    Fewest GPUs first, over several servers too; the one that holds a whole attention in a GPU has
+    no sums to wait for, and a latent cache is there once.
+    """
+    model = requirement.model
+    if requirement.task.trains or not isinstance(model, Transformer) or model.experts <= 1:
+        return ()
+    layouts = (
+        Parallelism(tensor, 1, spread, spread)
+        for spread in _EXPERT_SPREADS
+        for tensor in _ATTENTION
+    )
+    possible = (
+        each for each in layouts if each.gpus <= gpu_maximum and layout_fault(model, each) is None
+    )
+    return sorted(possible, key=lambda each: (each.gpus, each.tensor))
+
+
+def _times(layout: Parallelism, replicas: int) -> Parallelism:
+    """So many copies of a layout."""
+    return replace(layout, data=layout.data * replicas)
 
 
 def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
@@ -121,6 +149,7 @@ class Search:
         memory_settings = self._memory_settings = settings.memory
         self._headroom = settings.serving.latency_headroom_ratio
         self._rent = rent
+        self._expert_layouts = _expert_layouts(requirement, settings.plan.gpu_maximum)
         self._layouts = _layouts(requirement, settings.plan.gpu_maximum)
         self._serving_memory: Callable[[Parallelism], ServingMemory] = cache(
             lambda layout: serving_memory(requirement, layout, memory_settings)
@@ -179,10 +208,24 @@ class Search:
                 found.append(self._replicated(board, layout, most))
             if len(found) >= self._settings.layouts_per_gpu:
                 break
+        found += self._spread(board, room)
         if found:
             return found
         least = min(possible, key=lambda each: self._serving_memory(each).at(1.0).total_bytes)
         return [self._serving_candidate(board, least)]
+
+    def _spread(self, board: Board, room: float) -> list[PlanCandidate]:
+        """Those with shared experts that fit on the fewest GPUs."""
+        found: list[PlanCandidate] = []
+        for layout in self._expert_layouts:
+            if _slice_fault(self.requirement, board, layout):
+                continue
+            most = self._serving_memory(layout).largest_concurrency(room)
+            if most >= layout.data:
+                found.append(self._replicated(board, layout, most))
+            if len(found) >= self._settings.layouts_per_gpu:
+                break
+        return found
 
     def _replicated(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
         """With the replicas that memory and load ask for, if each makes what it can."""
@@ -201,7 +244,7 @@ class Search:
             return self._arriving(board, layout, replicas)
         if replicas == 1 or replicas * layout.gpus > self._settings.gpu_maximum:
             return self._serving_candidate(board, layout, one)
-        spread = replace(layout, data=replicas)
+        spread = _times(layout, replicas)
         requests = None if one.concurrency is None else one.concurrency * replicas
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
 
@@ -209,11 +252,11 @@ class Search:
         """With the fewest replicas that answer all in time: of several, each has a calmer share."""
         if most * layout.gpus > self._settings.gpu_maximum:
             return self._serving_candidate(board, layout)
-        found = self._serving_candidate(board, replace(layout, data=most))
+        found = self._serving_candidate(board, _times(layout, most))
         short, enough = 0, most
         while found.fits and enough - short > 1:
             middle = (short + enough) // 2
-            tried = self._serving_candidate(board, replace(layout, data=middle))
+            tried = self._serving_candidate(board, _times(layout, middle))
             short, enough = (short, middle) if tried.fits else (middle, enough)
             found = tried if tried.fits else found
         return found
@@ -225,18 +268,18 @@ class Search:
         """
         proposed = max(1, self._settings.gpu_maximum // layout.gpus)
         least = min(least, proposed)
-        first = self._serving_candidate(board, replace(layout, data=least))
+        first = self._serving_candidate(board, _times(layout, least))
         most = min(least * _SPREAD, proposed)
         if first.fits or most <= least:
             return first
-        found = self._serving_candidate(board, replace(layout, data=most))
+        found = self._serving_candidate(board, _times(layout, most))
         if not found.fits:
             return first
         # The fewer requests a replica has, the sooner it answers each.
         late, met = least, most
         while met - late > 1:
             middle = (late + met) // 2
-            tried = self._serving_candidate(board, replace(layout, data=middle))
+            tried = self._serving_candidate(board, _times(layout, middle))
             late, met = (late, middle) if tried.fits else (middle, met)
             found = tried if tried.fits else found
         return found

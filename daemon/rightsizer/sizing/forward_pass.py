@@ -1,7 +1,7 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
-from typing import Self
+from typing import Final, Self
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.frozen import dataclass, replace
@@ -23,6 +23,8 @@ from rightsizer.sizing.roofline import (
 from rightsizer.sizing.serving_memory import KvCache, kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.settings import ServingModelSettings
 
+_SERVER_GPUS: Final = 8
+"""Of a usual server, which are joined within it."""
 _BF16_BYTES = 2.0
 _CHUNK_TOKENS = 8192
 """Where neither settings nor an engine say."""
@@ -283,7 +285,10 @@ class ForwardPass:
         )
         vectors = tokens * model.experts_per_token * model.hidden * _BF16_BYTES
         # To the replica that holds the expert and back: each way is half of a sum's.
-        there_and_back = all_reduce_seconds(self.board, spread, vectors / gpus)
+        there_and_back = max(
+            all_reduce_seconds(self.board, spread, vectors / gpus),
+            self._between_servers_seconds(vectors / gpus),
+        )
         return products.plus(
             PassCost(
                 bandwidth=settings.expert_passes * layers * vectors / self._read_bytes_per_second,
@@ -291,6 +296,13 @@ class ForwardPass:
                 latency=layers * settings.expert_layer_seconds,
             )
         )
+
+    def _between_servers_seconds(self, payload_bytes: float) -> float:
+        """Of a layer's vectors that go to experts on other servers, there and back."""
+        joined = max(_SERVER_GPUS, self.board.linked_gpu_count or 1)
+        sharing = self.layout.expert * self.layout.tensor
+        outside = max(0.0, 1.0 - joined / sharing)
+        return 2.0 * outside * payload_bytes / self.settings.network_bytes_per_second
 
     @property
     def _read_bytes_per_second(self) -> float:

@@ -122,6 +122,13 @@ class ServingModelSettings:
         "handing out, between products, summing up.",
         source=_EXPERTS,
     )
+    network_bytes_per_second: float = setting(
+        50e9,
+        help="What each GPU sends at most to GPUs of other servers, where replicas on several "
+        "servers share experts.",
+        within=(1e8, None),
+        source="400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)",
+    )
     attention_compute_ratio: float = _part(
         0.65,
         help="What attention over a prompt reaches of the speed of large matrix products.",
