@@ -74,9 +74,13 @@ def test_people_see_it_under_why_nothing_fits(file: Path, capsys: Captured) -> N
     """In the summary too, with GiB and hours."""
     asked = {"model": SHAPE, "train": "full", "tokens": 1e8, "gpus": ["L40S"]}
     file.write_text(json.dumps({**asked, "parallel": {"tensor": 1}}), encoding="utf-8")
-    assert main(["plan", str(file)]) == 0
+    page = file.with_name("plan.html")
+    assert main(["plan", str(file), "--html", str(page)]) == 0
     text = capsys.readouterr().out
 
     assert "what would fit on what is asked for:" in text
     assert " GiB of each" in text
     assert " h, " in text
+    (told,) = (line for line in page.read_text("utf-8").splitlines() if "QLoRA" in line)
+    assert " GiB of each, " in told
+    assert " h" in told
