@@ -14,7 +14,13 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import CollectorSwitches, MetricsSettings
 from rightsizer.model.errors import UsageError
 from rightsizer.model.metric import DETAIL_SIGNALS, METRICS, QUANTITY_SIGNALS, RATIO_GAUGES
-from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector
+from rightsizer.model.metric_family import (
+    COLLECTORS,
+    DEFAULT_COLLECTORS,
+    Collector,
+    Level,
+    MetricKind,
+)
 from rightsizer.model.report import Report
 from rightsizer.model.signal import SERVING_SIGNALS
 
@@ -165,3 +171,31 @@ def test_a_selection_that_cannot_be_is_refused(
         exposition.render(collect=collect, exclude=exclude)
 
     assert told in str(refusal.value)
+
+
+@pytest.mark.parametrize(("level", "most"), [(Level.ESSENTIAL, 40), (Level.STANDARD, 90)])
+def test_a_level_bounds_the_series_of_a_gpu(level: Level, most: int) -> None:
+    """In the total of a node of eight that gives all there is, serving engines too."""
+    body = exposition_of(serving_report(), MetricsSettings(level=level)).render().body
+    series = [line for line in body.decode().splitlines() if not line.startswith("#")]
+    assert len(series) <= most * 8, len(series)
+
+
+def test_each_level_has_what_the_one_below_has() -> None:
+    """And says who the devices are, where their time went and what is advised."""
+    bodies = [
+        exposition_of(serving_report(), MetricsSettings(level=level)).render().body
+        for level in Level
+    ]
+    essential, standard, full = map(names_of, bodies)
+    assert essential < standard < full
+    assert full == names_of(exposition_of(serving_report()).render().body)
+    assert {
+        "rightsizer_device_info",
+        "rightsizer_workload_info",
+        "rightsizer_state_seconds_total",
+        "rightsizer_waste_seconds_total",
+        "rightsizer_device_underprovisioned_ratio",
+        "rightsizer_advice_info",
+    } <= essential
+    assert not any(METRICS[name].kind is MetricKind.HISTOGRAM for name in standard & set(METRICS))

@@ -47,6 +47,9 @@ These are not the collectors that ask the driver, whose label `rightsizer_collec
 `/metrics/dcgm`, switched on by `web.metrics.dcgm`, has the same devices under dcgm-exporter's
 names, for what was made for it.
 
+`web.metrics.level` exports less of each: `essential`, `standard`, or `full`, which has all. What
+each costs, and what works with it, is in [cost](cost.md#levels).
+
 The origin of a reading is the telemetry tier that it needs: `basic` is plain NVML, `power` adds
 the board's draw, `profiling` is GPM (Hopper and later) or DCGM. `process_*` are
 prometheus_client's own.
@@ -59,13 +62,13 @@ def metrics_document() -> str:
 
 
 def _table(metrics: Iterable[MetricFamily]) -> Iterable[str]:
-    yield "| metric | kind | unit | labels | collector | origin | meaning |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| metric | kind | unit | labels | collector | level | origin | meaning |"
+    yield "|---|---|---|---|---|---|---|---|"
     for metric in metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield (
             f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.collector} "
-            f"| {metric.origin} | {metric.help} |"
+            f"| {metric.level} | {metric.origin} | {metric.help} |"
         )
 
 

@@ -106,7 +106,7 @@ class MetricsExposition:
 
     def change(self, settings: MetricsSettings) -> None:
         """Export as other settings say, from the next scrape on."""
-        collector = ReportCollector(settings.advice_limit, settings.enabled)
+        collector = ReportCollector(settings.advice_limit, settings.enabled, settings.level)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
         process = ProcessCollector(registry=registry)

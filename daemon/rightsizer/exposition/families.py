@@ -11,7 +11,7 @@ from prometheus_client.utils import floatToGoString
 
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import Collector, MetricFamily
+from rightsizer.model.metric_family import Collector, Level, MetricFamily
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _SERIES_KEPT: Final = 32768
@@ -121,13 +121,16 @@ def empty_family(metric: MetricFamily) -> SampleFamily:
 class Families:
     """Collects samples by metric; only metrics of the table can be added.
 
-    Those of a collector that is off are left out.
+    Those of a collector that is off are left out, and those of a level above the chosen one.
     """
 
-    def __init__(self, collectors: Collection[Collector] = frozenset(Collector)) -> None:
+    def __init__(
+        self, collectors: Collection[Collector] = frozenset(Collector), level: Level = Level.FULL
+    ) -> None:
         self._collectors = collectors
         self._samples: dict[str, list[tuple[MetricSeries, float]] | None] = {
-            name: [] if metric.collector in collectors else None for name, metric in METRICS.items()
+            name: [] if metric.collector in collectors and metric.level.rank <= level.rank else None
+            for name, metric in METRICS.items()
         }
 
     def collects(self, collector: Collector) -> bool:

@@ -12,7 +12,7 @@ from rightsizer.exposition.families import Families, empty_family
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Risk
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, MetricKind, Origin
+from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level, MetricKind, Origin
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
 from rightsizer.model.topology import FabricPort
 from rightsizer.model.units import Nanoseconds, seconds
@@ -189,10 +189,13 @@ class ReportCollector:
     """
 
     def __init__(
-        self, advice_limit: int, collectors: Collection[Collector] = DEFAULT_COLLECTORS
+        self,
+        advice_limit: int,
+        collectors: Collection[Collector] = DEFAULT_COLLECTORS,
+        level: Level = Level.FULL,
     ) -> None:
         self._advice_limit = advice_limit
-        self._collectors = collectors
+        self._collectors, self._level = collectors, level
         self._report: Report | None = None
         self._fresh: frozenset[str] = frozenset()
 
@@ -210,7 +213,7 @@ class ReportCollector:
 
     def families(self) -> Families:
         """The families of the report; before the first one, who the agent is."""
-        families = Families(self._collectors)
+        families = Families(self._collectors, self._level)
         report = self._report
         if report is None:
             families.add_info("rightsizer_build_info", __version__, "")

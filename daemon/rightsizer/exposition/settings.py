@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from rightsizer.model.frozen import dataclass, field, fields, make_dataclass, replace
-from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector
+from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector, Level
 from rightsizer.model.settings import setting
 
 
@@ -43,6 +43,12 @@ class MetricsSettings:
         "all of them are counted.",
         within=(0, 10_000),
         source="six series each; a node has a few, and one that has hundreds is the trouble",
+    )
+    level: Level = setting(
+        Level.FULL,
+        help="How much of the collectors is exported: `essential` (states, waste, provisioning, "
+        "advice, health), `standard` (with conditions, errors and the usual readings), `full`.",
+        source="measured on eight GPUs: 38, 68 and 229 series a GPU",
     )
     details: bool = setting(
         False,

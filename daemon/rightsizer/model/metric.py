@@ -7,6 +7,7 @@ from rightsizer.model.metric_family import (
     DEFAULT_COLLECTORS,
     Collector,
     Export,
+    Level,
     MetricFamily,
     MetricKind,
     Origin,
@@ -35,7 +36,13 @@ DETAIL_SIGNALS: Final = tuple(each for each in _READ if each.collector not in DE
 def _reading(signal: Signal) -> MetricFamily:
     kind = MetricKind.COUNTER if signal.export is Export.COUNTER else MetricKind.GAUGE
     return MetricFamily(
-        signal.metric_name, kind, signal.meaning, ("uuid",), signal.origin, signal.collector
+        signal.metric_name,
+        kind,
+        signal.meaning,
+        ("uuid",),
+        signal.origin,
+        signal.collector,
+        signal.level,
     )
 
 
@@ -67,6 +74,7 @@ def _families() -> Iterator[MetricFamily]:
             tuple(row["labels"].split()),
             Origin(row["origin"]),
             Collector(row["collector"]),
+            Level(row["level"]),
         )
 
 

@@ -45,6 +45,22 @@ class Collector(StrEnum):
     EXTRA = "extra", "What is rarely needed: BAR1, application clocks, errors in a board's life."
 
 
+class Level(StrEnum):
+    """How much is exported, least first; each level has all that the one before it has."""
+
+    ESSENTIAL = "essential"
+    """States, waste, provisioning, advice, health: at most 40 series a GPU."""
+    STANDARD = "standard"
+    """With conditions, errors and the readings that dashboards draw: at most 90 series a GPU."""
+    FULL = "full"
+    """All that the collectors have: histograms, needs by resource, energy by cause."""
+
+    @property
+    def rank(self) -> int:
+        """Its place, least first."""
+        return tuple(Level).index(self)
+
+
 COLLECTORS: Final = {collector: collector.exports for collector in Collector}
 """What each exports, in one sentence."""
 
@@ -110,6 +126,8 @@ class MetricFamily:
     origin: Origin
     collector: Collector = Collector.AGENT
     """The group that it is switched on and off with."""
+    level: Level = Level.FULL
+    """The least level that it is exported at."""
 
     @property
     def stem(self) -> str:

@@ -3,7 +3,7 @@
 from enum import StrEnum, auto
 from typing import Final, Self
 
-from rightsizer.model.metric_family import Collector, Export, Origin
+from rightsizer.model.metric_family import Collector, Export, Level, Origin
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit
 
@@ -34,6 +34,8 @@ class Signal(StrEnum):
     origin: Origin
     """Telemetry tier that it needs."""
     export: Export
+    level: Level
+    """The least level that its metric is exported at; its histogram is of the full one."""
 
     def __new__(cls, name: str) -> Self:
         """Make the member of a row."""
@@ -41,6 +43,7 @@ class Signal(StrEnum):
         signal._value_, signal.meaning = name, row["meaning"]
         signal.unit, signal.export = Unit(row["unit"]), Export[row["export"].upper()]
         signal.collector, signal.origin = Collector(row["collector"]), Origin(row["origin"])
+        signal.level = Level(row["level"])
         return signal
 
     GPU_BUSY = auto()

@@ -1,0 +1,69 @@
+"""What alerts and dashboards need of the levels of metrics, as the page on cost says it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import Level
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = (ROOT / "docs" / "cost.md").read_text("utf-8")
+BOARDS: Final = ROOT / "grafana" / "dashboards"
+
+
+def rules_of(name: str) -> list[dict[str, Any]]:
+    """The rules of a file."""
+    text = (ROOT / "config" / "prometheus" / name).read_text("utf-8")
+    return [rule for group in load_yaml(text, name).data["groups"] for rule in group["rules"]]
+
+
+RECORDED: Final = {rule["record"]: rule["expr"] for rule in rules_of("rules.yaml")}
+
+
+def level_needed(expression: str) -> Level:
+    """The least level at which all that an expression asks for is exported."""
+    levels = [Level.ESSENTIAL]
+    for name in re.findall(r"[a-z_]+:[a-z0-9_:]+|\brightsizer_[a-z0-9_]+", expression):
+        metric = METRICS.get(name.removesuffix("_bucket"))
+        if name in RECORDED:
+            levels.append(level_needed(RECORDED[name]))
+        elif metric is not None:
+            levels.append(metric.level)
+    return max(levels, key=lambda level: level.rank)
+
+
+def expressions(node: Any) -> list[str]:
+    """All queries in a dashboard."""
+    if isinstance(node, list):
+        return [found for each in node for found in expressions(each)]
+    if not isinstance(node, dict):
+        return []
+    own = [node["expr"]] if isinstance(node.get("expr"), str) else []
+    return own + expressions(list(node.values()))
+
+
+def test_page_names_the_alerts_of_each_level() -> None:
+    """Beyond `essential`, at which the rest works."""
+    found: dict[Level, list[str]] = {level: [] for level in Level}
+    for rule in rules_of("alerts.yaml"):
+        found[level_needed(rule["expr"])].append(rule["alert"].removeprefix("Rightsizer"))
+    assert "DeviceDown" in found[Level.ESSENTIAL]
+    for level in (Level.STANDARD, Level.FULL):
+        assert f"- alerts from `{level}` on: {', '.join(found[level])}." in PAGE
+
+
+def test_page_counts_what_each_dashboard_has_at_each_level() -> None:
+    """Queries that are answered, of all that it has."""
+    for path in sorted(BOARDS.glob("*.json")):
+        asked = expressions(json.loads(path.read_text("utf-8")))
+        ranks = [level_needed(expression).rank for expression in asked]
+        cells = [f"`{path.stem}`", *(str(sum(rank <= i for rank in ranks)) for i in range(3))]
+        assert f"| {' | '.join(cells)} |" in PAGE
+
+
+def test_no_alert_asks_for_histograms() -> None:
+    """They are a third of all series."""
+    assert not any("_bucket" in rule["expr"] for rule in rules_of("alerts.yaml"))
