@@ -370,3 +370,54 @@ def test_unusable_address_is_refused_by_the_settings() -> None:
     """A mistyped address is an error of the configuration, not of the first run."""
     with pytest.raises(ValueError, match="write it like"):
         replace(GrafanaSettings(), url="grafana:3000")
+
+
+def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Grafana) -> None:
+    """Within the hour, claimed ones as claimed; what has ended stays away."""
+    desk = Desk(grafana.url)
+    claimed = event(DECIDED, id="claimed", state=AdviceState.CLAIMED)
+    told = [event(OPENED, id="open"), event(OPENED, id="claimed"), claimed]
+    ended = [event(OPENED, id="ended"), event(CLOSED, id="ended", state=AdviceState.EXPIRED)]
+    desk.sink.offer([*told, *ended])
+    desk.sink.deliver()
+    before = {
+        each["tags"][1]: (each["time"], each["text"]) for each in grafana.annotations.values()
+    }
+    desk.advice = [told[0].advice, claimed.advice, ended[1].advice]
+
+    grafana.annotations.clear()
+    desk.sink.deliver()
+    assert not grafana.annotations
+    desk.wait(3601)
+    assert desk.sink.deliver().pending == 0
+    after = {each["tags"][1]: (each["time"], each["text"]) for each in grafana.annotations.values()}
+    assert after == {tag: before[tag] for tag in ("advice:open", "advice:claimed")}
+
+    asked = len(grafana.requests)
+    desk.wait(3601)
+    desk.sink.deliver()
+    assert [method for method, _ in grafana.requests[asked:]] == ["GET"]
+
+
+def test_a_region_that_a_user_deleted_stays_deleted(grafana: Grafana) -> None:
+    """The others are there, so that the database is."""
+    desk = Desk(grafana.url)
+    told = [event(OPENED, id="kept"), event(OPENED, id="deleted")]
+    desk.sink.offer(told)
+    desk.sink.deliver()
+    desk.advice = [each.advice for each in reversed(told)]
+    gone = [id_ for id_, each in grafana.annotations.items() if "advice:deleted" in each["tags"]]
+    for id_ in gone:
+        del grafana.annotations[id_]
+    desk.wait(3601)
+    desk.sink.deliver()
+    assert [each["tags"][1] for each in grafana.annotations.values()] == ["advice:kept"]
+
+
+def test_annotations_say_where_they_are_from(grafana: Grafana) -> None:
+    """A board may ask for its node's and its cluster's."""
+    desk = Desk(grafana.url, node="gpu-node-1", cluster="east")
+    desk.sink.offer([event(OPENED)])
+    desk.sink.deliver()
+    (annotation,) = grafana.annotations.values()
+    assert {"node:gpu-node-1", "cluster:east", "workload:team-a/notebook"} <= {*annotation["tags"]}

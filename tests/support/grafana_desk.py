@@ -1,6 +1,7 @@
 """A sink of annotations with what is around it."""
 
 import threading
+from typing import Any
 
 from advice_events import NOW, SECOND
 from grafana_server import TOKEN
@@ -8,6 +9,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
+from rightsizer.model.advice import Advice
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -17,7 +19,10 @@ __all__ = ["Desk"]
 class Desk:
     """A sink, its outbox and its clock, and what it complained of."""
 
-    def __init__(self, url: str, outbox: AnnotationOutbox | None = None, **settings: int) -> None:
+    def __init__(
+        self, url: str, outbox: AnnotationOutbox | None = None, node: str = "", **settings: Any
+    ) -> None:
+        self.advice: list[Advice] = []
         self.outbox = outbox or AnnotationOutbox(Storage("").database)
         self.clock = FastClock(NOW)
         self.told: list[str] = []
@@ -28,6 +33,8 @@ class Desk:
             self.outbox,
             self.clock,
             self.told.append,
+            advice=lambda: self.advice,
+            node=node,
             http=http,
         )
 

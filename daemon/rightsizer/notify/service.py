@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -101,7 +103,17 @@ class NotificationService:
 
         outbox = AnnotationOutbox(self._database)
         warn = partial(self._warn, "grafana_trouble")
-        return (GrafanaAnnotations(settings, outbox, self._clock, warn, sleep=self._sleep),)
+        return (
+            GrafanaAnnotations(
+                settings,
+                outbox,
+                self._clock,
+                warn,
+                advice=self._advice,
+                node=os.environ.get("NODE_NAME") or platform.node(),
+                sleep=self._sleep,
+            ),
+        )
 
     def _webhooks_of(self, settings: tuple[WebhookSettings, ...]) -> tuple[Delivery[Any], ...]:
         if not settings:

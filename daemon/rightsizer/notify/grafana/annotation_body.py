@@ -71,8 +71,8 @@ class AnnotationBody:
         return self.tags[1], self.tags[2]
 
 
-def body_of(event: AdviceEvent) -> AnnotationBody:
-    """The note that tells of an event."""
+def body_of(event: AdviceEvent, *, node: str = "", cluster: str = "") -> AnnotationBody:
+    """The note that tells of an event, with tags of where it was."""
     advice = event.advice
     is_open = event.kind in (AdviceEventKind.OPENED, AdviceEventKind.DECIDED)
     is_region = is_open or event.kind is AdviceEventKind.CLOSED
@@ -92,6 +92,8 @@ def body_of(event: AdviceEvent) -> AnnotationBody:
                 PRODUCT,
                 _tag("advice", advice.id),
                 _tag("event", kind.value),
+                *([_tag("node", node)] if node else []),
+                *([_tag("cluster", cluster)] if cluster else []),
                 _tag("finding", finding.kind.value),
                 *(_tag("reason", reason.value) for reason in finding.reasons),
                 _tag("severity", finding.severity.value),

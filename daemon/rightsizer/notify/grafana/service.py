@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from rightsizer.io.clock import Clock
@@ -9,7 +10,7 @@ from rightsizer.io.codec import decode, encode
 from rightsizer.io.database import Database
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import AdviceEvent, AdviceEventKind
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.units import DAY_SECONDS, Nanoseconds, nanoseconds, seconds
 from rightsizer.notify.delivery import Delivery, Outbox, OutboxEntry, OutboxTable
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of, roll_up
@@ -91,14 +92,21 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         clock: Clock,
         warn: Callable[[str], None],
         *,
+        advice: Callable[[], Sequence[Advice]] = tuple,
+        node: str = "",
         sleep: Callable[[float], object] = time.sleep,
         http: HttpClient | None = None,
     ) -> None:
-        """Nothing was sent yet; `http` stands in for the client of the settings."""
+        """Nothing was sent yet; `advice` gives all, closed too.
+
+        `http` stands in for the client of the settings.
+        """
         super().__init__(
             "Grafana", outbox=outbox, maximum=settings.outbox_maximum, clock=clock, warn=warn
         )
-        self._settings = settings
+        self._settings, self._advice = settings, advice
+        self._body = partial(body_of, node=node, cluster=settings.cluster)
+        self._asked = clock.time()
         self._api = GrafanaClient(
             http
             or HttpClient(
@@ -111,7 +119,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Put annotations of the events into the outbox."""
-        self._outbox.put([body_of(event) for event in events])
+        self._outbox.put(list(map(self._body, events)))
 
     def counters(self) -> dict[str, float]:
         """Attempts and failures, by metric."""
@@ -129,10 +137,34 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         return found
 
     def _send(self) -> Failure | None:
-        failure = self._send_entries(self._entries_of_run())
+        failure = self._restore() or self._send_entries(self._entries_of_run())
         if failure is not None:
             self._count(failed=self.report.failed + 1)
         return failure
+
+    def _restore(self) -> Failure | None:
+        """Offer the open regions again where none is left; a single one was deleted by a user."""
+        if self._clock.time() - self._asked < nanoseconds(self._settings.restore_seconds):
+            return None
+        waiting = {entry.body.advice_id for entry in self._pending()}
+        lost: list[AnnotationBody] = []
+        for advice in self._advice():
+            known = self._outbox.annotation_id(advice.id)
+            if not advice.is_open or known is None or advice.id in waiting:
+                continue
+            is_new = advice.state is AdviceState.ACTIVE
+            kind = AdviceEventKind.OPENED if is_new else AdviceEventKind.DECIDED
+            body = self._body(AdviceEvent(kind, advice, advice.updated))
+            region = self._region(body)
+            if isinstance(region, Failure):
+                return region
+            if region is not None:
+                lost = []
+                break
+            lost.append(body)
+        self._outbox.put(lost)
+        self._asked = self._clock.time()
+        return None
 
     def _entries_of_run(self) -> Sequence[OutboxEntry[AnnotationBody]]:
         """The first few entries, those that change regions, and a sum of the rest."""

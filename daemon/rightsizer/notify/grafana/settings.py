@@ -27,6 +27,16 @@ class GrafanaSettings:
     token_file: str = setting(
         "", help="A file that holds a service account's token; systemd's credential comes first."
     )
+    cluster: str = setting(
+        "", help="The cluster, a tag of every annotation beside the node's; empty for none."
+    )
+    restore_seconds: float = setting(
+        3600.0,
+        help="How often Grafana is asked whether it still has the open regions; one that has none "
+        "of them lost its database and gets them again.",
+        within=(60.0, DAY_SECONDS),
+        source="one search an hour; a database is restored by people, who take longer",
+    )
     annotations_per_run: int = setting(
         20,
         help="How many changes of advice a run annotates; one more annotation sums up the rest.",
