@@ -57,7 +57,7 @@ golden: $(INSTALLED) ## Write the generated documents and golden files anew; rea
 	$(BIN)/pytest -q --write-golden
 
 docs: $(INSTALLED) ## The documentation as a site in site/
-	$(BIN)/python -m pip install --quiet -c constraints.txt --group docs
+	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --quiet --strict
 
 dist: $(INSTALLED) ## Wheel and source archive in dist/

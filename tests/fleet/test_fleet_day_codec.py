@@ -2,12 +2,14 @@
 
 import math
 import random
+import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, day_frame, day_frames
+from rightsizer.fleet.cache import day_codec
 from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
@@ -27,6 +29,11 @@ _NOTHING = 1e-30
 def read_back(found: DayFrame) -> DayFrame:
     """Written and read."""
     return unpack(found.grid, pack(found))
+
+
+def test_the_dictionary_belongs_to_the_version() -> None:
+    """Days of former programs are packed with it: a new resource or state must not join it."""
+    assert zlib.crc32(day_codec._DICTIONARY) == 140434214
 
 
 @given(day_frames())

@@ -128,11 +128,13 @@ def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
     return found
 
 
+_RESOURCES: Final = tuple(each for each in Resource if each is not Resource.MEDIA)
+"""Those of the version; a later one is stored by its name, and a little longer."""
 _USUAL: Final[tuple[tuple[ColumnKind, Iterable[str]], ...]] = (
-    (ColumnKind.COUNT, Tier), (ColumnKind.PRESSED, Resource), (ColumnKind.SATURATED, Resource),
+    (ColumnKind.COUNT, Tier), (ColumnKind.PRESSED, _RESOURCES), (ColumnKind.SATURATED, _RESOURCES),
     (ColumnKind.TIER, Tier), (ColumnKind.CONDITION, Condition), (ColumnKind.WASTE_JOULES, Cause),
     (ColumnKind.WASTE, Cause), (ColumnKind.STATE, State), (ColumnKind.MEAN, Measure),
     (ColumnKind.PEAK, Measure),
 )  # fmt: skip
 _DICTIONARY: Final = "\n".join(kind.column(name) for kind, each in _USUAL for name in each).encode()
-"""The names that nearly every frame has; it belongs to the version."""
+"""The names that nearly every frame has; it belongs to the version, so that no new one joins."""
