@@ -33,7 +33,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "broker/child_process.py: os.fork": "the command that somebody gives to `rightsizer run`, "
     "with his own rights and in his own terminal; no agent loads it",
     "broker/child_process.py: os.execvpe": "the same",
-    "cli/completion.py: shell=": "the name of the shell that a script of completions is printed for",
+    "cli/completion.py: shell=": "the name of the shell that completions are printed for",
     "telemetry/profiles/nsight_systems/reader.py: subprocess": "NVIDIA's own exporter, "
     "for whoever gives `rightsizer profile` a file that nothing else can read; "
     "an argument list, never a shell",
