@@ -57,6 +57,18 @@ def test_experts_are_shared_over_servers_where_one_does_not_hold_them(
     assert best["count"] % best["layout"]["expert"] == 0
 
 
+def test_experts_are_not_shared_over_pcie(tmp_path: Path, capsys: Captured) -> None:
+    """Where no link joins the GPUs of a server, no deployment that shares experts was measured."""
+    file = tmp_path / "plan.yaml"
+    found = answer(
+        file,
+        json.dumps({"load": LOAD, "model": "openai/gpt-oss-120b", "gpus": ["A10G", "L40S"]}),
+        capsys,
+    )
+
+    assert all(each["layout"]["expert"] == 1 for each in found["candidates"])
+
+
 def test_a_dense_model_has_nothing_to_share(tmp_path: Path, capsys: Captured) -> None:
     """Nor does one that trains."""
     file = tmp_path / "plan.yaml"

@@ -109,13 +109,18 @@ def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> 
     Training in tensor parallel moves all activations twice a layer, which PCIe carries between two
     GPUs at most.
     """
-    linked = max(board.linked_gpu_count or 1, _PCIE_TENSOR)
+    linked = max(_linked(board), _PCIE_TENSOR)
     if requirement.task.trains and layout.tensor > linked:
         return (
             f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most;"
             " take pipeline or data parallel"
         )
     return None
+
+
+def _linked(board: Board) -> int:
+    """How many GPUs links of their own join in a server."""
+    return board.linked_gpu_count or 1
 
 
 def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
@@ -215,10 +220,15 @@ class Search:
         return [self._serving_candidate(board, least)]
 
     def _spread(self, board: Board, room: float) -> list[PlanCandidate]:
-        """Those with shared experts that fit on the fewest GPUs."""
+        """Those with shared experts that fit on the fewest GPUs.
+
+        Each token goes to the GPUs of its experts and back in every layer, which was measured where
+        links join the GPUs of a server alone.
+        """
         found: list[PlanCandidate] = []
         for layout in self._expert_layouts:
-            if _slice_fault(self.requirement, board, layout):
+            joined = min(layout.data * layout.tensor, _NODE_GPUS)
+            if _slice_fault(self.requirement, board, layout) or _linked(board) < joined:
                 continue
             most = self._serving_memory(layout).largest_concurrency(room)
             if most >= layout.data:
