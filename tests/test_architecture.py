@@ -48,7 +48,7 @@ IMPORTERS: Final = {
     "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",
     "pynvml": "telemetry/nvml",
     "argcomplete": "cli/completion",
-    "rich": "console/node_table console/node_screen console/styled_lines",
+    "rich": "console/node_table console/node_screen",
     "structlog": (
         "agent/ io/ host/ owners/ telemetry/ notify/ web/ fleet/ broker/ actions/ profiler/"
         " simulator/ exposition/ console/ cli/ advice/service"

@@ -29,9 +29,21 @@ _PARTS: Final = re.compile(
 
 
 def colored(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The text in colors, unless a terminal's user wants none (https://no-color.org)."""
-    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+    """The text in colors by what it says, unless a terminal's user wants none."""
+    if not _are_wanted(environ):
         return text
-    return _PARTS.sub(
-        lambda found: f"\x1b[{_STYLES[found.lastgroup or 'heading']}m{found[0]}\x1b[0m", text
-    )
+    return _PARTS.sub(lambda found: _in(_STYLES[found.lastgroup or "heading"], found[0]), text)
+
+
+def styled(text: str, style: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The text in a style, parameters of SGR, unless a terminal's user wants none."""
+    return _in(style, text) if style and _are_wanted(environ) else text
+
+
+def _are_wanted(environ: Mapping[str, str]) -> bool:
+    """https://no-color.org."""
+    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def _in(style: str, text: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m"

@@ -25,13 +25,18 @@ def say(text: str, *, may_color: bool = False) -> None:
         BrokenPipeError: the reader is gone.
         RightsizerError: it cannot be written.
     """
-    try:
-        shown = harmless(text)
-        if may_color and sys.stdout.isatty():
-            from rightsizer.console.color import colored  # noqa: PLC0415 - no pipe needs it.
+    shown = harmless(text)
+    if may_color and sys.stdout.isatty():
+        from rightsizer.console.color import colored  # noqa: PLC0415 - no pipe needs it.
 
-            shown = colored(shown)
-        print(shown, flush=True)
+        shown = colored(shown)
+    write(shown)
+
+
+def write(text: str) -> None:
+    """Print what is harmless as it is; raises as `say`."""
+    try:
+        print(text, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.console.command import say
+from rightsizer.console.command import harmless, write
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
@@ -47,13 +47,13 @@ _LOAD_STEP: Final = "the load"
 
 
 class LineKind(StrEnum):
-    """What a line of a summary is, by the style that rich gives it."""
+    """What a line of a summary is, by its style on a terminal: parameters of SGR (ECMA-48)."""
 
     PLAIN = ""
-    BEST = "bold green"
-    HEADING = "bold"
-    FAINT = "dim"
-    WARNING = "yellow"
+    BEST = "1;32"
+    HEADING = "1"
+    FAINT = "2"
+    WARNING = "33"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +81,18 @@ def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine,
 
 
 def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
-    """Print them, with color where a person looks and rich is there.
+    """Print them, with color on a terminal.
 
     Raises:
         RightsizerError: standard output cannot be written.
     """
     lines = [line for each in summaries for line in (*each, _BETWEEN)][:-1]
+    texts = [harmless(line.text) for line in lines]
     if sys.stdout.isatty():
-        try:
-            from rightsizer.console.styled_lines import show_styled  # noqa: PLC0415 - an extra.
-        except ImportError:
-            pass
-        else:
-            show_styled((line.text, line.kind) for line in lines)
-            return
-    say("\n".join(line.text for line in lines))
+        from rightsizer.console.color import styled  # noqa: PLC0415 - no pipe needs it.
+
+        texts = [styled(text, line.kind) for text, line in zip(texts, lines, strict=True)]
+    write("\n".join(texts))
 
 
 def _titled(requirement: Requirement, notes: Sequence[str]) -> Iterator[SummaryLine]:
