@@ -222,12 +222,10 @@ class NvmlConnection:
 
     @property
     def _first_patience_seconds(self) -> float:
-        """How long a GPU may keep the first look waiting: half a tick, and less beside others.
-
-        Seven that hang take less than a tick together, so that the eighth is read within two.
-        """
-        share = max(1 / 16, 1 / (2 * (1 + self.abandoned) ** 2))
-        return share * self._settings.deadline_seconds
+        """How long a GPU may keep the first look waiting; the less, the more of them hang."""
+        settings = self._settings
+        longest = min(settings.first_look_patience_seconds, settings.hung_after_seconds)
+        return longest * max(1 / 8, 1 / (1 + self.abandoned) ** 2)
 
     @property
     def _first_patience_left(self) -> float:

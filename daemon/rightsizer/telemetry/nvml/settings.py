@@ -23,6 +23,13 @@ class LiveSettings:
         source="Three default intervals: before the age at which a reading is stale "
         "(docs/definitions.md, states), so that none is shown as if it were of now.",
     )
+    first_look_patience_seconds: float = setting(
+        0.4,
+        help="How long a GPU may keep the first look at a node waiting before the others are "
+        "looked at without it; beside others that hang, down to an eighth of that.",
+        within=(0.01, 3600.0),
+        source="half of the default deadline, so that what answers is read within two ticks",
+    )
     slow_interval_seconds: float = setting(
         10.0,
         help="How often that is read which changes slowly: errors, limits, links, fans. It holds "
