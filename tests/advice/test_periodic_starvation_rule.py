@@ -1,16 +1,17 @@
 """The rule of GPUs that pause at a steady pace."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cases import case, window
-from readings import workload
+from readings import HOUR, workload
 from recordings import START, replayed
 from rightsizer.advice.engine import complaints
 from rightsizer.advice.rules.periodic_starvation import RULE
 from rightsizer.model.finding import Action, FindingKind, Reason
-from rightsizer.model.state import State
+from rightsizer.model.state import Observation, State
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
@@ -68,3 +69,28 @@ def test_a_recording_of_periodic_starvation_is_a_finding(
 
     assert "GPU-0: fed too little 9" in found["periodic_starvation"].summary
     assert told in found["periodic_starvation"].summary
+
+
+@pytest.mark.parametrize("seconds", [5, 15, 30])
+def test_readings_too_far_apart_tell_nothing_of_cycles(tmp_path: Path, seconds: int) -> None:
+    """They would show a pace that is not the load's; what they cannot see is no verdict."""
+    values = (1.0, 0.0, 0.0)
+    rows = "".join(f"{START + at},GPU-0,{values[at % 3]}\n" for at in range(0, 7200, seconds))
+    (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")
+    (found,) = (
+        each
+        for each in replayed(tmp_path / "log.csv").findings
+        if each.rule == "periodic_starvation"
+    )
+
+    assert found.abstained is not None
+    assert "utilization at least every 2 s" in found.abstained
+
+
+def test_the_time_in_which_cycles_show_is_what_they_are_a_share_of() -> None:
+    """An hour at one reading a second tells, whatever five hours at one a minute hid."""
+    hour = starved(hours=1.0)
+    coarse = replace(hour, observed={Observation.LOAD_CYCLES: HOUR})
+    found = RULE.judge(case([coarse], workload()))
+
+    assert "fed too little 100% of 1 h in which it is seen" in found.summary

@@ -12,7 +12,7 @@ from rightsizer.advice.rules import hidden_stall
 from rightsizer.advice.rules.rank_imbalance import RULE
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.finding import Action, FindingKind, Reason
-from rightsizer.model.state import Condition, State
+from rightsizer.model.state import Condition, Observation, State
 from rightsizer.model.window import Window
 
 JOB = workload()
@@ -125,3 +125,25 @@ def test_permuting_devices_permutes_the_culprits(levels: list[float], seed: Rand
     assert found.id == turned.id
     assert set(found.culprits) == set(turned.culprits)
     assert found.confidence == turned.confidence
+
+
+def test_one_gpu_without_a_known_holder_is_no_job_of_one() -> None:
+    """Nothing says that it has no peer, and so nothing is claimed."""
+    found = RULE.judge(case([rank({STALL: 1.0}, 1.0)]))
+    assert found.abstained == "who holds the GPU is not known, and so not with which others"
+    assert not RULE.judge(case([rank({STALL: 1.0}, 1.0)], JOB)).is_complaint
+
+
+def test_time_in_which_ranks_were_not_compared_does_not_count() -> None:
+    """Of the first ten minutes of a job nothing is known; alone they are no verdict."""
+    ten = round(HOUR / 6)
+    odd = {Condition.RANK_IMBALANCE: ten}
+    late = rank({WORK: 1.0}, 0.9, conditions=odd, observed={Observation.RANKS: ten})
+    slow = rank({WORK: 1.0}, 0.4, conditions=odd, observed={Observation.RANKS: ten})
+    found = RULE.judge(case([late, slow, late], JOB))
+    assert "out of balance 100% of 10 min in which it is seen" in found.summary
+
+    early = rank({WORK: 1.0}, 0.9, conditions={}, observed={})
+    abstained = RULE.judge(case([early, early], JOB)).abstained
+    assert abstained is not None
+    assert abstained.startswith("the GPUs were not compared")

@@ -20,7 +20,7 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Resource, State, Tier
+from rightsizer.model.state import Observation, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Workload
@@ -50,6 +50,7 @@ def window(
         "end": NOW,
         "states": states,
         "tiers": {Tier.PROFILING: known} if known else {},
+        "observed": dict.fromkeys(Observation, known) if known else {},
         "demands": {resource: histogram(each) for resource, each in (demands or {}).items()},
     }
     return Window(**usual | facts)

@@ -81,6 +81,7 @@ class ImbalanceDetector:
         self._tracks: dict[str, _DeviceTrack] = {}
         self._number: int | None = None
         self._found: frozenset[str] = frozenset()
+        self._compared: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         """How many GPUs are kept in mind."""
@@ -96,11 +97,15 @@ class ImbalanceDetector:
                 for uuid, track in self._tracks.items()
                 if track.parts[-1].number >= number - _PARTS
             }
-            self._found = frozenset(self._unbalanced(number))
+            self._compare(number)
 
     def holds(self, uuid: str) -> bool:
         """Whether a GPU belongs to a job that is out of balance."""
         return uuid in self._found
+
+    def compares(self, uuid: str) -> bool:
+        """Whether a GPU was compared with others of its job."""
+        return uuid in self._compared
 
     def see(
         self,
@@ -132,31 +137,36 @@ class ImbalanceDetector:
         for uuid in self._tracks.keys() - set(present):
             del self._tracks[uuid]
 
-    def _unbalanced(self, number: int) -> list[str]:
+    def _compare(self, number: int) -> None:
         jobs: dict[str, list[str]] = {}
         for uuid, track in sorted(self._tracks.items()):
             jobs.setdefault(track.job, []).append(uuid)
-        found = []
+        found: list[str] = []
+        compared: list[str] = []
         for uuids in jobs.values():
             boards = {self._tracks[uuid].board for uuid in uuids}
             # What a board draws for the same work is a matter of its kind.
             signals = _JUDGED if len(boards) == 1 else (Signal.GPU_BUSY,)
-            if any(self._has_spread(signal, uuids, number) for signal in signals):
+            spreads = [self._has_spread(signal, uuids, number) for signal in signals]
+            if any(spreads):
                 found += uuids
-        return found
+            if any(spread is not None for spread in spreads):
+                compared += uuids
+        self._found, self._compared = frozenset(found), frozenset(compared)
 
-    def _has_spread(self, signal: Signal, uuids: Sequence[str], number: int) -> bool:
-        """In both halves of the window, with the same GPU at one end."""
+    def _has_spread(self, signal: Signal, uuids: Sequence[str], number: int) -> bool | None:
+        """In both halves of the window, with the same GPU at one end; `None` where unknown."""
         ends: list[tuple[str, str]] = []
         for first in (number - _PARTS, number - _HALF):
             found = {uuid: self._tracks[uuid].mean(signal, first, self._needed) for uuid in uuids}
             means = {uuid: mean for uuid, mean in found.items() if mean is not None}
             if len(means) <= 1:
-                return False
+                return None
             lowest, highest = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-            if means[highest] - means[lowest] < self._settings.spread_ratio:
-                return False
-            ends.append((lowest, highest))
+            if means[highest] - means[lowest] >= self._settings.spread_ratio:
+                ends.append((lowest, highest))
+        if len(ends) <= 1:
+            return False
         (low, high), (later_low, later_high) = ends
         return low == later_low or high == later_high
 

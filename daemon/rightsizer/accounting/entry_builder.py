@@ -16,10 +16,11 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.state import Condition, State
+from rightsizer.model.state import Condition, Observation, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Allocator, Holding
 
+_NONE: Final[frozenset[Observation]] = frozenset()
 _ABSENT_KEPT: Final = 64
 """Ranges of boards that are not there; MIG reconfiguration makes new uuids each time."""
 
@@ -148,7 +149,16 @@ class EntryBuilder:
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
             cycle=state.cycles.see(duration, evidence.busy if known else None),
+            observed=frozenset(self._observed(state, evidence, uuid, duration)) if known else _NONE,
         )
+
+    def _observed(
+        self, state: DeviceState, evidence: StateEvidence, uuid: str, duration: Nanoseconds
+    ) -> Iterator[Observation]:
+        if evidence.busy is not None and state.cycles.resolves(duration):
+            yield Observation.LOAD_CYCLES
+        if self._imbalance.compares(uuid):
+            yield Observation.RANKS
 
     def _conditions(
         self,

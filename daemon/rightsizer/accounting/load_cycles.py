@@ -11,6 +11,8 @@ _REMEMBERED: Final = 8
 """Cycles that the next one is compared with."""
 _ALIKE: Final = 0.75
 """Part of those that must be as long as the next one."""
+_JITTER: Final = 0.1
+"""By how much of its distance a reading may be late."""
 _HYSTERESIS: Final = 0.1
 """Part of the swing by which a load must pass the middle of it."""
 
@@ -25,15 +27,20 @@ class LoadCycleDetector:
     def __init__(self, settings: LoadCycleSettings | None = None) -> None:
         self._settings = settings or LoadCycleSettings()
         self._longest = nanoseconds(self._settings.longest_seconds)
+        self._coarsest = nanoseconds(self._settings.coarsest_seconds * (1 + _JITTER))
         self._lengths: deque[Nanoseconds] = deque(maxlen=_REMEMBERED)
         self._lowest = self._highest = 0.0
         self._is_high: bool | None = None
         self._length: Nanoseconds = 0
         self._busy = 0.0
 
+    def resolves(self, duration: Nanoseconds) -> bool:
+        """Whether a stretch is short enough to tell cycles."""
+        return duration <= self._coarsest
+
     def see(self, duration: Nanoseconds, busy: float | None) -> LoadCycle | None:
         """Add a stretch; the cycle that ended before it, where it is one of several alike."""
-        if busy is None or duration > self._longest:
+        if busy is None or not self.resolves(duration):
             self._restart()
             return None
         found = self._close() if self._rises(duration, busy) else None

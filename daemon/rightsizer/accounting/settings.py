@@ -80,6 +80,13 @@ class ImbalanceSettings:
 class LoadCycleSettings:
     """From when on work and pauses that take turns are cycles of one pace."""
 
+    coarsest_seconds: float = setting(
+        2.0,
+        help="Distance between readings up to which cycles are told, or that there are none.",
+        within=(0.01, 60),
+        source="NVML's utilization is that of the last second at most; readings further apart "
+        "show a pace that is not the load's (aliasing)",
+    )
     longest_seconds: float = setting(
         120.0,
         help="The longest cycle; what takes longer is phases of a job.",

@@ -12,6 +12,7 @@ from rightsizer.model.state import (
     ACTIVE_STATES,
     Cause,
     Condition,
+    Observation,
     Resource,
     State,
     Tier,
@@ -61,6 +62,7 @@ class WindowBuilder(EntrySums):
         self._start: Nanoseconds | None = None
         self._end: Nanoseconds | None = None
         self._unknown_reasons: Counter[UnknownReason] = Counter()
+        self._observed: Counter[Observation] = Counter()
         self._tiers: Counter[Tier] = Counter()
         self._saturated: Counter[Resource] = Counter()
         self._pressed: Counter[Resource] = Counter()
@@ -89,6 +91,8 @@ class WindowBuilder(EntrySums):
                 self._unknown_reasons[entry.unknown_reason] += duration
             return
         self._tiers[entry.tier] += duration
+        for observation in entry.observed:
+            self._observed[observation] += duration
         for resource in entry.saturated:
             self._saturated[resource] += duration
         for resource in entry.pressed:
@@ -135,6 +139,7 @@ class WindowBuilder(EntrySums):
             states=_positive(self._states),
             unknown_reasons=_positive(self._unknown_reasons),
             conditions=_positive(self._conditions),
+            observed=_positive(self._observed),
             tiers=_positive(self._tiers),
             saturated=_positive(self._saturated),
             pressed=_positive(self._pressed),
@@ -160,6 +165,7 @@ class WindowBuilder(EntrySums):
             (self._states, window.states),
             (self._unknown_reasons, window.unknown_reasons),
             (self._conditions, window.conditions),
+            (self._observed, window.observed),
             (self._tiers, window.tiers),
             (self._saturated, window.saturated),
             (self._pressed, window.pressed),

@@ -10,7 +10,15 @@ from typing import Any, Final
 
 from rightsizer.model.block import Blocks
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
+from rightsizer.model.state import (
+    Cause,
+    Condition,
+    Observation,
+    Resource,
+    State,
+    Tier,
+    UnknownReason,
+)
 from rightsizer.model.window import Window
 
 _JSON: Final = b"{"
@@ -41,6 +49,7 @@ _DURATIONS: Final[Mapping[str, type[Any]]] = {
     "states": State,
     "unknown_reasons": UnknownReason,
     "conditions": Condition,
+    "observed": Observation,
     "tiers": Tier,
     "saturated": Resource,
     "pressed": Resource,

@@ -23,10 +23,12 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
-from rightsizer.model.state import Condition, Tier
+from rightsizer.model.state import Condition, Observation, Tier
 from rightsizer.model.units import format_duration, seconds
 from rightsizer.model.window import Window
 
+_WHOLE: Final = 0.9
+"""Of the known time: what is seen of so much of it is seen of all."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 WITH_POWER: Final = frozenset({Tier.PROFILING, Tier.POWER})
 _ANY_TIER: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
@@ -93,6 +95,11 @@ def in_condition(condition: Condition) -> Callable[[Window], float]:
     return lambda window: window.condition_share(condition)
 
 
+def observed_seconds(window: Window, observation: Observation) -> float:
+    """For how long something could be told of a device."""
+    return seconds(window.observed.get(observation, 0))
+
+
 def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     subject: CaseSubject,
     settings: RuleSettings,
@@ -103,12 +110,14 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     why_unsupported: str = "",
     evidence_name: str = "share_ratio",
     is_of_active_time: bool = False,
+    observation: Observation | None = None,
     absent: str = "{what} {share:.0%} of the {time}",
 ) -> TimeShare | Finding:
     """What was seen, or the finding that it was not, or an abstention.
 
     `share_of` gives the part of the known, or active, time of a device in which `what` was seen
-    (`bound by launches`). At least one device must have telemetry of one of the tiers.
+    (`bound by launches`); with an `observation`, of the time in which that could be told. At least
+    one device must have telemetry of one of the tiers.
     """
     case = subject.case
     too_little = subject.abstain_early(settings.minimum_known_seconds)
@@ -121,12 +130,21 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     factors = direct_factors(case, share, settings.on_ratio)
     time, span = "time", f"the last {format_duration(known_seconds(case))}"
     if is_of_active_time:
-        lengths = {window.uuid: seconds(window.active) for window in case.windows}
-        active = max((shares[uuid], length) for uuid, length in lengths.items())[1]
+        active = max((shares[window.uuid], seconds(window.active)) for window in case.windows)[1]
         # What was seen in the active time alone is no surer for the idle time around it.
         blocks = max(1.0, active / seconds(BLOCK_SPAN))
         factors["certainty"] = probability_above(share, blocks, settings.on_ratio)
         time, span = "active time", f"{format_duration(active)} of activity"
+    elif observation is not None:
+        told = max(observed_seconds(window, observation) for window in case.windows)
+        if told < settings.minimum_known_seconds:
+            return subject.abstain(why_unsupported)
+        factors = direct_factors(case, share, settings.on_ratio, told)
+        if told < _WHOLE * known_seconds(case):
+            time, span = (
+                "time in which that is seen",
+                f"{format_duration(told)} in which it is seen",
+            )
     evidence: dict[str, object] = {
         evidence_name: {uuid: round(each, 4) for uuid, each in shares.items()},
         "threshold_ratio": settings.on_ratio,

@@ -46,13 +46,15 @@ _HISTORY_DAYS: Final = 3.0
 _HISTORY_HOURS: Final = 24.0
 
 
-def direct_factors(case: Case, share: float, threshold: float) -> dict[str, float]:
+def direct_factors(
+    case: Case, share: float, threshold: float, observed_seconds: float | None = None
+) -> dict[str, float]:
     """The factors of something observed directly: idleness, a stall, memory at its end.
 
     Tier x coverage x certainty that the share of time passes the rule's threshold, given as
-    many independent minutes as are known (at least one).
+    many independent minutes as are known (at least one), or as it was observed for.
     """
-    known = known_seconds(case)
+    known = known_seconds(case) if observed_seconds is None else observed_seconds
     minutes = max(1.0, known / _OBSERVATION_SECONDS)
     certainty = probability_above(share, minutes, threshold)
     return _telemetry(case, _OBSERVED_TIERS) | {"certainty": certainty}

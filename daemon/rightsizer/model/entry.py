@@ -5,7 +5,15 @@ from enum import StrEnum
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
+from rightsizer.model.state import (
+    Cause,
+    Condition,
+    Observation,
+    Resource,
+    State,
+    Tier,
+    UnknownReason,
+)
 from rightsizer.model.units import Nanoseconds
 
 
@@ -64,6 +72,8 @@ class Entry:
     """How that is known; `None` where it is not."""
     cycle: LoadCycle | None = None
     """The cycle of load that was over when the stretch began, where it is one of several."""
+    observed: frozenset[Observation] = frozenset()
+    """What could be told of the stretch, one way or the other."""
 
     @property
     def duration(self) -> Nanoseconds:

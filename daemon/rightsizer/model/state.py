@@ -53,6 +53,15 @@ class Condition(StrEnum):
     NETWORK_BOUND = "network_bound"
 
 
+class Observation(StrEnum):
+    """What takes several readings to be told, be it that it is so or that it is not."""
+
+    LOAD_CYCLES = "load_cycles"
+    """Readings were close enough together for the cycles of a load."""
+    RANKS = "ranks"
+    """The GPUs of a job were compared with one another."""
+
+
 class Cause(StrEnum):
     """Where the unused part of a second went."""
 

@@ -10,6 +10,7 @@ from rightsizer.model.state import (
     IDLE_STATES,
     Cause,
     Condition,
+    Observation,
     Resource,
     State,
     Tier,
@@ -41,6 +42,8 @@ class Window:
     unknown_reasons: Mapping[UnknownReason, Nanoseconds] = field(default_factory=dict)
     """The unknown time by why, as far as it was kept."""
     conditions: Mapping[Condition, Nanoseconds] = field(default_factory=dict)
+    observed: Mapping[Observation, Nanoseconds] = field(default_factory=dict)
+    """For how long something could be told, one way or the other."""
     tiers: Mapping[Tier, Nanoseconds] = field(default_factory=dict)
     saturated: Mapping[Resource, Nanoseconds] = field(default_factory=dict)
     pressed: Mapping[Resource, Nanoseconds] = field(default_factory=dict)

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import minimum_known, observe, on_ratio
+from rightsizer.advice.observation import minimum_known, observe, observed_seconds, on_ratio
 from rightsizer.advice.operator_commands import dump_stacks
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -13,7 +12,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.signal import Signal
+from rightsizer.model.state import Observation
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
@@ -37,6 +36,12 @@ class PeriodicStarvationSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
+_UNSEEN: Final = (
+    "the load from second to second is not observed: that takes rightsizer_gpu_busy_ratio, which "
+    "the agent reads each second, or a recording that has utilization at least every 2 s"
+)
+
+
 def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding:
     """Whether a GPU of the workload pauses in every cycle, of which length, and for how much."""
     case = subject.case
@@ -46,12 +51,12 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         lambda window: _starved_share(window, settings.busy_ratio),
         "fed too little",
         evidence_name="cycles_ratio",
-        absent="cycles of work and pause at a steady pace {share:.0%} of the time",
+        why_unsupported=_UNSEEN,
+        observation=Observation.LOAD_CYCLES,
+        absent="cycles of work and pause at a steady pace {share:.0%} of the {time}",
     )
     if isinstance(seen, Finding):
-        what = "the load from second to second"
-        reads = "rightsizer_gpu_busy_ratio, which the agent reads each second"
-        return abstain_unobserved(seen, case, (Signal.GPU_BUSY,), what, "cycles_ratio", reads)
+        return seen
     paces = {window.uuid: _pace(window) for window in case.windows if window.cycles}
     evidence = {
         "period_seconds": {uuid: round(period, 3) for uuid, (period, _) in paces.items()},
@@ -77,9 +82,10 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
 
 
 def _starved_share(window: Window, busy_ratio: float) -> float:
-    if not window.cycles or not window.known_seconds or _pace(window)[1] > busy_ratio:
+    if not window.cycles or _pace(window)[1] > busy_ratio:
         return 0.0
-    return min(1.0, window.cycle_seconds / window.known_seconds)
+    told = observed_seconds(window, Observation.LOAD_CYCLES)
+    return min(1.0, window.cycle_seconds / max(told, window.cycle_seconds))
 
 
 def _pace(window: Window) -> tuple[float, float]:

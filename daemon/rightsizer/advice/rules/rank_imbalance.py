@@ -6,7 +6,7 @@ A job is as fast as its slowest rank, so that what the others wait is lost on al
 from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus
-from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import minimum_known, observe, observed_seconds, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import (
     Deviation,
@@ -19,7 +19,9 @@ from rightsizer.advice.verdict import CaseSubject, names_of, released
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
-from rightsizer.model.state import Condition, State
+from rightsizer.model.state import Condition, Observation, State
+from rightsizer.model.units import seconds
+from rightsizer.model.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,18 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
     """Whether the GPUs of the job do unequal work, and which of them differs."""
     case = subject.case
     if len(case.devices) == 1:
+        if case.workload is None:
+            return subject.abstain("who holds the GPU is not known, and so not with which others")
         return subject.find_nothing("One GPU cannot be out of balance.")
-    seen = observe(subject, settings, in_condition(Condition.RANK_IMBALANCE), "out of balance")
+    seen = observe(
+        subject,
+        settings,
+        _unbalanced_share,
+        "out of balance",
+        why_unsupported="the GPUs were not compared: that takes 10 min in which two of them are "
+        "at one job",
+        observation=Observation.RANKS,
+    )
     if isinstance(seen, Finding):
         return seen
     stragglers = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
@@ -72,6 +84,13 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
         affected_gpus=lost,
     )
     return replace(found, exclusive_group=straggler_group(case))
+
+
+def _unbalanced_share(window: Window) -> float:
+    """Of the time in which the GPU was compared with others."""
+    held = seconds(window.conditions.get(Condition.RANK_IMBALANCE, 0))
+    compared = max(held, observed_seconds(window, Observation.RANKS))
+    return held / compared if compared else 0.0
 
 
 def _lost(case: Case, stragglers: Straggler) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache, partial
 from math import isnan
@@ -22,7 +22,7 @@ from rightsizer.fleet.cache.day_frame import (
 from rightsizer.fleet.cache.demands import DayDemands, Demands
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window, workload_subject
 
@@ -274,6 +274,7 @@ class SubjectDays:
             end=end,
             states=states,
             conditions=_times(found[ColumnKind.CONDITION]),
+            observed=_observed(states, found[ColumnKind.CONDITION]),
             tiers=_times(found[ColumnKind.TIER]),
             saturated=_times(found[ColumnKind.SATURATED]),
             pressed=_times(found[ColumnKind.PRESSED]),
@@ -294,6 +295,15 @@ class SubjectDays:
             last = min(grid.count, -(-(end - grid.start) // grid.step))
             if first < last:
                 yield day, first, last
+
+
+def _observed(
+    states: Mapping[State, Nanoseconds], conditions: Collection[str]
+) -> dict[Observation, Nanoseconds]:
+    """Ranks were compared where imbalance would show; no store has the load of each second."""
+    if Condition.RANK_IMBALANCE not in conditions:
+        return {}
+    return {Observation.RANKS: sum(states.values()) - states.get(State.UNKNOWN, 0)}
 
 
 def _sums(frame: DayFrame, first: int, last: int) -> list[float]:
