@@ -10,7 +10,15 @@ from readings import EPOCH, MINUTE, gpu
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import MigInstance
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
+from rightsizer.model.state import (
+    Cause,
+    Condition,
+    Observation,
+    Resource,
+    State,
+    Tier,
+    UnknownReason,
+)
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
 from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow
@@ -35,6 +43,7 @@ def full_row() -> ExportRow:
         EPOCH + 5 * MINUTE,
         states={state: next(times) * 10**9 for state in State},
         unknown_reasons={reason: next(times) * 10**9 for reason in UnknownReason},
+        observed={observation: next(times) * 10**9 for observation in Observation},
         conditions={condition: next(times) * 10**9 for condition in Condition},
         tiers={tier: next(times) * 10**9 for tier in Tier},
         saturated={resource: next(times) * 10**9 for resource in Resource},
@@ -91,6 +100,7 @@ def test_every_word_of_a_window_has_its_columns() -> None:
         (window.states, "{}_seconds"),
         (window.unknown_reasons, "unknown_{}_seconds"),
         (window.conditions, "{}_seconds"),
+        (window.observed, "{}_observed_seconds"),
         (window.tiers, "{}_tier_seconds"),
         (window.saturated, "{}_saturated_seconds"),
         (window.pressed, "{}_pressed_seconds"),
@@ -117,6 +127,7 @@ def test_every_word_of_a_window_has_its_columns() -> None:
     assert sums == {
         "states",
         "conditions",
+        "observed",
         "tiers",
         "saturated",
         "pressed",

@@ -9,7 +9,15 @@ from typing import Final, TypeAlias
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
+from rightsizer.model.state import (
+    Cause,
+    Condition,
+    Observation,
+    Resource,
+    State,
+    Tier,
+    UnknownReason,
+)
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 from rightsizer.model.window import Window
 from rightsizer.report.labels import readable_name
@@ -99,6 +107,12 @@ def _seconds(name: str, help_text: str, times: str, key: StrEnum) -> ExportColum
     return ExportColumn(f"{name}_seconds", help_text, value)
 
 
+_OBSERVED: Final = {
+    Observation.LOAD_CYCLES: "readings were close enough together to tell cycles of load",
+    Observation.RANKS: "the GPUs of the job were compared with one another",
+}
+
+
 def _time() -> Iterator[ExportColumn]:
     help_text = "Time that has a state; the states' seconds sum to it."
     yield ExportColumn("accounted_seconds", help_text, lambda row: seconds(row.window.accounted))
@@ -109,6 +123,9 @@ def _time() -> Iterator[ExportColumn]:
         yield _seconds(f"unknown_{reason}", help_text, "unknown_reasons", reason)
     for condition in Condition:
         yield _seconds(condition, f"Time in which `{condition}` held.", "conditions", condition)
+    for observation, what in _OBSERVED.items():
+        name = f"{observation}_observed"
+        yield _seconds(name, f"Time in which {what}.", "observed", observation)
     for tier in Tier:
         help_text = f"Time that was read with the telemetry tier `{tier}`."
         yield _seconds(f"{tier}_tier", help_text, "tiers", tier)
