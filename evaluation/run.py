@@ -29,6 +29,7 @@ from evaluation import (
     projection,
     quantiles,
     ratios,
+    recorded_jobs,
     serving,
     sizing_replay,
     states,
@@ -57,6 +58,7 @@ LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
     (LABELED, states.evaluate),
     ("Quantiles from buckets", quantiles.evaluate),
+    ("Jobs inferred of logs without owners", recorded_jobs.evaluate),
     ("Advice on simulated nodes", findings.evaluate),
     ("Thirty days of advice", long_run.evaluate),
     ("A production trace, per pod", _recorded("alibaba_genai_2026", alibaba.evaluate)),

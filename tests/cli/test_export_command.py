@@ -125,7 +125,9 @@ def test_the_rows_add_up_to_the_replay(tmp_path: Path, grain: str, capsys: Captu
         assert not any(
             value
             for name, value in others.items()
-            if not name.endswith(("_tier_seconds", "_saturated_seconds", "_pressed_seconds"))
+            if not name.endswith(
+                ("_tier_seconds", "_saturated_seconds", "_pressed_seconds", "_observed_seconds")
+            )
             # The replay tells these by shares.
             and not name.startswith(("unknown_", "cycle"))
         )

@@ -194,6 +194,11 @@ _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
         lambda finding: bool(_STALLS.intersection(finding.reasons)),
         lambda finding: finding.kind is FindingKind.IDLE,
     ),
+    # Ranks that spin for one that is named are out of balance with it.
+    (
+        lambda finding: Reason.HIDDEN_STALL in finding.reasons and bool(finding.culprits),
+        lambda finding: Reason.RANK_IMBALANCE in finding.reasons,
+    ),
     # What does nothing has neither a bottleneck nor a size.
     (
         lambda finding: finding.kind is FindingKind.IDLE,

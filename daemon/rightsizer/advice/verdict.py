@@ -85,10 +85,13 @@ def confidence_of(factors: Mapping[str, float]) -> float:
 
 
 def _telemetry(case: Case, tiers: Mapping[Tier, float]) -> dict[str, float]:
-    return {
+    found = {
         "tier": min((tiers[window.tier] for window in case.windows), default=0.0),
         "coverage": min((window.coverage_ratio for window in case.windows), default=0.0),
     }
+    if case.workload is not None and case.workload.confidence_ratio < 1.0:
+        found["workload"] = case.workload.confidence_ratio
+    return found
 
 
 _HOURS_PER_MONTH: Final = 730.0

@@ -95,6 +95,8 @@ _FLAGS: Final = """
   timestamp,index,utilization.gpu,memory.used,power.draw
 --device GPU: index or name of the only GPU of a log without a column that names GPUs
 --devices N: how many GPUs are in such a log, one row each in every poll
+--job GPUS: GPUs of one job, as 0-3,5; or none, to read each for itself; may be repeated;
+  inferred where it is not given and the recording does not say who holds them
 --timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
 --into HISTORY: fill a history with the recording, and with the advice that an agent would have left
 --json: answer in JSON; times in seconds
@@ -106,7 +108,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What to read, by which map, and where to leave what comes of it."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of a recording")
     add_flags(
-        parser.add_argument, _FLAGS, columns=Path, timeline=Path, into=Path, devices=_device_count
+        parser.add_argument,
+        _FLAGS,
+        columns=Path,
+        timeline=Path,
+        into=Path,
+        devices=_device_count,
+        job={"action": "append"},
     )
     add_config_flag(parser)
 
@@ -139,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
             columns=arguments.columns,
             stated=StatedDevices(arguments.devices, arguments.device),
             fields=arguments.fields,
+            jobs=arguments.job or (),
             progress=stack.enter_context(ProgressLine(sys.stderr)) if shows else no_progress,
         )
         stack.callback(source.close)

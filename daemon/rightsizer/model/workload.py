@@ -55,6 +55,8 @@ class Workload:
     container: str = ""
     step: str = ""
     """A Slurm job's step."""
+    confidence_ratio: float = 1.0
+    """How sure it is that its devices are one workload's: below 1 where that is inferred."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.formats import format_of
+from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
+from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, build_devices
@@ -135,6 +137,7 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
     columns: Path | None = None,
     stated: StatedDevices = NOTHING_STATED,
     fields: str | None = None,
+    jobs: Sequence[str] = (),
     progress: Progress = no_progress,
     settings: RecordingSettings = _DEFAULTS,
 ) -> RecordedSource:
@@ -142,12 +145,13 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
 
     The board is of devices whose name the recording does not tell; `columns` is a column map for
     CSV files that are in no known format. `stated` tells of the devices of logs that do not name
-    them, and `fields` the columns of a log without a heading.
+    them, `fields` the columns of a log without a heading, and `jobs` which GPUs are of one job, as
+    in `0-3` or `none`; where nothing does, that is inferred.
 
     Raises:
         RecordingError: a file cannot be read, or lacks what a recording needs.
         ConfigurationError: the column map is wrong.
-        UsageError: there is no such board, or no file.
+        UsageError: there is no such board, GPU of a job, or no file.
     """
     if not paths:
         raise UsageError("no recording is named; name its files")
@@ -164,6 +168,7 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             native = NativeFiles(texts, given)
             devices, interval = native.survey(progress)
             notes, snapshots, end = native.notes, native.snapshots(), native.end
+            held = RecordedJobs(stated_jobs(jobs, devices))
         else:
             files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
             for file in files:
@@ -175,12 +180,13 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             snapshots = _snapshots(
                 merge_rows([file.rows() for file in files]), found, devices, settings
             )
+            held = _jobs(jobs, found, devices)
         return RecordedSource(
             texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
             devices,
             interval or _ASSUMED_INTERVAL,
-            tuple(_warnings(notes, interval, stated, len(devices))),
-            _shown(snapshots, end, progress),
+            (*_warnings(notes, interval, stated, len(devices)), *held.remarks()),
+            _shown(snapshots, held, end, progress),
             opened.pop_all(),
         )
 
@@ -199,10 +205,22 @@ def _warnings(
         yield f"--devices {stated.count}: {devices} devices are in the recording"
 
 
+def _jobs(stated: Sequence[str], found: RecordingSurvey, devices: Sequence[Device]) -> RecordedJobs:
+    if stated:
+        return RecordedJobs(stated_jobs(stated, devices))
+    if found.loads.has_owners:
+        return RecordedJobs(())
+    loads = found.loads.series(found.interval or _ASSUMED_INTERVAL)
+    return RecordedJobs(inferred_jobs(loads, devices))
+
+
 def _shown(
-    snapshots: Generator[Snapshot, None, None], end: Nanoseconds, progress: Progress
+    snapshots: Generator[Snapshot, None, None],
+    jobs: RecordedJobs,
+    end: Nanoseconds,
+    progress: Progress,
 ) -> Generator[Snapshot, None, None]:
-    """The snapshots; shows how much of the recording's time is over."""
+    """The snapshots with the jobs as holders; shows how much of the recording's time is over."""
     start: Nanoseconds | None = None
     with closing(snapshots):
         for count, snapshot in enumerate(snapshots):
@@ -210,7 +228,7 @@ def _shown(
                 start = snapshot.wall_time
             elif not count % _SHOWN_EVERY:
                 progress("replay", 100 * (snapshot.wall_time - start) // max(1, end - start), 100)
-            yield snapshot
+            yield jobs.applied(snapshot)
 
 
 def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:

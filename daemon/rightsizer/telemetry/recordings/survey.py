@@ -10,9 +10,10 @@ from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.load_series import LoadSeriesBuilder
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import (
     Progress,
@@ -183,6 +184,7 @@ class RecordingSurvey:
     facts: dict[str, RecordingDeviceFacts]
     end: Nanoseconds = 0
     """The time of the last reading."""
+    loads: LoadSeriesBuilder = field(default_factory=LoadSeriesBuilder)
 
 
 class _OutOfOrderError(Exception):
@@ -216,12 +218,14 @@ def _surveyed(
     last: dict[tuple[str, str], Nanoseconds] = {}
     seen: dict[str, Nanoseconds] = {}
     learned: defaultdict[str, RecordingDeviceFacts] = defaultdict(RecordingDeviceFacts)
+    loads = LoadSeriesBuilder()
     between_readings = gaps.of(_READINGS)
     for count, row in enumerate(merge_rows([_in_order(file) for file in files]), 1):
         time, device = row.time, row.device
         key = (device, row.stream)
         before = last.get(key)
         last[key] = time
+        loads.see(row)
         if before is None:
             learned[device].learn(
                 RecordingDeviceFacts(
@@ -252,6 +256,7 @@ def _surveyed(
         intervals={key: gaps.median(key) or 0 for key in last},
         facts=learned,
         end=max(last.values()),
+        loads=loads,
     )
 
 

@@ -1,0 +1,371 @@
+"""Jobs of a recording that are inferred from what its GPUs do at the same moments.
+
+GPUs of one log are those of one node, so that what eight of them do may be one story. What shows
+that GPUs belong together, each by how unlikely it is of GPUs that do not: memory that is taken and
+given back at the same moments, load that rises and falls in step, and spinning at the same time,
+which nothing does that has no peer to wait for (NVIDIA/nccl#968).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Final, NamedTuple
+
+from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.settings import setting
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list
+from rightsizer.telemetry.recordings.load_series import Load, LoadSeries
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceSettings:
+    """From when on GPUs are taken for those of one job, and how sure that is."""
+
+    most_devices: int = setting(
+        16,
+        help="GPUs of a recording up to which jobs are inferred.",
+        unit="",
+        within=(2, 1024),
+        source="no node has more GPUs; a log of more is one of several nodes",
+    )
+    minimum_moments: int = setting(
+        30,
+        help="Moments that must be known of both GPUs.",
+        unit="",
+        within=(10, 100_000),
+        source="below it a correlation of .6 is one of chance in a thousand pairs",
+    )
+    memory_step_ratio: float = setting(
+        0.1,
+        help="Change of the memory in use, of its highest level, that is an allocation.",
+        within=(0.01, 1.0),
+        source="a caching allocator grows by less while a job runs",
+    )
+    memory_agreement_ratio: float = setting(
+        0.75,
+        help="Part of the allocations of either GPU that the other has at the same moment.",
+        within=(0.1, 1.0),
+        source="three of four: one may lie between two readings",
+    )
+    chance_ratio: float = setting(
+        0.01,
+        help="Probability up to which allocations at the same moments are not by chance.",
+        within=(1e-9, 0.2),
+        source="28 pairs of eight GPUs leave three in ten thousand nodes with two allocations each",
+    )
+    step_correlation_ratio: float = setting(
+        0.6,
+        help="Correlation of the changes of two loads from moment to moment that is in step.",
+        within=(0.1, 1.0),
+        source="ranks that meet each step; replicas behind one balancer stay below .3",
+    )
+    spin_busy_ratio: float = setting(
+        0.8, help="Busy share of a GPU that spins.", source="docs/definitions.md, hidden_stall"
+    )
+    spin_power_ratio: float = setting(
+        0.25,
+        help="Power over the idle draw, of that up to the limit, below which a busy GPU spins.",
+        source="docs/definitions.md, hidden_stall",
+    )
+    spin_share_ratio: float = setting(
+        0.2,
+        help="Part of the time that GPUs must spin to be taken for peers.",
+        within=(0.01, 1.0),
+        source="what makes a GPU one that spins for others",
+    )
+    spin_agreement_ratio: float = setting(
+        0.8,
+        help="Part of the moments in which either spins that the other spins too.",
+        within=(0.1, 1.0),
+        source="peers wait for the same rank; one of them may be it for a while",
+    )
+    active_ratio: float = setting(
+        0.05,
+        help="Busy share from which on a GPU is at work.",
+        source="docs/definitions.md, states",
+    )
+
+
+_DEFAULTS: Final = InferenceSettings()
+_MOST_SURE: Final = 0.95
+_STARTED_TOGETHER: Final = 0.8
+"""One allocation at the same moment may be of several jobs that one script started."""
+_SPUN_TOGETHER: Final = 0.85
+_SPINNING: Final = "they spin at the same time"
+_FEWEST_SPINNING: Final = 3
+_ONLY_OTHER: Final = 0.9
+"""How sure it is, if the group is, that the only other GPU at work belongs to it."""
+_RUN: Final = 5
+"""Moments in which allocations in one direction are one."""
+_MOST_PAIRED: Final = 1024
+"""Moments that are compared at most."""
+_STEP_T: Final = 6.0
+"""Student's t of a correlation: of chance in less than a pair in ten million."""
+
+
+class Link(NamedTuple):
+    """Why GPUs belong together, and how sure that is."""
+
+    confidence: float
+    why: str
+
+
+def inferred_jobs(
+    loads: Mapping[str, LoadSeries],
+    devices: Sequence[Device],
+    settings: InferenceSettings = _DEFAULTS,
+) -> list[RecordedJob]:
+    """The jobs that the loads of the devices tell."""
+    usable = [
+        device
+        for device in devices
+        if device.uuid in loads and device.mig is None and not device.has_mig_instances
+    ]
+    if not 1 < len(usable) <= settings.most_devices:
+        return []
+    traces = {device.uuid: _trace(loads[device.uuid], device, settings) for device in usable}
+    groups: dict[str, dict[str, Link]] = {uuid: {} for uuid in traces}
+    for one, other in combinations(traces, 2):
+        link = _link(traces[one], traces[other], settings)
+        if link is not None:
+            groups[one][other] = groups[other][one] = link
+    by_uuid = {device.uuid: device for device in usable}
+    return [
+        _job([by_uuid[uuid] for uuid in uuids], link, traces, settings)
+        for uuids, link in _with_awaited(list(_groups(groups)), traces, settings)
+    ]
+
+
+class _Trace(NamedTuple):
+    """A device's load as it is compared with others."""
+
+    series: LoadSeries
+    busy: Sequence[float]
+    changes: Sequence[float]
+    """Of the load from moment to moment."""
+    allocations: Sequence[int]
+    """Moments in which memory is taken or given back."""
+    spins: frozenset[int]
+    moments: int
+    """How many are known."""
+
+
+def _trace(series: LoadSeries, device: Device, settings: InferenceSettings) -> _Trace:
+    busy, watts = series.values[Load.BUSY], series.values[Load.WATTS]
+    varying = busy if series.known(Load.BUSY) else watts
+    return _Trace(
+        series,
+        busy,
+        [after - before for before, after in pairwise(varying)],
+        _allocations(series.values[Load.MEMORY], settings.memory_step_ratio),
+        _spins(busy, watts, device.power_limit_watts, settings),
+        sum(not math.isnan(value) for value in varying),
+    )
+
+
+def _allocations(levels: Sequence[float], step_ratio: float) -> list[int]:
+    known = [(at, level) for at, level in enumerate(levels) if not math.isnan(level)]
+    step = step_ratio * max((level for _, level in known), default=0.0)
+    found: list[int] = []
+    last: tuple[int, bool] | None = None
+    for (_, before), (at, after) in pairwise(known):
+        if step <= 0.0 or abs(after - before) < step:
+            continue
+        is_rise = after > before
+        if last is None or last[1] != is_rise or at - last[0] > _RUN:
+            found.append(at)
+        last = at, is_rise
+    return found
+
+
+def _spins(
+    busy: Sequence[float],
+    watts: Sequence[float],
+    limit: float | None,
+    settings: InferenceSettings,
+) -> frozenset[int]:
+    idle = min((value for value in watts if not math.isnan(value)), default=math.nan)
+    if not limit or not limit > idle:
+        return frozenset()
+    # A GPU that spins throughout never shows what it draws at rest: a tenth of its limit or so.
+    idle = min(idle, limit / 8)
+    below = idle + settings.spin_power_ratio * (limit - idle)
+    return frozenset(
+        at
+        for at, (share, draw) in enumerate(zip(busy, watts, strict=True))
+        if share >= settings.spin_busy_ratio and draw < below
+    )
+
+
+def _link(one: _Trace, other: _Trace, settings: InferenceSettings) -> Link | None:
+    if min(one.moments, other.moments) < settings.minimum_moments:
+        return None
+    found = (
+        _in_step(one.changes, other.changes, settings),
+        _allocated_together(one, other, settings),
+        _spin_together(one, other, settings),
+    )
+    links = [link for link in found if link is not None]
+    return max(links) if links else None
+
+
+def _in_step(
+    one: Sequence[float], other: Sequence[float], settings: InferenceSettings
+) -> Link | None:
+    stride = 1 + min(len(one), len(other)) // _MOST_PAIRED
+    pairs = [
+        (a, b)
+        for a, b in zip(one[::stride], other[::stride], strict=False)
+        if not math.isnan(a) and not math.isnan(b)
+    ]
+    if len(pairs) < settings.minimum_moments:
+        return None
+    r = _correlation(pairs)
+    is_sure = abs(r) >= 1.0 or r * math.sqrt((len(pairs) - 2) / (1 - r * r)) >= _STEP_T
+    if r < settings.step_correlation_ratio or not is_sure:
+        return None
+    return Link(_MOST_SURE, "their load rises and falls in step")
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    count = len(pairs)
+    mean_a, mean_b = sum(a for a, _ in pairs) / count, sum(b for _, b in pairs) / count
+    both = sum((a - mean_a) * (b - mean_b) for a, b in pairs)
+    squares = sum((a - mean_a) ** 2 for a, _ in pairs) * sum((b - mean_b) ** 2 for _, b in pairs)
+    return max(-1.0, min(1.0, both / math.sqrt(squares))) if squares > 0.0 else 0.0
+
+
+def _allocated_together(one: _Trace, other: _Trace, settings: InferenceSettings) -> Link | None:
+    here, there = one.allocations, other.allocations
+    matched = sum(any(abs(at - each) <= 1 for each in there) for at in here)
+    back = sum(any(abs(at - each) <= 1 for each in here) for at in there)
+    if not matched or min(matched / len(here), back / len(there)) < settings.memory_agreement_ratio:
+        return None
+    share = min(1.0, 3 * len(there) / min(one.moments, other.moments))
+    chance = sum(
+        math.comb(len(here), hits) * share**hits * (1 - share) ** (len(here) - hits)
+        for hits in range(matched, len(here) + 1)
+    )
+    if chance > settings.chance_ratio:
+        return None
+    most = _MOST_SURE if matched > 1 else _STARTED_TOGETHER
+    return Link(most, "memory is taken and given back at the same moments")
+
+
+def _spin_together(one: _Trace, other: _Trace, settings: InferenceSettings) -> Link | None:
+    either, both = one.spins | other.spins, one.spins & other.spins
+    moments = min(one.moments, other.moments)
+    if len(both) < max(settings.minimum_moments, settings.spin_share_ratio * moments):
+        return None
+    if len(both) < settings.spin_agreement_ratio * len(either):
+        return None
+    return Link(_SPUN_TOGETHER, _SPINNING)
+
+
+def _groups(links: Mapping[str, Mapping[str, Link]]) -> Iterator[tuple[list[str], Link]]:
+    """GPUs that links join, each group with the weakest of its GPUs' best links."""
+    left = dict.fromkeys(links)
+    while left:
+        first = next(iter(left))
+        group, queue = {first: None}, [first]
+        while queue:
+            for other in links[queue.pop()]:
+                if other not in group:
+                    group[other] = None
+                    queue.append(other)
+        for uuid in group:
+            del left[uuid]
+        uuids = [uuid for uuid in links if uuid in group]
+        if len(uuids) > 1:
+            link = min(max(links[uuid].values()) for uuid in uuids)
+            # Two that are busy at little power may well be two that launch small kernels.
+            if link.why != _SPINNING or len(uuids) >= _FEWEST_SPINNING:
+                yield uuids, link
+
+
+def _with_awaited(
+    groups: Sequence[tuple[list[str], Link]],
+    traces: Mapping[str, _Trace],
+    settings: InferenceSettings,
+) -> Iterator[tuple[list[str], Link]]:
+    """A group that spins waits for another GPU: the only one that is left, where it is there."""
+    grouped = {uuid for uuids, _ in groups for uuid in uuids}
+    spinning = [uuids for uuids, _ in groups if _all_spin(uuids, traces, settings)]
+    for uuids, link in groups:
+        if uuids not in spinning or len(spinning) > 1:
+            yield uuids, link
+            continue
+        moments = frozenset.intersection(*(traces[uuid].spins for uuid in uuids))
+        others = [
+            uuid
+            for uuid, trace in traces.items()
+            if uuid not in grouped
+            and _is_there(trace, moments, [traces[each] for each in uuids], settings)
+        ]
+        if len(others) != 1:
+            yield uuids, link
+            continue
+        joined = [uuid for uuid in traces if uuid in {*uuids, *others}]
+        why = f"{link.why}, and one other GPU is in use meanwhile"
+        yield joined, Link(link.confidence * _ONLY_OTHER, why)
+
+
+def _all_spin(
+    uuids: Sequence[str], traces: Mapping[str, _Trace], settings: InferenceSettings
+) -> bool:
+    moments = frozenset.intersection(*(traces[uuid].spins for uuid in uuids))
+    shortest = min(traces[uuid].moments for uuid in uuids)
+    return len(moments) >= max(settings.minimum_moments, settings.spin_share_ratio * shortest)
+
+
+def _is_there(
+    trace: _Trace,
+    moments: frozenset[int],
+    group: Sequence[_Trace],
+    settings: InferenceSettings,
+) -> bool:
+    """Whether it works for half of the moments, or holds about as much memory as the group."""
+    works = sum(trace.busy[at] >= settings.active_ratio for at in moments)
+    if 2 * works >= len(moments):
+        return True
+    levels = [_mean(each.series.values[Load.MEMORY], moments) for each in group]
+    own = _mean(trace.series.values[Load.MEMORY], moments)
+    return own is not None and all(level is not None and 2 * own >= level for level in levels)
+
+
+def _mean(values: Sequence[float], moments: Iterable[int]) -> float | None:
+    known = [values[at] for at in moments if not math.isnan(values[at])]
+    return sum(known) / len(known) if known else None
+
+
+def _job(
+    devices: Sequence[Device],
+    link: Link,
+    traces: Mapping[str, _Trace],
+    settings: InferenceSettings,
+) -> RecordedJob:
+    key = gpu_list(devices)
+    workload = Workload(
+        f"recorded:inferred job {key}",
+        WorkloadKind.RECORDED,
+        f"inferred job {key}",
+        confidence_ratio=round(link.confidence, 2),
+    )
+    series = [traces[device.uuid].series for device in devices]
+    used = [at for each in series for at in _used(each, settings.active_ratio)]
+    start, step = series[0].start, series[0].step
+    first, last = min(used, default=0), max(used, default=len(series[0].values[Load.BUSY]))
+    return RecordedJob(
+        tuple(devices), workload, link.why, start + first * step, start + (last + 1) * step
+    )
+
+
+def _used(series: LoadSeries, active_ratio: float) -> Iterator[int]:
+    """The moments in which a device works, or holds half of the memory that it ever held."""
+    levels = series.values[Load.MEMORY]
+    half = max((level for level in levels if not math.isnan(level)), default=math.inf) / 2
+    for at, (share, level) in enumerate(zip(series.values[Load.BUSY], levels, strict=True)):
+        if share >= active_ratio or level >= half:
+            yield at

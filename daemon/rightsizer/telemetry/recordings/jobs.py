@@ -1,0 +1,120 @@
+"""Jobs of a recording that does not say who holds its GPUs, as holders of them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rightsizer.model.device import Device
+from rightsizer.model.errors import UsageError
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+
+NO_JOBS: Final = "none"
+"""Stated in place of GPUs: they belong to no common job."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedJob:
+    """GPUs of one job, from its first to its last moment; wall times, `None` for always."""
+
+    devices: tuple[Device, ...]
+    workload: Workload
+    why: str = ""
+    """What it is inferred from; empty where it is stated."""
+    start: Nanoseconds | None = None
+    end: Nanoseconds | None = None
+
+    def holds_at(self, time: Nanoseconds) -> bool:
+        """Whether it is there at a time."""
+        return (self.start is None or self.start <= time) and (self.end is None or time <= self.end)
+
+
+class RecordedJobs:
+    """The jobs of a recording as holders of its GPUs."""
+
+    def __init__(self, jobs: Iterable[RecordedJob]) -> None:
+        self.jobs = tuple(jobs)
+        self._present: tuple[RecordedJob, ...] = ()
+        self._holdings: Mapping[str, tuple[Holding, ...]] = {}
+
+    def applied(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the jobs that are there as holders of their GPUs."""
+        if not self.jobs:
+            return snapshot
+        present = tuple(job for job in self.jobs if job.holds_at(snapshot.wall_time))
+        if present != self._present:
+            self._present = present
+            self._holdings = {
+                device.uuid: (Holding(job.workload, 1.0),)
+                for job in present
+                for device in job.devices
+            }
+        return replace(snapshot, holdings={**snapshot.holdings, **self._holdings})
+
+    def remarks(self) -> Iterator[str]:
+        """What a person should know of those that are inferred."""
+        for job in self.jobs:
+            if job.why:
+                named = gpu_list(job.devices)
+                yield (
+                    f"no column says who holds the GPUs: {named} are read as one job, since "
+                    f"{job.why} (confidence {job.workload.confidence_ratio:.2f}); confirm it with "
+                    f"--job {named}, or read each for itself with --job {NO_JOBS}"
+                )
+
+
+def stated_jobs(stated: Sequence[str], devices: Sequence[Device]) -> list[RecordedJob]:
+    """The jobs that a person states, each as `0-3,5` or names of devices.
+
+    Raises:
+        UsageError: one is none, names a GPU that is not there, or one that another has.
+    """
+    taken: dict[str, str] = {}
+    found = []
+    for text in stated:
+        if text == NO_JOBS:
+            continue
+        of_job = [device for part in text.split(",") for device in _named(part, text, devices)]
+        for device in of_job:
+            if device.uuid in taken:
+                raise UsageError(
+                    f"--job {text}: {device.title} is named in --job {taken[device.uuid]} too; "
+                    "a GPU is of one job"
+                )
+            taken[device.uuid] = text
+        key = gpu_list(of_job)
+        workload = Workload(f"recorded:job {key}", WorkloadKind.RECORDED, f"job {key}")
+        found.append(RecordedJob(tuple(of_job), workload))
+    return found
+
+
+def _named(part: str, text: str, devices: Sequence[Device]) -> list[Device]:
+    name = part.strip()
+    low, _, high = name.partition("-")
+    if low.isdecimal() and (high or low).isdecimal():
+        wanted = range(int(low), int(high or low) + 1)
+        found = [device for device in devices if device.index in wanted]
+        missing = len(wanted) - len({device.index for device in found})
+    else:
+        found = [device for device in devices if name in {device.uuid, device.pci_bus_id}]
+        missing = 0 if found else 1
+    if missing or not found:
+        known = ", ".join(
+            str(device.index) if device.has_index else device.uuid for device in devices
+        )
+        raise UsageError(f"--job {text}: '{name}' is not in the recording; its GPUs are {known}")
+    return found
+
+
+def gpu_list(devices: Sequence[Device]) -> str:
+    """Devices as `--job` takes them: `0-3,5`, or their names."""
+    if not all(device.has_index for device in devices):
+        return ",".join(device.uuid for device in devices)
+    runs: list[list[int]] = []
+    for index in sorted(device.index for device in devices):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)

@@ -1,0 +1,214 @@
+"""Jobs of logs that do not say who holds their GPUs."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readings import gpu
+from recordings import START
+from rightsizer.cli.main import main
+from rightsizer.model.errors import UsageError
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
+from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list, stated_jobs
+from rightsizer.telemetry.recordings.load_series import LoadSeriesBuilder
+from rightsizer.telemetry.recordings.row import RecordingRow
+
+Moment = tuple[float, float, float]
+"""Busy share, watts, memory in use as a ratio."""
+EMPTY: Moment = (0.0, 70.0, 0.0)
+SPINNING: Moment = (1.0, 125.0, 0.7)
+AT_WORK: Moment = (0.9, 620.0, 0.7)
+
+
+def inferred(
+    course: Callable[[int, int], Moment], gpus: int = 8, seconds: int = 600, interval: int = 1
+) -> list[RecordedJob]:
+    """The jobs of GPUs whose load is told by their index and the second."""
+    loads = LoadSeriesBuilder()
+    devices = [gpu(index, power_limit_watts=700.0) for index in range(gpus)]
+    for at in range(0, seconds, interval):
+        for device in devices:
+            busy, watts, memory = course(device.index, at)
+            values = {
+                Signal.GPU_BUSY: busy,
+                Signal.POWER_WATTS: watts,
+                Signal.MEMORY_USED: memory,
+            }
+            loads.see(RecordingRow((START + at) * NANOSECONDS_PER_SECOND, device.uuid, values))
+    return inferred_jobs(loads.series(interval * NANOSECONDS_PER_SECOND), devices)
+
+
+def named(jobs: Sequence[RecordedJob]) -> list[str]:
+    """Their GPUs, as `--job` takes them."""
+    return [gpu_list(job.devices) for job in jobs]
+
+
+def test_seven_that_spin_wait_for_the_eighth() -> None:
+    """Nothing spins without a peer, and one other GPU alone is at work."""
+    (job,) = inferred(lambda index, _: AT_WORK if index == 3 else SPINNING)
+    assert gpu_list(job.devices) == "0-7"
+    assert "they spin at the same time" in job.why
+    assert 0.6 < job.workload.confidence_ratio < 0.9
+
+
+def test_one_that_rests_while_the_others_spin_is_of_them_by_its_memory() -> None:
+    """Its process is busy elsewhere, or hangs; an empty GPU is no rank."""
+    resting = (0.0, 90.0, 0.7)
+    assert named(inferred(lambda index, _: resting if index == 5 else SPINNING)) == ["0-7"]
+    assert named(inferred(lambda index, _: EMPTY if index == 5 else SPINNING)) == ["0-4,6-7"]
+
+
+def test_of_two_that_work_while_others_spin_none_is_named() -> None:
+    """Which of them is waited for cannot be told."""
+    found = inferred(lambda index, _: AT_WORK if index in {2, 6} else SPINNING)
+    assert named(found) == ["0-1,3-5,7"]
+
+
+def test_two_that_are_busy_at_little_power_are_no_job() -> None:
+    """Both may launch small kernels."""
+    assert inferred(lambda *_: SPINNING, gpus=2) == []
+
+
+def test_load_that_rises_and_falls_in_step_is_of_one_job() -> None:
+    """Each four by its own steps, whatever else differs."""
+    chance = random.Random(1)
+    steps = [[chance.random() < 0.7 for _ in range(600)] for _ in range(2)]
+
+    def course(index: int, at: int) -> Moment:
+        return AT_WORK if steps[index // 4][at] else (0.1 * chance.random(), 200.0, 0.6)
+
+    jobs = inferred(course)
+    assert named(jobs) == ["0-3", "4-7"]
+    assert {job.workload.confidence_ratio for job in jobs} == {0.95}
+
+
+def test_memory_taken_and_given_back_together_is_of_one_job() -> None:
+    """And the job is there as long as it holds memory."""
+
+    def course(index: int, at: int) -> Moment:
+        is_there = 100 <= at < 400 if index < 2 else 50 * index <= at < 60 * index + 200
+        return (0.9, 600.0, 0.5) if is_there else EMPTY
+
+    (job,) = inferred(course, gpus=4)
+    assert gpu_list(job.devices) == "0-1"
+    assert (job.start, job.end) == (
+        (START + 100) * NANOSECONDS_PER_SECOND,
+        (START + 400) * NANOSECONDS_PER_SECOND,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1 << 32), interval=st.sampled_from([1, 5, 15]))
+def test_gpus_that_have_nothing_to_do_with_each_other_stay_apart(seed: int, interval: int) -> None:
+    """Whatever their jobs' times and steps are."""
+    chance = random.Random(seed)
+    starts = [chance.randrange(0, 900) for _ in range(8)]
+    lengths = [chance.randrange(100, 2000) for _ in range(8)]
+    duty = [chance.uniform(0.3, 0.95) for _ in range(8)]
+
+    def course(index: int, at: int) -> Moment:
+        if not starts[index] <= at < starts[index] + lengths[index]:
+            return EMPTY
+        return AT_WORK if chance.random() < duty[index] else (0.0, 110.0, 0.7)
+
+    found = inferred(course, seconds=1800, interval=interval)
+    # Two of eight may have started and ended within the same moments.
+    assert sum(len(job.devices) for job in found) <= 2
+
+
+def test_a_log_of_more_gpus_than_a_node_has_is_of_several_nodes() -> None:
+    """Nothing is inferred between machines."""
+    assert inferred(lambda *_: SPINNING, gpus=17) == []
+
+
+def test_jobs_are_stated_by_indexes_and_names() -> None:
+    """`none` states that there are none."""
+    devices = [gpu(index) for index in range(8)]
+    assert named(stated_jobs(["0-2,5", "GPU-7"], devices)) == ["0-2,5", "7"]
+    assert stated_jobs(["none"], devices) == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        (["0-8"], "'0-8' is not in the recording; its GPUs are 0, 1, 2"),
+        (["a"], "'a' is not in the recording"),
+        (["0-1", "1"], "GPU 1 is named in --job 0-1 too"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused(stated: list[str], told: str) -> None:
+    """With what is there."""
+    with pytest.raises(UsageError, match=told):
+        stated_jobs(stated, [gpu(index) for index in range(8)])
+
+
+def write_log(path: Path) -> None:
+    """Eight GPUs of nvidia-smi's log, of which one works and seven spin."""
+    chance = random.Random(7)
+    head = "timestamp, index, name, utilization.gpu [%], memory.used [MiB], power.draw [W]\n"
+    rows = (
+        f"2026/01/01 00:{at // 60:02}:{at % 60:02}.{3 * index:03}, {index}, NVIDIA H100 80GB HBM3, "
+        f"{80 if index == 3 else 100} %, {61000 + index} MiB, "
+        f"{chance.randint(400, 600) if index == 3 else chance.randint(118, 132)}.00 W\n"
+        for at in range(1500)
+        for index in range(8)
+    )
+    path.write_text(head + "".join(rows))
+
+
+def test_eight_gpus_of_which_one_works_are_one_story(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The culprit is named once, and that the job is inferred; stated, it is surer."""
+    log = tmp_path / "smi.csv"
+    write_log(log)
+    assert main(["replay", str(log)]) == 0
+    told = capsys.readouterr()
+    lines = [line for line in told.out.splitlines() if "investigate_straggler" in line]
+    assert len(lines) == 1
+    assert "of inferred job 0-7" in lines[0]
+    assert "they wait for GPU 3" in lines[0]
+    assert "GPUs: 0-7 are read as one job" in told.err
+    assert "--job none" in told.err
+
+    def stall(*flags: str) -> dict[str, object]:
+        assert main(["replay", str(log), "--json", *flags]) == 0
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        found = [each for each in findings if each["rule"] == "hidden_stall"]
+        assert len(found) == (8 if "none" in flags else 1)
+        return dict(found[0])
+
+    inferred, stated, apart = stall(), stall("--job", "0-7"), stall("--job", "none")
+    assert inferred["culprits"] == stated["culprits"] == ["index:3"]
+    assert float(str(inferred["confidence"])) < float(str(stated["confidence"]))
+    assert "no peer" not in json.dumps(apart)
+
+
+def test_commands_agree_on_an_inferred_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replay, advise and report have the same findings, as sure as each other."""
+    log, history = tmp_path / "smi.csv", str(tmp_path / "history.db")
+    write_log(log)
+
+    def told(*arguments: str) -> set[tuple[str, str, float]]:
+        assert main(list(arguments)) == 0
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        return {
+            (each["id"], each["summary"], each["confidence"])
+            for each in findings
+            if each["finding"] not in {"optimized", "unknown"}
+            and "held_back" not in each.get("evidence", {})
+        }
+
+    replayed = told("replay", str(log), "--into", history, "--json")
+    assert replayed
+    assert told("advise", "--history.path", history, "--json") == replayed
+    assert told("report", "--history.path", history, "--format", "json") == replayed
