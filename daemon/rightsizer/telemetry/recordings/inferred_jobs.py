@@ -105,7 +105,7 @@ _STEP_T: Final = 6.0
 """Student's t of a correlation: of chance in less than a pair in ten million."""
 
 
-class Link(NamedTuple):
+class JobEvidence(NamedTuple):
     """Why GPUs belong together, and how sure that is."""
 
     confidence: float
@@ -126,7 +126,7 @@ def inferred_jobs(
     if not 1 < len(usable) <= settings.most_devices:
         return []
     traces = {device.uuid: _trace(loads[device.uuid], device, settings) for device in usable}
-    groups: dict[str, dict[str, Link]] = {uuid: {} for uuid in traces}
+    groups: dict[str, dict[str, JobEvidence]] = {uuid: {} for uuid in traces}
     for one, other in combinations(traces, 2):
         link = _link(traces[one], traces[other], settings)
         if link is not None:
@@ -199,7 +199,7 @@ def _spins(
     )
 
 
-def _link(one: _Trace, other: _Trace, settings: InferenceSettings) -> Link | None:
+def _link(one: _Trace, other: _Trace, settings: InferenceSettings) -> JobEvidence | None:
     if min(one.moments, other.moments) < settings.minimum_moments:
         return None
     found = (
@@ -213,7 +213,7 @@ def _link(one: _Trace, other: _Trace, settings: InferenceSettings) -> Link | Non
 
 def _in_step(
     one: Sequence[float], other: Sequence[float], settings: InferenceSettings
-) -> Link | None:
+) -> JobEvidence | None:
     stride = 1 + min(len(one), len(other)) // _MOST_PAIRED
     pairs = [
         (a, b)
@@ -226,7 +226,7 @@ def _in_step(
     is_sure = abs(r) >= 1.0 or r * math.sqrt((len(pairs) - 2) / (1 - r * r)) >= _STEP_T
     if r < settings.step_correlation_ratio or not is_sure:
         return None
-    return Link(_MOST_SURE, "their load rises and falls in step")
+    return JobEvidence(_MOST_SURE, "their load rises and falls in step")
 
 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
@@ -237,7 +237,9 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
     return max(-1.0, min(1.0, both / math.sqrt(squares))) if squares > 0.0 else 0.0
 
 
-def _allocated_together(one: _Trace, other: _Trace, settings: InferenceSettings) -> Link | None:
+def _allocated_together(
+    one: _Trace, other: _Trace, settings: InferenceSettings
+) -> JobEvidence | None:
     here, there = one.allocations, other.allocations
     matched = sum(any(abs(at - each) <= 1 for each in there) for at in here)
     back = sum(any(abs(at - each) <= 1 for each in here) for at in there)
@@ -251,20 +253,22 @@ def _allocated_together(one: _Trace, other: _Trace, settings: InferenceSettings)
     if chance > settings.chance_ratio:
         return None
     most = _MOST_SURE if matched > 1 else _STARTED_TOGETHER
-    return Link(most, "memory is taken and given back at the same moments")
+    return JobEvidence(most, "memory is taken and given back at the same moments")
 
 
-def _spin_together(one: _Trace, other: _Trace, settings: InferenceSettings) -> Link | None:
+def _spin_together(one: _Trace, other: _Trace, settings: InferenceSettings) -> JobEvidence | None:
     either, both = one.spins | other.spins, one.spins & other.spins
     moments = min(one.moments, other.moments)
     if len(both) < max(settings.minimum_moments, settings.spin_share_ratio * moments):
         return None
     if len(both) < settings.spin_agreement_ratio * len(either):
         return None
-    return Link(_SPUN_TOGETHER, _SPINNING)
+    return JobEvidence(_SPUN_TOGETHER, _SPINNING)
 
 
-def _groups(links: Mapping[str, Mapping[str, Link]]) -> Iterator[tuple[list[str], Link]]:
+def _groups(
+    links: Mapping[str, Mapping[str, JobEvidence]],
+) -> Iterator[tuple[list[str], JobEvidence]]:
     """GPUs that links join, each group with the weakest of its GPUs' best links."""
     left = dict.fromkeys(links)
     while left:
@@ -286,10 +290,10 @@ def _groups(links: Mapping[str, Mapping[str, Link]]) -> Iterator[tuple[list[str]
 
 
 def _with_awaited(
-    groups: Sequence[tuple[list[str], Link]],
+    groups: Sequence[tuple[list[str], JobEvidence]],
     traces: Mapping[str, _Trace],
     settings: InferenceSettings,
-) -> Iterator[tuple[list[str], Link]]:
+) -> Iterator[tuple[list[str], JobEvidence]]:
     """A group that spins waits for another GPU: the only one that is left, where it is there."""
     grouped = {uuid for uuids, _ in groups for uuid in uuids}
     spinning = [uuids for uuids, _ in groups if _all_spin(uuids, traces, settings)]
@@ -309,7 +313,7 @@ def _with_awaited(
             continue
         joined = [uuid for uuid in traces if uuid in {*uuids, *others}]
         why = f"{link.why}, and one other GPU is in use meanwhile"
-        yield joined, Link(link.confidence * _ONLY_OTHER, why)
+        yield joined, JobEvidence(link.confidence * _ONLY_OTHER, why)
 
 
 def _all_spin(
@@ -342,7 +346,7 @@ def _mean(values: Sequence[float], moments: Iterable[int]) -> float | None:
 
 def _job(
     devices: Sequence[Device],
-    link: Link,
+    link: JobEvidence,
     traces: Mapping[str, _Trace],
     settings: InferenceSettings,
 ) -> RecordedJob:
