@@ -125,20 +125,22 @@ def inferred_jobs(
     ]
     if not 1 < len(usable) <= settings.most_devices:
         return []
-    traces = {device.uuid: _trace(loads[device.uuid], device, settings) for device in usable}
-    groups: dict[str, dict[str, JobEvidence]] = {uuid: {} for uuid in traces}
-    for one, other in combinations(traces, 2):
-        link = _link(traces[one], traces[other], settings)
+    compared = {
+        device.uuid: _compared_load(loads[device.uuid], device, settings) for device in usable
+    }
+    groups: dict[str, dict[str, JobEvidence]] = {uuid: {} for uuid in compared}
+    for one, other in combinations(compared, 2):
+        link = _link(compared[one], compared[other], settings)
         if link is not None:
             groups[one][other] = groups[other][one] = link
     by_uuid = {device.uuid: device for device in usable}
     return [
-        _job([by_uuid[uuid] for uuid in uuids], link, traces, settings)
-        for uuids, link in _with_awaited(list(_groups(groups)), traces, settings)
+        _job([by_uuid[uuid] for uuid in uuids], link, compared, settings)
+        for uuids, link in _with_awaited(list(_groups(groups)), compared, settings)
     ]
 
 
-class _Trace(NamedTuple):
+class _ComparedLoad(NamedTuple):
     """A device's load as it is compared with others."""
 
     series: LoadSeries
@@ -152,10 +154,12 @@ class _Trace(NamedTuple):
     """How many are known."""
 
 
-def _trace(series: LoadSeries, device: Device, settings: InferenceSettings) -> _Trace:
+def _compared_load(
+    series: LoadSeries, device: Device, settings: InferenceSettings
+) -> _ComparedLoad:
     busy, watts = series.values[Load.BUSY], series.values[Load.WATTS]
     varying = busy if series.known(Load.BUSY) else watts
-    return _Trace(
+    return _ComparedLoad(
         series,
         busy,
         [after - before for before, after in pairwise(varying)],
@@ -199,7 +203,9 @@ def _spins(
     )
 
 
-def _link(one: _Trace, other: _Trace, settings: InferenceSettings) -> JobEvidence | None:
+def _link(
+    one: _ComparedLoad, other: _ComparedLoad, settings: InferenceSettings
+) -> JobEvidence | None:
     if min(one.moments, other.moments) < settings.minimum_moments:
         return None
     found = (
@@ -238,7 +244,7 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _allocated_together(
-    one: _Trace, other: _Trace, settings: InferenceSettings
+    one: _ComparedLoad, other: _ComparedLoad, settings: InferenceSettings
 ) -> JobEvidence | None:
     here, there = one.allocations, other.allocations
     matched = sum(any(abs(at - each) <= 1 for each in there) for at in here)
@@ -256,7 +262,9 @@ def _allocated_together(
     return JobEvidence(most, "memory is taken and given back at the same moments")
 
 
-def _spin_together(one: _Trace, other: _Trace, settings: InferenceSettings) -> JobEvidence | None:
+def _spin_together(
+    one: _ComparedLoad, other: _ComparedLoad, settings: InferenceSettings
+) -> JobEvidence | None:
     either, both = one.spins | other.spins, one.spins & other.spins
     moments = min(one.moments, other.moments)
     if len(both) < max(settings.minimum_moments, settings.spin_share_ratio * moments):
@@ -291,51 +299,51 @@ def _groups(
 
 def _with_awaited(
     groups: Sequence[tuple[list[str], JobEvidence]],
-    traces: Mapping[str, _Trace],
+    compared: Mapping[str, _ComparedLoad],
     settings: InferenceSettings,
 ) -> Iterator[tuple[list[str], JobEvidence]]:
     """A group that spins waits for another GPU: the only one that is left, where it is there."""
     grouped = {uuid for uuids, _ in groups for uuid in uuids}
-    spinning = [uuids for uuids, _ in groups if _all_spin(uuids, traces, settings)]
+    spinning = [uuids for uuids, _ in groups if _all_spin(uuids, compared, settings)]
     for uuids, link in groups:
         if uuids not in spinning or len(spinning) > 1:
             yield uuids, link
             continue
-        moments = frozenset.intersection(*(traces[uuid].spins for uuid in uuids))
+        moments = frozenset.intersection(*(compared[uuid].spins for uuid in uuids))
         others = [
             uuid
-            for uuid, trace in traces.items()
+            for uuid, load in compared.items()
             if uuid not in grouped
-            and _is_there(trace, moments, [traces[each] for each in uuids], settings)
+            and _is_there(load, moments, [compared[each] for each in uuids], settings)
         ]
         if len(others) != 1:
             yield uuids, link
             continue
-        joined = [uuid for uuid in traces if uuid in {*uuids, *others}]
+        joined = [uuid for uuid in compared if uuid in {*uuids, *others}]
         why = f"{link.why}, and one other GPU is in use meanwhile"
         yield joined, JobEvidence(link.confidence * _ONLY_OTHER, why)
 
 
 def _all_spin(
-    uuids: Sequence[str], traces: Mapping[str, _Trace], settings: InferenceSettings
+    uuids: Sequence[str], compared: Mapping[str, _ComparedLoad], settings: InferenceSettings
 ) -> bool:
-    moments = frozenset.intersection(*(traces[uuid].spins for uuid in uuids))
-    shortest = min(traces[uuid].moments for uuid in uuids)
+    moments = frozenset.intersection(*(compared[uuid].spins for uuid in uuids))
+    shortest = min(compared[uuid].moments for uuid in uuids)
     return len(moments) >= max(settings.minimum_moments, settings.spin_share_ratio * shortest)
 
 
 def _is_there(
-    trace: _Trace,
+    load: _ComparedLoad,
     moments: frozenset[int],
-    group: Sequence[_Trace],
+    group: Sequence[_ComparedLoad],
     settings: InferenceSettings,
 ) -> bool:
     """Whether it works for half of the moments, or holds about as much memory as the group."""
-    works = sum(trace.busy[at] >= settings.active_ratio for at in moments)
+    works = sum(load.busy[at] >= settings.active_ratio for at in moments)
     if 2 * works >= len(moments):
         return True
     levels = [_mean(each.series.values[Load.MEMORY], moments) for each in group]
-    own = _mean(trace.series.values[Load.MEMORY], moments)
+    own = _mean(load.series.values[Load.MEMORY], moments)
     return own is not None and all(level is not None and 2 * own >= level for level in levels)
 
 
@@ -347,7 +355,7 @@ def _mean(values: Sequence[float], moments: Iterable[int]) -> float | None:
 def _job(
     devices: Sequence[Device],
     link: JobEvidence,
-    traces: Mapping[str, _Trace],
+    compared: Mapping[str, _ComparedLoad],
     settings: InferenceSettings,
 ) -> RecordedJob:
     key = gpu_list(devices)
@@ -357,7 +365,7 @@ def _job(
         f"inferred job {key}",
         confidence_ratio=round(link.confidence, 2),
     )
-    series = [traces[device.uuid].series for device in devices]
+    series = [compared[device.uuid].series for device in devices]
     used = [at for each in series for at in _used(each, settings.active_ratio)]
     start, step = series[0].start, series[0].step
     first, last = min(used, default=0), max(used, default=len(series[0].values[Load.BUSY]))
