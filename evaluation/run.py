@@ -25,6 +25,7 @@ from evaluation import (
     long_run,
     memory,
     mig,
+    missing_columns,
     profiles,
     projection,
     quantiles,
@@ -57,6 +58,7 @@ def _recorded(folder: str, evaluate: Callable[[Path], Iterable[str]]) -> Evaluat
 LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
     (LABELED, states.evaluate),
+    ("States of logs that lack columns", missing_columns.evaluate),
     ("Quantiles from buckets", quantiles.evaluate),
     ("Jobs inferred of logs without owners", recorded_jobs.evaluate),
     ("Advice on simulated nodes", findings.evaluate),

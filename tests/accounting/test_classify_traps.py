@@ -170,3 +170,31 @@ def test_instance_whose_activity_nobody_reads_is_unknown() -> None:
     blind = {Signal.MEMORY_USED: 0.0, Signal.PROCESS_COUNT: 0.0}
     assert judge(blind).state is State.UNKNOWN
     assert judge(blind | {Signal.PROCESS_COUNT: 1.0}).state is State.UNKNOWN
+
+
+def test_a_stall_that_cannot_be_excluded_is_no_launch_bound() -> None:
+    """A kernel that spins covers few SMs too; without the power nothing tells them apart."""
+    spinning = {
+        Signal.GPU_BUSY: 1.0,
+        Signal.SM_ACTIVE: 0.12,
+        Signal.TENSOR_ACTIVE: 0.0,
+        Signal.FP32_ACTIVE: 0.006,
+        Signal.DRAM_ACTIVE: 0.01,
+    }
+    assert judge(spinning).state is State.PRODUCTIVE
+    assert judge({**spinning, Signal.POWER: 0.1}).state is State.HIDDEN_STALL
+    assert judge({**spinning, Signal.POWER: 0.4}).state is State.LAUNCH_BOUND
+
+
+def test_traffic_limits_where_the_tensor_cores_are_read() -> None:
+    """Most work goes to them: half of the traffic says nothing where they are not seen."""
+    traffic = {
+        Signal.GPU_BUSY: 1.0,
+        Signal.SM_ACTIVE: 0.9,
+        Signal.FP32_ACTIVE: 0.1,
+        Signal.DRAM_ACTIVE: 0.55,
+        Signal.POWER: 0.8,
+    }
+    assert judge(traffic).state is State.PRODUCTIVE
+    assert judge({**traffic, Signal.TENSOR_ACTIVE: 0.1}).state is State.MEMORY_BANDWIDTH_BOUND
+    assert judge({**traffic, Signal.DRAM_ACTIVE: 0.7}).state is State.MEMORY_BANDWIDTH_BOUND

@@ -151,11 +151,13 @@ def _pcie(evidence: StateEvidence, settings: ClassificationSettings) -> float:
 
 
 def _memory_bandwidth(evidence: StateEvidence, settings: ClassificationSettings) -> float:
+    # That no pipe limits is known where the tensor cores are read, which most work goes to.
+    pipes = evidence.pipes if Signal.TENSOR_ACTIVE in evidence.signals else None
     return max(
         margin_above(evidence.dram, settings.dram_ratio),
         min(
             margin_above(evidence.dram, settings.dram_alone_ratio),
-            _rest_margin(evidence.pipes, settings.pipe_ratio),
+            margin_below(pipes, settings.pipe_ratio),
         ),
     )
 
@@ -164,6 +166,9 @@ def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     busy, sm = evidence.busy, evidence.sm
     if not busy or sm is None:
         return 0.0
+    # A kernel that spins covers as few SMs, and shows by the power that is not known.
+    if possible_stall(evidence, settings) >= MATCH_MARGIN:
+        return _JUST_OUTSIDE
     return min(
         margin_above(busy, settings.launch_busy_ratio),
         margin_below(sm, settings.launch_sm_ratio),

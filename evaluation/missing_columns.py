@@ -1,0 +1,166 @@
+"""States of logs that lack columns, against the label: nothing is claimed that is left unseen."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from evaluation.options import Options
+from evaluation.processes import in_processes
+from evaluation.stage import moments
+from measured import table
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State
+
+__all__ = ["evaluate"]
+
+_SMI: Final = (
+    *(Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_USED),
+    *(Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, Signal.POWER_WATTS),
+    *(Signal.POWER_LIMIT_WATTS, Signal.SM_CLOCK_HERTZ, Signal.SM_CLOCK_MAXIMUM_HERTZ),
+    *(Signal.TEMPERATURE_CELSIUS, Signal.CLOCK_EVENT_REASONS),
+)
+"""What `nvidia-smi --query-gpu` has."""
+_DCGM: Final = (
+    *_SMI,
+    *(Signal.SM_ACTIVE, Signal.SM_OCCUPANCY, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE),
+    *(Signal.FP16_ACTIVE, Signal.FP64_ACTIVE, Signal.DRAM_ACTIVE, Signal.ENERGY_JOULES),
+    *(Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND),
+)
+"""What `dcgmi dmon` has with profiling."""
+_TOGETHER: Final = {
+    "memory": (Signal.MEMORY_USED, Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES),
+    "power": (Signal.POWER_WATTS, Signal.ENERGY_JOULES),
+    "the power limit": (Signal.POWER_LIMIT_WATTS,),
+    "clocks": (Signal.SM_CLOCK_HERTZ, Signal.SM_CLOCK_MAXIMUM_HERTZ),
+    "utilization": (Signal.GPU_BUSY,),
+    "the memory controller": (Signal.MEMORY_CONTROLLER_BUSY,),
+    "SM activity": (Signal.SM_ACTIVE,),
+    "SM occupancy": (Signal.SM_OCCUPANCY,),
+    "tensor pipes": (Signal.TENSOR_ACTIVE,),
+    "vector pipes": (Signal.FP32_ACTIVE, Signal.FP16_ACTIVE, Signal.FP64_ACTIVE),
+    "memory bandwidth": (Signal.DRAM_ACTIVE,),
+    "PCIe": (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND),
+}
+_COLUMNS: Final[Mapping[str, tuple[Signal, ...]]] = {
+    "nvidia-smi": _SMI,
+    **{
+        f"nvidia-smi without {name}": tuple(each for each in _SMI if each not in out)
+        for name, out in _TOGETHER.items()
+        if set(out) & set(_SMI)
+    },
+    "dcgmi dmon": _DCGM,
+    **{
+        f"dcgmi dmon without {name}": tuple(each for each in _DCGM if each not in out)
+        for name, out in _TOGETHER.items()
+    },
+    "utilization alone": (Signal.GPU_BUSY,),
+    "power alone": (Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS),
+    "memory alone": _TOGETHER["memory"],
+}
+_VAGUE: Final = frozenset({State.UNKNOWN, State.PRODUCTIVE})
+"""`productive` claims that it is at work, and no limit."""
+_HOW: Final = """\
+The labeled scenarios again as logs without owners, that lack columns. Named: the share of the time
+at work or at rest for which a state is claimed that says more than that the GPU is at work. Right:
+the share of that time for which it is so by the label. What a log without memory calls
+held may be empty, and counts as either.
+"""
+_HEADINGS: Final = ("columns", "named", "right", "mostly taken for another")
+
+
+@dataclass
+class ColumnScore:
+    """Of one set of columns; times in nanoseconds."""
+
+    total: int = 0
+    named: int = 0
+    wrong: Counter[tuple[State, State]] = field(default_factory=Counter)
+    """By the label and the state that was claimed."""
+
+    def add(
+        self, label: State, claimed: State, duration: int, *, may_be_held: bool = False
+    ) -> None:
+        """Count a stretch; one that `may_be_held` is of a log that cannot tell empty from held."""
+        self.total += duration
+        if claimed in _VAGUE and not (claimed is State.PRODUCTIVE and _rests(label)):
+            return
+        self.named += duration
+        if claimed is not label and not (may_be_held and _rests(claimed) and _rests(label)):
+            self.wrong[label, claimed] += duration
+
+    def merge(self, other: "ColumnScore") -> None:
+        """Add another scenario's."""
+        self.total += other.total
+        self.named += other.named
+        self.wrong.update(other.wrong)
+
+    def row(self, name: str) -> tuple[str, ...]:
+        """A line of the table."""
+        wrong = sum(self.wrong.values())
+        most = ", ".join(
+            f"{label} for {claimed} ({time / self.total:.1%})"
+            for (label, claimed), time in self.wrong.most_common(2)
+            if time > 0.001 * self.total
+        )
+        right = 1 - wrong / self.named if self.named else None
+        named = self.named / self.total if self.total else 0.0
+        return name, f"{named:.1%}", "" if right is None else f"{right:.3f}", most
+
+
+def _rests(label: State) -> bool:
+    return label in {State.IDLE_EMPTY, State.IDLE_HELD}
+
+
+def evaluate(options: Options) -> Iterator[str]:
+    """A row for each set of columns."""
+    total = {name: ColumnScore() for name in _COLUMNS}
+    files = sorted(options.scenarios.glob("*.yaml"))
+    work = partial(
+        _scores,
+        seed=options.first_seed,
+        tick_seconds=options.tick_seconds,
+        is_varied=options.are_varied,
+    )
+    for found in in_processes(work, files):
+        for name, score in found.items():
+            total[name].merge(score)
+    yield _HOW
+    yield table((score.row(name) for name, score in total.items()), _HEADINGS) + "\n"
+
+
+def _scores(
+    file: Path, seed: int, tick_seconds: float, *, is_varied: bool
+) -> dict[str, ColumnScore]:
+    found = {name: ColumnScore() for name in _COLUMNS}
+    builders = {name: EntryBuilder() for name in _COLUMNS}
+    for moment in moments(file, seed, tick_seconds, is_varied=is_varied):
+        for name, columns in _COLUMNS.items():
+            for entry in builders[name].post(_log(moment.snapshot, columns)):
+                label = moment.truths.get(entry.uuid)
+                if label is not None and label[0] is not State.UNKNOWN:
+                    found[name].add(
+                        label[0],
+                        entry.state,
+                        entry.duration,
+                        may_be_held=not set(columns) & set(_TOGETHER["memory"]),
+                    )
+    return found
+
+
+def _log(snapshot: Snapshot, columns: tuple[Signal, ...]) -> Snapshot:
+    """What a log of the columns has of a snapshot."""
+    readings = {
+        uuid: Reading(
+            uuid,
+            reading.time,
+            {signal: reading.values[signal] for signal in columns if signal in reading.values},
+        )
+        for uuid, reading in snapshot.readings.items()
+    }
+    return replace(snapshot, readings=readings, holdings={}, host={})
