@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache, partial
 from math import isnan
@@ -274,7 +274,7 @@ class SubjectDays:
             end=end,
             states=states,
             conditions=_times(found[ColumnKind.CONDITION]),
-            observed=_observed(states, found[ColumnKind.CONDITION]),
+            observed=_observed(states, sums),
             tiers=_times(found[ColumnKind.TIER]),
             saturated=_times(found[ColumnKind.SATURATED]),
             pressed=_times(found[ColumnKind.PRESSED]),
@@ -298,10 +298,11 @@ class SubjectDays:
 
 
 def _observed(
-    states: Mapping[State, Nanoseconds], conditions: Collection[str]
+    states: Mapping[State, Nanoseconds], layouts: Iterable[FrameLayout]
 ) -> dict[Observation, Nanoseconds]:
     """Ranks were compared where imbalance would show; no store has the load of each second."""
-    if Condition.RANK_IMBALANCE not in conditions:
+    ranks = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
+    if not any(ranks in layout.places for layout in layouts):
         return {}
     return {Observation.RANKS: sum(states.values()) - states.get(State.UNKNOWN, 0)}
 

@@ -109,6 +109,10 @@ def time_columns(
         place = presence.masked if kind is ColumnKind.WASTE_JOULES else presence.timed
         # An agent of a later version may export others.
         found |= {kind.column(name): place(columns[name]) for name in columns if name in members}
+    # Agents compare the GPUs of jobs; what no store has to tell is that nothing was found.
+    ranks = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
+    if ranks not in found:
+        found[ranks] = presence.masked(array("f", [0.0]) * grid.count)
     if "seconds" in answers.totals:
         found[ColumnKind.USED.column("seconds")] = presence.timed(answers.totals["seconds"])
     if "energy" in answers.totals:
