@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "tutorial.md"
+DAEMON: Final = str(PAGE.parent.parent / "daemon")
 FENCE: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TYPED: Final = re.compile(r"^(python3|rightsizer|echo) ", re.MULTILINE)
 
@@ -31,7 +32,7 @@ def test_what_is_typed_answers_as_it_is_shown(tmp_path: Path) -> None:
     answer = subprocess.run(
         ["/bin/sh", "-e", "-c", "\n".join(typed)],
         cwd=tmp_path,
-        env={"PATH": path, "HOME": str(tmp_path), "LANG": "C.UTF-8"},
+        env={"PATH": path, "HOME": str(tmp_path), "LANG": "C.UTF-8", "PYTHONPATH": DAEMON},
         capture_output=True,
         check=False,
         text=True,
