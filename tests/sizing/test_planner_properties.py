@@ -128,7 +128,11 @@ def test_the_order_is_that_of_the_cost_of_work(
         TransformerDescription(layers=layers, hidden=4096, heads=32, kv_heads=8, vocab=32000)
     )
     load = RequestLoad(tokens_per_second=asked, tpot_ms=tpot_ms)
-    found = [each for each in PLANNER.plan(Requirement(model, load=load)).candidates if each.fits]
+    found = [
+        each
+        for each in PLANNER.plan(Requirement(model, load=load, gpus=GPUS)).candidates
+        if each.fits
+    ]
     sure = [each.rate.targets_probability or 1.0 for each in found]
     costs = [
         each.work_dollars / min(1.0, surely / 0.9)

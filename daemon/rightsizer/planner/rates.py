@@ -12,7 +12,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import met_probability
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
 from rightsizer.sizing.sample_rate import sample_rate
-from rightsizer.sizing.serving import Server, Serving, best_arrivals, best_concurrency
+from rightsizer.sizing.serving import Server, Serving, best_concurrency, most_running
 from rightsizer.sizing.serving_memory import serving_memory
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate
@@ -109,8 +109,14 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     """
     model, load = requirement.model, requirement.load
     each = units_per_request(model, load)
-    most, asked = best_arrivals(server), (load.tokens_per_second or 0.0) / each
-    serving = server.arriving(min(asked, most))
+    most_at_once = most_running(server)
+    most, asked = server.answered(most_at_once), (load.tokens_per_second or 0.0) / each
+    if most and asked >= most:
+        serving = server.busy_with(most_at_once)
+    else:
+        # Found by halves, it may come out beyond what is in time by a hair.
+        at_once = server.running_at(min(asked, most))
+        serving = server.busy_with(min(at_once, most_at_once or at_once), min(asked, most))
     made = most * max(1.0, load.output_tokens)
     by = serving.tokens_per_second.value
     told = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(made / by))

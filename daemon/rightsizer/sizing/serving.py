@@ -191,9 +191,17 @@ class Server:
 
         At more than they can answer, what the most that they can run would see.
         """
+        return self.busy_with(self.running_at(requests_per_second), requests_per_second)
+
+    def busy_with(self, running: float, requests_per_second: float | None = None) -> Serving:
+        """With so many requests in flight at each replica on average, as they come.
+
+        Their rate is that at which they are answered, where it is not given.
+        """
         load, data = self.memory.requirement.load, self.memory.layout.data
+        if requests_per_second is None:
+            requests_per_second = self.answered(running)
         each = requests_per_second / data
-        running = self._running(each)
         serving = self.at(running * data)
         answer = max(1.0, load.output_tokens)
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
@@ -217,35 +225,48 @@ class Server:
             running=running * data,
         )
 
-    def _stiffness(self, running: float) -> float:
-        """How much more is answered with a little more that runs, of as much more."""
-        data, more = self.memory.layout.data, max(1.0, running) * (1.0 + _LITTLE)
-        if running < 1.0:
-            return 1.0
-        made, then = (self.at(each * data).tokens_per_second.value for each in (running, more))
-        return max(0.0, (then / made - 1.0) / _LITTLE)
+    def answered(self, running: float) -> float:
+        """Requests a second of all replicas with so many in flight at each."""
+        answer = max(1.0, self.memory.requirement.load.output_tokens)
+        return self._tokens_per_second(max(1.0, running)) * min(1.0, running) / answer
 
-    def _running(self, each: float) -> float:
-        """Requests in flight at one replica where so many a second arrive and are answered."""
-        answer, data = max(1.0, self.memory.requirement.load.output_tokens), self.memory.layout.data
-
-        def is_enough(running: float) -> bool:
-            made = self.at(max(1.0, running) * data).tokens_per_second.value
-            return made * min(1.0, running) >= each * data * answer
-
+    def running_at(self, requests_per_second: float) -> float:
+        """Requests in flight at each replica where so many a second arrive and are answered."""
         low, high = 0.0, self.places
         for _ in range(_HALVINGS):
             middle = (low + high) / 2.0
-            low, high = (low, middle) if is_enough(middle) else (middle, high)
+            is_enough = self.answered(middle) >= requests_per_second
+            low, high = (low, middle) if is_enough else (middle, high)
         return high
 
-    def _generating(self, asked: float, running: float, served: float) -> Serving:
+    def _stiffness(self, running: float) -> float:
+        """How much more is answered with a little more that runs, of as much more."""
+        if running < 1.0:
+            return 1.0
+        made, then = map(self._tokens_per_second, (running, running * (1.0 + _LITTLE)))
+        return max(0.0, (then / made - 1.0) / _LITTLE)
+
+    def _tokens_per_second(self, running: float) -> float:
+        """Of all replicas with so many requests in flight at each; as `at` has it."""
+        data = self.memory.layout.data
+        if not self.forward.attention.is_causal:
+            return self.at(running * data).tokens_per_second.value
+        running = min(running, self.capacity)
+        answer = max(1.0, self.memory.requirement.load.output_tokens)
+        return running * data * answer / self._round(running)[2]
+
+    def _round(self, running: float) -> tuple[PassCost, float, float]:
+        """A step, prompts beside it, and the seconds of one round of answers."""
         load, prompt = self.memory.requirement.load, self.prompt
         answer = max(1.0, load.output_tokens)
         step = self.forward.decode(running, load.input_tokens + answer / 2.0)
         beside = (running - 1.0) / answer / self.memory.layout.pipeline
         # What the GPUs do for one round of answers, however prompts arrive: that is conserved.
-        residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
+        return step, beside, answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
+
+    def _generating(self, asked: float, running: float, served: float) -> Serving:
+        prompt, answer = self.prompt, max(1.0, self.memory.requirement.load.output_tokens)
+        step, beside, residence = self._round(running)
         # Prompts that one finds before it, its own included. Requests that began together end
         # together, and the next ones begin together again; lengths that differ and bursts that end
         # draw them apart, so that a bunch grows with the root of their number.
@@ -300,20 +321,18 @@ def is_late(server: Server, serving: Serving) -> bool:
     return any(most is not None and took > most * kept for most, took in asked)
 
 
-def best_arrivals(server: Server) -> float:
-    """The most requests a second that all replicas answer within the latencies of the load.
+def most_running(server: Server) -> float:
+    """The most requests in flight at each replica, as they come, within the latencies of the load.
 
     0 where not even the fewest are.
     """
-    replicas, load = server.memory.layout.data, server.memory.requirement.load
-    full = server.at(server.places * replicas).tokens_per_second.value
-    most = full / max(1.0, load.output_tokens)
-    low, high = 0.0, 1.0 - _LEFT
+    # The more are answered, the more are in flight, so that these may be halved in their place.
+    low, high = 0.0, server.running_at((1.0 - _LEFT) * server.answered(server.places))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        late = is_late(server, server.arriving(most * middle))
+        late = is_late(server, server.busy_with(middle))
         low, high = (low, middle) if late else (middle, high)
-    return low * most
+    return low
 
 
 @dataclass(frozen=True, slots=True)
