@@ -1,0 +1,176 @@
+"""The chart: what it makes is what kustomize makes, and its values are held to their schema."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from helm_chart import CHART, rendered, values_of
+from json_schema import faults
+from kubernetes_manifests import KUBERNETES, built, built_from, named
+from rightsizer import __version__
+from rightsizer.agent.settings import Settings
+from rightsizer.config.loader import load_file
+
+SCHEMA: Final[dict[str, Any]] = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+OF_TOOLS: Final = frozenset(
+    {
+        *("namespace", "imagePullPolicy", "helm.sh/chart", "checksum/configuration"),
+        *("app.kubernetes.io/managed-by", "app.kubernetes.io/version"),
+    }
+)
+SITE: Final = {"image": {"repository": "registry.internal/gpu/rightsizer", "tag": "1.2.3"}}
+
+
+def by_name(objects: list[Any]) -> dict[tuple[str, str], Any]:
+    """The objects by kind and name, without what tells one tool from the other."""
+    found = {}
+    for each in map(_plain, objects):
+        kind, name = each["kind"], each["metadata"]["name"]
+        if kind == "ConfigMap":  # kustomize's names have a hash.
+            name = name.partition("-configuration")[0] + "-configuration"
+            each["metadata"]["name"] = name
+        found[kind, name] = each
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Without namespaces, the labels of tools, hashes, and comments in configurations."""
+    if isinstance(value, list):
+        found = [_plain(each) for each in value]
+        return sorted(found, key=lambda each: str(each["name"])) if _is_set(value) else found
+    if not isinstance(value, Mapping):
+        return value
+    plain = {key: _plain(each) for key, each in value.items() if key not in OF_TOOLS}
+    if "rightsizer.yaml" in plain:
+        plain["rightsizer.yaml"] = yaml.safe_load(plain["rightsizer.yaml"])
+    if "configMap" in plain:
+        name = plain["configMap"]["name"].partition("-configuration")[0]
+        plain["configMap"] = {"name": f"{name}-configuration"}
+    return {key: each for key, each in plain.items() if key != "annotations" or each}
+
+
+def _is_set(values: list[Any]) -> bool:
+    """Variables, volumes and mounts, whose order says nothing."""
+    return all(isinstance(each, Mapping) and "name" in each for each in values)
+
+
+def test_it_makes_what_the_overlay_of_the_operator_makes() -> None:
+    """Object by object; a chart makes no namespace."""
+    mine, theirs = by_name(rendered()), by_name(built("prometheus-operator"))
+    del theirs["Namespace", "rightsizer"]
+    assert mine.keys() == theirs.keys()
+    for key, each in theirs.items():
+        assert mine[key] == each, key
+
+
+def test_it_makes_the_fleet_as_kustomize_does() -> None:
+    """The service with its monitor."""
+    mine = by_name(rendered({"fleet": {"enabled": True}}))
+    theirs = by_name(built_from(KUBERNETES / "fleet" / "prometheus-operator"))
+    fleet = {key: each for key, each in mine.items() if key[1].startswith("rightsizer-fleet")}
+    assert fleet.keys() == theirs.keys()
+    for key, each in theirs.items():
+        assert fleet[key] == each, key
+
+
+@pytest.mark.parametrize(
+    ("component", "values"),
+    [
+        ("default-runtime", {"runtimeClassName": ""}),
+        ("mig", {"mig": {"enabled": True}}),
+        ("node-labels", {"nodeLabels": {"enabled": True}}),
+    ],
+)
+def test_a_value_does_what_a_component_does(component: str, values: dict[str, Any]) -> None:
+    """To the agent's pod."""
+    key = ("DaemonSet", "rightsizer")
+    mine = by_name(rendered(values))[key]
+    assert mine == by_name(built("prometheus-operator", [component]))[key]
+
+
+def test_a_simulated_node_is_given_nothing_of_the_host() -> None:
+    """As by the overlay."""
+    mine = by_name(rendered({"simulated": {"enabled": True}}))["DaemonSet", "rightsizer"]
+    theirs = by_name(built("simulated"))["DaemonSet", "rightsizer"]
+    assert mine == theirs
+
+
+def test_grafana_is_told_by_one_value() -> None:
+    """Address, token and its Secret; the way out is opened beside."""
+    url = "http://grafana.monitoring.svc:3000"
+    key = ("DaemonSet", "rightsizer")
+    mine = by_name(rendered({"grafana": {"url": url}}))[key]
+    assert mine == by_name(built("prometheus-operator", ["grafana"]))[key]
+
+
+def test_a_site_sets_its_registry_and_labels() -> None:
+    """The image of agent and fleet alike."""
+    labels = {"release": "kube-prometheus-stack"}
+    site = {
+        **SITE,
+        "fleet": {"enabled": True},
+        "serviceMonitor": {"labels": labels},
+        "prometheusRule": {"labels": labels},
+        "priorityClassName": "system-node-critical",
+        "imagePullSecrets": [{"name": "registry"}],
+    }
+    objects = rendered(site)
+    pods = [
+        named(objects, kind)["spec"]["template"]["spec"] for kind in ("DaemonSet", "Deployment")
+    ]
+    for pod in pods:
+        assert pod["containers"][0]["image"] == "registry.internal/gpu/rightsizer:1.2.3"
+        assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert pods[0]["priorityClassName"] == "system-node-critical"
+    assert named(objects, "PrometheusRule")["metadata"]["labels"]["release"] == labels["release"]
+
+
+def test_a_pod_monitor_takes_the_place_of_the_other() -> None:
+    """Never both: every series would be there twice."""
+    values = {"serviceMonitor": {"enabled": False}, "podMonitor": {"enabled": True}}
+    kinds = [each["kind"] for each in rendered(values)]
+    assert "PodMonitor" in kinds
+    assert "ServiceMonitor" not in kinds
+
+
+def test_dashboards_come_as_the_sidecar_wants_them() -> None:
+    """One ConfigMap each, with the label that it looks for; the boards are the product's own."""
+    maps = [
+        each
+        for each in rendered({"dashboards": {"enabled": True}})
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"].startswith("rightsizer-dash")
+    ]
+    folder = CHART.parents[2] / "grafana" / "dashboards"
+    told = {name: text for each in maps for name, text in each["data"].items()}
+    assert told == {path.name: path.read_text("utf-8") for path in folder.glob("*.json")}
+    assert {each["metadata"]["labels"]["grafana_dashboard"] for each in maps} == {"1"}
+    assert max(len(text.encode()) for text in told.values()) < 900_000  # An object holds 1 MiB.
+
+
+def test_the_configuration_loads(tmp_path: Any) -> None:
+    """And what a site adds to it is merged."""
+    objects = rendered({"config": {"web": {"metrics": {"level": "standard"}}}})
+    maps = [each for each in objects if each["kind"] == "ConfigMap"]
+    (configuration,) = [each["data"]["rightsizer.yaml"] for each in maps]
+    file = tmp_path / "rightsizer.yaml"
+    file.write_text(configuration)
+    settings = load_file(Settings, file)
+    assert str(settings.web.metrics.level) == "standard"
+    assert settings.log.format == "json"
+
+
+def test_values_are_as_their_schema_wants_them() -> None:
+    """Every value has its place in it, and what is not known is refused."""
+    assert faults(SCHEMA, values_of()) == []
+    assert SCHEMA["properties"].keys() - {"global"} == values_of().keys()
+    assert faults(SCHEMA, {"image": {"repositry": "x"}})
+    assert faults(SCHEMA, {"podMonitor": {"interval": "15"}})
+
+
+def test_the_chart_is_of_this_version() -> None:
+    """The image's tag follows from it."""
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    assert about["version"] == about["appVersion"] == __version__
