@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from readings import gpu
 from recordings import START
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
 from rightsizer.model.signal import Signal
@@ -19,6 +20,7 @@ from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
 from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list, stated_jobs
 from rightsizer.telemetry.recordings.load_series import LoadSeriesBuilder
 from rightsizer.telemetry.recordings.row import RecordingRow
+from rightsizer.telemetry.recordings.source import open_recording
 
 Moment = tuple[float, float, float]
 """Busy share, watts, memory in use as a ratio."""
@@ -126,6 +128,20 @@ def test_gpus_that_have_nothing_to_do_with_each_other_stay_apart(seed: int, inte
 def test_a_log_of_more_gpus_than_a_node_has_is_of_several_nodes() -> None:
     """Nothing is inferred between machines."""
     assert inferred(lambda *_: SPINNING, gpus=17) == []
+
+
+def test_devices_that_go_by_names_of_pods_are_of_no_node(tmp_path: Path) -> None:
+    """What is recorded of a fleet's pods in one file is not one machine's."""
+    chance = random.Random(4)
+    steps = [round(chance.random()) for _ in range(600)]
+    paths = []
+    for names in (("GPU-a", "GPU-b", "GPU-c"), ("chat-1", "chat-2", "chat-3")):
+        rows = (f"{START + at},{name},{steps[at]}" for at in range(600) for name in names)
+        paths.append(tmp_path / f"{names[0]}.csv")
+        paths[-1].write_text("timestamp,device,gpu_busy\n" + "\n".join(rows) + "\n")
+    named_gpus, named_pods = (open_recording([path], catalogue=built_in()) for path in paths)
+    assert any("are read as one job" in each for each in named_gpus.warnings)
+    assert named_pods.warnings == ()
 
 
 def test_jobs_are_stated_by_indexes_and_names() -> None:

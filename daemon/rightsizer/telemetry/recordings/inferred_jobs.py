@@ -89,6 +89,7 @@ class InferenceSettings:
 
 
 _DEFAULTS: Final = InferenceSettings()
+_UUID: Final = "GPU-"
 _MOST_SURE: Final = 0.95
 _STARTED_TOGETHER: Final = 0.8
 """One allocation at the same moment may be of several jobs that one script started."""
@@ -118,11 +119,7 @@ def inferred_jobs(
     settings: InferenceSettings = _DEFAULTS,
 ) -> list[RecordedJob]:
     """The jobs that the loads of the devices tell."""
-    usable = [
-        device
-        for device in devices
-        if device.uuid in loads and device.mig is None and not device.has_mig_instances
-    ]
+    usable = [device for device in devices if device.uuid in loads and _is_of_a_node(device)]
     if not 1 < len(usable) <= settings.most_devices:
         return []
     compared = {
@@ -138,6 +135,12 @@ def inferred_jobs(
         _job([by_uuid[uuid] for uuid in uuids], link, compared, settings)
         for uuids, link in _with_awaited(list(_groups(groups)), compared, settings)
     ]
+
+
+def _is_of_a_node(device: Device) -> bool:
+    """Whether it goes by a GPU's name; one that goes by a pod's may be anywhere."""
+    is_named = device.has_index or bool(device.pci_bus_id) or device.uuid.startswith(_UUID)
+    return is_named and device.mig is None and not device.has_mig_instances
 
 
 class _ComparedLoad(NamedTuple):
