@@ -203,6 +203,11 @@ class ForwardPass:
     experts: Experts
     count: ParameterCount
     settings: ServingModelSettings
+    flops_per_second: float
+    """Of large products in the format of the weights; 0 where the board's peak is not known."""
+    head_flops_per_second: float
+    depth: float
+    """Of the model; as the two before it, worked out once."""
 
     @classmethod
     def of(
@@ -214,16 +219,20 @@ class ForwardPass:
         settings: ServingModelSettings,
     ) -> Self:
         """The pass of a model in the formats given."""
-        count = count_parameters(model)
+        count, weights = count_parameters(model), precision.weights
+        head = NumberFormat.FP32 if weights is NumberFormat.FP32 else NumberFormat.BF16
         return cls(
             model=model,
             board=board,
             layout=layout,
-            number_format=precision.weights,
+            number_format=weights,
             attention=Attention.of(model, precision, board, layout, settings),
             experts=Experts.of(model, count),
             count=count,
             settings=settings,
+            flops_per_second=matrix_flops_per_second(board, weights),
+            head_flops_per_second=matrix_flops_per_second(board, head),
+            depth=model.depth,
         )
 
     def decode(self, requests: float, context_tokens: float) -> PassCost:
@@ -259,14 +268,14 @@ class ForwardPass:
         body = self._overlapped(
             part * 2.0 * self.experts.common_active_parameters * tokens / gpus,
             part * (self.experts.common_parameters * stored + kept * (_BF16_BYTES - stored)) / gpus,
-            number_format,
+            self.flops_per_second,
         ).plus(self.chosen_experts(tokens, stored), part)
         if not rows:
             return body
         top = self._overlapped(
             2.0 * head * rows / gpus,
             head * number_format.bytes_per_embedding / gpus,
-            NumberFormat.FP32 if number_format is NumberFormat.FP32 else NumberFormat.BF16,
+            self.head_flops_per_second,
         )
         return body.plus(top)
 
@@ -280,8 +289,7 @@ class ForwardPass:
         products = self._overlapped(
             2.0 * experts.chosen_share * experts.expert_parameters * tokens / gpus,
             experts.read_parameters(tokens * spread) * stored_bytes / (gpus * spread),
-            self.number_format,
-            settings.expert_compute_ratio,
+            settings.expert_compute_ratio * self.flops_per_second,
         )
         vectors = tokens * model.experts_per_token * model.hidden * _BF16_BYTES
         # To the replica that holds the expert and back: each way is half of a sum's.
@@ -309,12 +317,9 @@ class ForwardPass:
         share = self.board.efficiency.weight_read_ratio(Precision.BF16)
         return share * self.board.memory_bandwidth_bytes_per_second
 
-    def _overlapped(
-        self, flops: float, read_bytes: float, number_format: NumberFormat, ratio: float = 1.0
-    ) -> PassCost:
+    def _overlapped(self, flops: float, read_bytes: float, flops_per_second: float) -> PassCost:
         """Products and reads of one kind: near the ridge neither hides behind the other whole."""
-        speed = ratio * matrix_flops_per_second(self.board, number_format)
-        compute = flops / speed if speed else 0.0
+        compute = flops / flops_per_second if flops_per_second else 0.0
         reading = read_bytes / self._read_bytes_per_second
         together = math.hypot(compute, reading)
         if not together:
@@ -325,7 +330,7 @@ class ForwardPass:
     def _exchange(self, tokens: float, part: float) -> PassCost:
         """Sums over GPUs, handing on between stages, and what each layer takes regardless."""
         payload = tokens * self.model.hidden * _BF16_BYTES
-        depth, layout = part * self.model.depth, self.layout
+        depth, layout = part * self.depth, self.layout
         sums = 2.0 * depth * all_reduce_seconds(self.board, layout.tensor, payload)
         sends = (layout.pipeline - 1) * send_seconds(self.board, payload)
         return PassCost(

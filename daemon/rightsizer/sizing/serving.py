@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
@@ -118,6 +118,15 @@ def serve(  # noqa: PLR0913 - the planner's question, and two things that a site
     return Server.of(memory, board, available_bytes, settings).at(concurrency)
 
 
+class AnswerRound(NamedTuple):
+    """What one replica does while each request that runs gets its answer."""
+
+    step: PassCost
+    beside: float
+    """Prompts that are computed beside a step."""
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """One model on boards of one kind in one layout; made once, asked for every concurrency."""
@@ -172,13 +181,15 @@ class Server:
             error_ratio=_error_ratio(model, board, memory.layout),
         )
 
-    def at(self, concurrency: float) -> Serving:
-        """With so many requests in flight on all GPUs together."""
+    def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:
+        """With so many requests in flight on all GPUs together; a round that is known is given."""
         replicas = self.memory.layout.data
         asked = max(1.0, concurrency / replicas)
         running = min(asked, self.capacity)
-        serve = self._generating if self.forward.attention.is_causal else self._encoding
-        return serve(asked, running, min(concurrency, running * replicas))
+        served = min(concurrency, running * replicas)
+        if not self.forward.attention.is_causal:
+            return self._encoding(asked, running, served)
+        return self._generating(asked, running, served, generated or self._round(running))
 
     @property
     def places(self) -> float:
@@ -201,18 +212,20 @@ class Server:
         load, data = self.memory.requirement.load, self.memory.layout.data
         if requests_per_second is None:
             requests_per_second = self.answered(running)
-        each = requests_per_second / data
-        serving = self.at(running * data)
+        each, at_work = requests_per_second / data, min(max(1.0, running), self.capacity)
+        generated = self._round(at_work) if self.forward.attention.is_causal else None
+        serving = self.at(running * data, generated)
         answer = max(1.0, load.output_tokens)
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
         burstiness = spread_burstiness(stated, data)
-        step = self.forward.decode(max(1.0, running), load.input_tokens + answer / 2.0).seconds
+        step = self._step(at_work).seconds if generated is None else generated.step.seconds
         chunk = self.settings.chunk_tokens or load.input_tokens
         passes = max(1, math.ceil(load.input_tokens / chunk))
         prompt = self.prompt.seconds / self.memory.layout.pipeline + (passes - 1) * step
         waiting = first_token_waiting(each, step, prompt, burstiness)
         residence = running / each if each else answer * step
-        variance = running_spread(running, burstiness, self._stiffness(running))
+        stiffness = self._stiffness(running, serving.tokens_per_second.value)
+        variance = running_spread(running, burstiness, stiffness)
         ratio, seconds = waiting_for_places(running, self.places, residence, variance)
         waiting = Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
         first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
@@ -239,11 +252,11 @@ class Server:
             low, high = (low, middle) if is_enough else (middle, high)
         return high
 
-    def _stiffness(self, running: float) -> float:
+    def _stiffness(self, running: float, made: float) -> float:
         """How much more is answered with a little more that runs, of as much more."""
         if running < 1.0:
             return 1.0
-        made, then = map(self._tokens_per_second, (running, running * (1.0 + _LITTLE)))
+        then = self._tokens_per_second(running * (1.0 + _LITTLE))
         return max(0.0, (then / made - 1.0) / _LITTLE)
 
     def _tokens_per_second(self, running: float) -> float:
@@ -253,20 +266,25 @@ class Server:
             return self.at(running * data).tokens_per_second.value
         running = min(running, self.capacity)
         answer = max(1.0, self.memory.requirement.load.output_tokens)
-        return running * data * answer / self._round(running)[2]
+        return running * data * answer / self._round(running).seconds
 
-    def _round(self, running: float) -> tuple[PassCost, float, float]:
-        """A step, prompts beside it, and the seconds of one round of answers."""
-        load, prompt = self.memory.requirement.load, self.prompt
-        answer = max(1.0, load.output_tokens)
-        step = self.forward.decode(running, load.input_tokens + answer / 2.0)
+    def _step(self, running: float) -> PassCost:
+        load = self.memory.requirement.load
+        return self.forward.decode(running, load.input_tokens + max(1.0, load.output_tokens) / 2.0)
+
+    def _round(self, running: float) -> AnswerRound:
+        prompt, answer = self.prompt, max(1.0, self.memory.requirement.load.output_tokens)
+        step = self._step(running)
         beside = (running - 1.0) / answer / self.memory.layout.pipeline
         # What the GPUs do for one round of answers, however prompts arrive: that is conserved.
-        return step, beside, answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
+        residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
+        return AnswerRound(step, beside, residence)
 
-    def _generating(self, asked: float, running: float, served: float) -> Serving:
+    def _generating(
+        self, asked: float, running: float, served: float, generated: AnswerRound
+    ) -> Serving:
         prompt, answer = self.prompt, max(1.0, self.memory.requirement.load.output_tokens)
-        step, beside, residence = self._round(running)
+        step, beside, residence = generated
         # Prompts that one finds before it, its own included. Requests that began together end
         # together, and the next ones begin together again; lengths that differ and bursts that end
         # draw them apart, so that a bunch grows with the root of their number.
