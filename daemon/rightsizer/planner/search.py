@@ -163,6 +163,7 @@ class Search:
             lambda layout: training_memory(requirement, layout, memory_settings)
         )
         self._single: dict[tuple[str, Parallelism], PredictedRate] = {}
+        self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
 
     def of_more(self, requirement: Requirement) -> "Search":
         """The same for more requests or more tokens a second, all else being equal.
@@ -295,8 +296,12 @@ class Search:
         return found
 
     def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> PredictedRate:
-        room = self._available(board)
-        return self._predict(self.requirement, board, layout, concurrency, room)
+        key = board.key, layout, concurrency
+        if key not in self._rates:
+            room = self._available(board)
+            found = self._predict(self.requirement, board, layout, concurrency, room)
+            self._rates[key] = found
+        return self._rates[key]
 
     def _serving_candidate(
         self, board: Board, layout: Parallelism, rate: PredictedRate | None = None
