@@ -167,6 +167,28 @@ class ProfiledDevice:
     multiprocessors: int | None = None
 
 
+class TimelineLane(StrEnum):
+    """What a moment of a device's time went to; lanes may overlap."""
+
+    COMPUTE = "compute"
+    """Kernels but collectives."""
+    COLLECTIVE = "collective"
+    COPY = "copy"
+    LOADER_WAIT = "loader_wait"
+    HOST_WAIT = "host_wait"
+    """For the host, and not for its loader."""
+    OTHER_IDLE = "other_idle"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTimeline:
+    """Where a device's time went, moment after moment of equal length."""
+
+    moment_seconds: float
+    lanes: Mapping[TimelineLane, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    """The part of each moment, 0 to 1; a lane in which nothing ever was is left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
     """What one device did."""
@@ -186,6 +208,8 @@ class DeviceProfile:
     """From the start of its first step on, where that came before the first kernel; else `None`."""
     longest_host_wait_seconds: float = 0.0
     """The longest single wait of `host_wait_seconds`, that before the first kernel included."""
+    timeline: ProfileTimeline | None = None
+    """From the start of its first step or kernel to the end of the last."""
 
     @property
     def judged_time(self) -> TimeUse | None:

@@ -19,7 +19,7 @@ from rightsizer.profiler.figures import (
     span_rows,
     time_text,
 )
-from rightsizer.report.charts import ChartColumn, bar, shares, stacked_columns
+from rightsizer.report.charts import ChartColumn, ChartLane, bar, lanes, shares, stacked_columns
 from rightsizer.report.labels import readable_name
 from rightsizer.report.template import rendered
 
@@ -33,6 +33,16 @@ _COLORS: Final = {
 }
 """Classes of the style sheet, which have a light and a dark form."""
 _WORDS: Final = {_COLORS[part]: words for part, words in CAUSES.items()}
+_LANES: Final = {
+    "compute": ("kernels", "working"),
+    "collective": ("collectives", "held"),
+    "copy": ("copies", "waiting"),
+    "loader_wait": ("waits for the loader", "stalled"),
+    "host_wait": ("waits for the host", "stalled"),
+    "other_idle": ("idle otherwise", "no_data"),
+}
+"""Words and color of each lane, from the top."""
+_TIMES: Final = 4
 _MOST_KERNELS: Final = 15
 _LONGEST_NAME: Final = 160
 _MOST_SPANS: Final = 12
@@ -56,6 +66,7 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
             if each["reasons"] and each["abstained"] is None
             else rule_text(each),
             "form": each,
+            "do": " ".join(option["description"] for option in each["options"]) or rule_text(each),
             "gain": gain_text(each),
         }
         for each in form["findings"]
@@ -127,6 +138,7 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
             for color, value in parts.items()
             if value
         ],
+        "timeline": "" if form["timeline"] is None else _timeline(name, form["timeline"]),
         "steps": _steps(name, form["steps"][:_MOST_STEPS]),
         "more_steps": max(0, len(form["steps"]) - _MOST_STEPS),
         "launches": ""
@@ -141,6 +153,22 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
 
 def _colored(time: ProfileForm) -> dict[str, float]:
     return {_COLORS[part]: value for part, value in idle_parts(time).items()}
+
+
+def _timeline(name: str, form: ProfileForm) -> str:
+    found = {lane: form["lanes"][lane] for lane in _LANES if lane in form["lanes"]}
+    moment = form["moment_seconds"]
+    count = max(map(len, found.values()), default=0)
+    if not count:
+        return ""
+    tips = []
+    for at in range(count):
+        parts = [f"{_LANES[lane][0]} {row[at]:.0%}" for lane, row in found.items() if row[at]]
+        tips.append(f"{time_text(at * moment)}: {', '.join(parts) or 'nothing'}")
+    rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in found.items()]
+    ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
+    told = f"What went on in each of {count} moments of {time_text(moment)}."
+    return lanes(f"Time line of {name}", told, rows, ends, tips)
 
 
 def _steps(name: str, steps: Sequence[ProfileForm]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 from rightsizer.model.errors import UsageError
-from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
+from rightsizer.model.profile import DeviceProfile, Profile, ProfileTimeline, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.comparison import ProfileTelemetry
@@ -36,13 +36,14 @@ def profile_form(profile: Profile) -> Form:
 
 
 def _device(found: DeviceProfile) -> Form:
-    form = asdict(replace(found, time=None, steps=(), steps_time=None))
+    form = asdict(replace(found, time=None, steps=(), steps_time=None, timeline=None))
     del form["start"]
     return {
         **form.pop("device"),
         **form,
         "time": None if found.time is None else _time(found.time),
         "steps_time": None if found.steps_time is None else _time(found.steps_time),
+        "timeline": None if found.timeline is None else _timeline(found.timeline),
         "steps": [
             {
                 "name": each.name,
@@ -55,6 +56,13 @@ def _device(found: DeviceProfile) -> Form:
             }
             for each in found.steps
         ],
+    }
+
+
+def _timeline(found: ProfileTimeline) -> Form:
+    return {
+        "moment_seconds": found.moment_seconds,
+        "lanes": {str(lane): list(shares) for lane, shares in found.lanes.items()},
     }
 
 

@@ -3,6 +3,7 @@
 Bars, stacked columns, strips, with title and description, colored by the style sheet.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby
@@ -105,6 +106,60 @@ def stacked_columns(name: str, description: str, columns: Sequence[ChartColumn])
         hovers.append(f'<path class="hover" d="{area}"><title>{escape(column.tip)}</title></path>')
     drawn = _drawn(paths)
     return figure((_WIDTH, _HEIGHT), name, description, [*axis, *drawn, *labels, *hovers], "chart")
+
+
+_LANE_HEIGHT: Final = 18.0
+_LANE_LEFT: Final = 150.0
+_LEVELS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLane:
+    """A row of a time line."""
+
+    words: str
+    part: str
+    shares: Sequence[float]
+    """Of each moment, 0 to 1."""
+
+
+def lanes(
+    name: str, description: str, rows: Sequence[ChartLane], ends: Sequence[str], tips: Sequence[str]
+) -> str:
+    """What went on beside what; the stronger, the more of a moment.
+
+    `ends` names times that are spread evenly over the whole, `tips` tells of each moment.
+    """
+    count = max(1, len(tips))
+    step, height = (_WIDTH - _LANE_LEFT) / count, _LANE_HEIGHT * len(rows)
+    drawn = []
+    for place, row in enumerate(rows):
+        top = place * _LANE_HEIGHT
+        drawn.append(text(_LANE_LEFT - 8, top + 13, row.words, "end"))
+        levels: dict[int, list[str]] = {}
+        at = 0
+        for level, same in groupby(math.ceil(_LEVELS * share) for share in row.shares):
+            length = len(list(same))
+            if level:
+                cell = box(_LANE_LEFT + at * step, top + 2, length * step, _LANE_HEIGHT - 4)
+                levels.setdefault(level, []).append(cell)
+            at += length
+        drawn += [
+            f'<path class="g-{row.part}" opacity="{level / _LEVELS:g}" d="{"".join(cells)}"/>'
+            for level, cells in sorted(levels.items())
+        ]
+    for place, words in enumerate(ends):
+        x = _LANE_LEFT + (_WIDTH - _LANE_LEFT) * place / max(1, len(ends) - 1)
+        drawn.append(f'<path class="line" d="M{_short(x)} 0V{_short(height)}"/>')
+        anchor = "end" if place == len(ends) - 1 else "middle" if place else "start"
+        drawn.append(text(x, height + 14, words, anchor))
+    at = 0
+    for tip, run in groupby(tips):
+        length = len(list(run))
+        cell = box(_LANE_LEFT + at * step, 0, length * step, height)
+        drawn.append(f'<path class="hover" d="{cell}"><title>{escape(tip)}</title></path>')
+        at += length
+    return figure((_WIDTH, height + 20), name, description, drawn, "chart")
 
 
 def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:

@@ -8,6 +8,13 @@ from rightsizer.model.settings import setting
 class TimeSettings:
     """Thresholds of where a device's time went."""
 
+    timeline_moments: int = setting(
+        200,
+        help="Moments that a time line is drawn with.",
+        unit="",
+        within=(10, 2000),
+        source="four pixels each on a page of 900",
+    )
     adjacent_maximum_nanoseconds: int = setting(
         30,
         help="Kernels no further apart than this follow each other directly.",

@@ -27,6 +27,8 @@ from rightsizer.telemetry.profiles.time_use import (
     StepSpan,
     apart,
     long_collective_starts,
+    timeline,
+    timeline_edges,
 )
 
 _LATEST: Final = 2**62
@@ -219,7 +221,9 @@ class Recorder:
             return profile
         steps = apart(device.steps or self._steps)
         limits, loader = self._limits.time, self._loader(steps)
-        adjacent, marks = limits.adjacent_maximum_nanoseconds, _marks(steps)
+        adjacent, marks = limits.adjacent_maximum_nanoseconds, [*_marks(steps)]
+        edges = timeline_edges((*marks, *device.line.span()), limits.timeline_moments)
+        marks += edges
         lines = device.line, device.copy_line, device.fill_line
         line = MeasuredLine(*lines, self._launches, self._spans, marks, adjacent)
         collectives = device.line.collective_intervals(is_collective=True)
@@ -244,6 +248,7 @@ class Recorder:
                 line.between(line.start, line.span[1]) if line.start < line.span[0] else None
             ),
             longest_host_wait_seconds=seconds(line.longest_host_wait),
+            timeline=timeline(line, edges),
         )
 
     def _loader(self, steps: Iterable[StepSpan]) -> CoveredLength:

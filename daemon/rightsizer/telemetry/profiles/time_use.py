@@ -1,13 +1,13 @@
 """Use of a device's time between marks, and step by step."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import merge
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import SpanKind, TimeUse
+from rightsizer.model.profile import ProfileTimeline, SpanKind, TimelineLane, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.launches import LaunchCounter, Launches, gaps
 from rightsizer.telemetry.profiles.tables import HostSpans
@@ -103,6 +103,37 @@ _RULERS: Final = (
 )
 """`compute` is any kernel but collectives, `either` a kernel or a copy, `any` a
 kernel, a copy or memory that is set; else as in `TimeUse`."""
+
+
+def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanoseconds]:
+    """From the first of some marks to the last in so many moments; none shorter than one."""
+    every = sorted(marks)
+    start, length = every[0], every[-1] - every[0]
+    count = max(1, min(moments, length))
+    return [start + length * at // count for at in range(count + 1)]
+
+
+def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimeline:
+    """The time between edges, which are among the marks of the line."""
+    parts = [line.between(start, end) for start, end in pairwise(edges)]
+    lanes = {
+        lane: tuple(round(value(each) / (each.span_seconds or 1.0), 3) for each in parts)
+        for lane, value in _LANES.items()
+    }
+    return ProfileTimeline(
+        seconds(edges[-1] - edges[0]) / len(parts),
+        {lane: shares for lane, shares in lanes.items() if any(shares)},
+    )
+
+
+_LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
+    TimelineLane.COMPUTE: lambda of: of.kernel_seconds - of.exposed_collective_seconds,
+    TimelineLane.COLLECTIVE: lambda of: of.collective_seconds,
+    TimelineLane.COPY: lambda of: of.copy_seconds,
+    TimelineLane.LOADER_WAIT: lambda of: of.loader_wait_seconds,
+    TimelineLane.HOST_WAIT: lambda of: of.host_wait_seconds - of.loader_wait_seconds,
+    TimelineLane.OTHER_IDLE: lambda of: of.other_idle_seconds,
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
