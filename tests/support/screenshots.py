@@ -4,6 +4,7 @@
 """
 
 import argparse
+import random
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from month_history import fill_month
+from profile_traces import KinetoTrace
 from rightsizer.cli.main import main as rightsizer
 
 __all__ = ["PICTURES", "photograph"]
@@ -88,12 +90,50 @@ def plan(report: Path, picture: Path) -> None:
     photograph(page, picture, (1100, 1200), _LIGHT)
 
 
+def profile(report: Path, picture: Path) -> None:
+    """A training step by step, as PyTorch's profiler would write it; it needs no history."""
+    chance, trace, launch = random.Random(5), KinetoTrace(), 0
+    at = 0.0
+    for step in range(8):
+        begun, loader = at, chance.uniform(25_000, 45_000)
+        trace.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter", at, loader)
+        at += loader
+        for _ in range(60):
+            launch += 1
+            name, length = chance.choice(_KERNELS)
+            trace.launch(launch, at - 30.0, 6.0)
+            trace.kernel(name, at, length, correlation=launch)
+            at += length + chance.choice((2.0, 5.0, 40.0))
+        for _ in range(3):
+            launch += 1
+            trace.launch(launch, at - 30.0, 6.0)
+            trace.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", at, 6000.0, correlation=launch)
+            at += 6200.0
+        trace.annotation(f"ProfilerStep#{step}", begun, at - begun)
+    page = report.with_name("profile.html")
+    trace.top["deviceProperties"] = [
+        {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_520_809_984}
+    ]
+    folder = report.parent / "trace"
+    folder.mkdir()
+    file = trace.write(folder, "training.pt.trace.json.gz")
+    rightsizer(["profile", str(file), "--report", str(page)])
+    photograph(page, picture, (1000, 1560), _LIGHT)
+
+
+_KERNELS: Final = (
+    ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1", 900.0),
+    ("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>", 700.0),
+    ("void at::native::vectorized_elementwise_kernel<4, at::native::gelu>", 150.0),
+    ("void at::native::vectorized_layer_norm_kernel<c10::BFloat16, float>", 120.0),
+)
 PICTURES: Final[Mapping[str, Callable[[Path, Path], None]]] = {
     "report-light": report_light,
     "report-dark": report_dark,
     "report-print": report_print,
     "report-phone": report_phone,
     "plan-light": plan,
+    "profile": profile,
 }
 """Each takes the report of the month and the file of the picture."""
 
