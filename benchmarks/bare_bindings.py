@@ -1,4 +1,4 @@
-"""The calls of a tick with nothing around them: what anybody pays who asks as much."""
+"""The calls of a tick with nothing around them: what anyone pays who asks as much."""
 
 from types import TracebackType
 from typing import Any, Final, Self

@@ -26,7 +26,7 @@ _MOST_MILLISECONDS: Final = 200.0
 
 
 def measure(_: Options) -> Iterator[Figure]:
-    """The median of some runs, each of which reads the past anew."""
+    """The median of some runs, each of which reads the past again."""
     end = time.time_ns()
     end -= end % (3600 * NANOSECONDS_PER_SECOND)
     recommender = Recommender(thirty_days(end), RULES, PolicySet(), FastClock(end))

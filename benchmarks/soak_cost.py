@@ -1,6 +1,6 @@
 """Memory and CPU of a whole agent over an hour and over a week of its life, in fast motion.
 
-Everything is on: history, recommender, scrapes and somebody who looks at the page. Jobs run at
+Everything is on: history, recommender, scrapes and someone who looks at the page. Jobs run at
 times of the agent's own clock.
 """
 

@@ -29,7 +29,7 @@ class Claim:
     """That are right while it holds."""
     holds: Holds
     blind: frozenset[Tier] = _NOWHERE
-    """Tiers on which nobody can know it, so that the rule has to abstain."""
+    """Tiers on which no one can know it, so that the rule has to abstain."""
     instead: frozenset[Reason] = frozenset()
     """That tell of it as well, or more exactly, and have a truth of their own."""
     is_of_all: bool = False
@@ -88,7 +88,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
         frozenset({Reason.MEMORY_BANDWIDTH_BOUND}),
         _in_state(State.MEMORY_BANDWIDTH_BOUND),
         _BELOW_PROFILING,
-        # Whoever decodes in batches is well used at that limit.
+        # The one who decodes in batches is well used at that limit.
         excused=frozenset(WorkloadClass) - {WorkloadClass.SERVING},
     ),
     Claim("network_bound", frozenset({Reason.NETWORK_BOUND}), _under(Condition.NETWORK_BOUND)),

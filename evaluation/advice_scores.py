@@ -45,7 +45,7 @@ class AdviceScores:
     delays: dict[str, list[float]] = field(default_factory=dict)
     """Seconds from when advice was due, its spans included, to its opening."""
     silences: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    """Judgements where nobody can know, by rule and whether it abstained."""
+    """Judgements where no one can know, by rule and whether it abstained."""
     answers: Counter[tuple[str, bool]] = field(default_factory=Counter)
     """Judgements where it can be known, by rule and whether it answered."""
     entity_days: float = 0.0

@@ -54,7 +54,7 @@ class _Episode:
     runs: int = 0
     found: Nanoseconds | None = None
     is_new: bool = True
-    """Whether it began while somebody looked."""
+    """Whether it began while someone looked."""
 
 
 class AdviceStream:
@@ -226,7 +226,7 @@ class AdviceStream:
             scores.delays.setdefault(claim.rule, []).append(delay)
 
     def _is_blind(self, claim: Claim, subject: Subject, now: Nanoseconds) -> bool:
-        """Whether too little is read of the devices for anybody to know."""
+        """Whether too little is read of the devices for anyone to know."""
         conduct = _BY_NAME[claim.rule].conduct(subject.workload)
         start = now - nanoseconds(conduct.long_seconds)
         for uuid in subject.devices:

@@ -2,7 +2,7 @@
 
 Whether advice is due follows from how a rule is defined: its share of time, over its long and
 its short span, of time that is known. Where the share is within a tenth of the threshold a
-mistake says nothing, and nobody is blamed.
+mistake says nothing, and no one is blamed.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from rightsizer.model.workload import Workload
 __all__ = ["BORDERLINE", "FALSE", "TRUE", "Share", "Subject", "Timeline"]
 
 _BORDER: Final = 0.1
-"""Of what is left to the nearer end of the scale: too near to the threshold to blame anybody."""
+"""Of what is left to the nearer end of the scale: too near to the threshold to blame anyone."""
 _GAP: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 """A holder that is away for less has not left (docs/definitions.md)."""
 _LEAST_ACTIVE: Final = 600.0
@@ -30,12 +30,12 @@ _LEAST_OF_ALL, _ENOUGH_OF_ALL = 0.1, 0.3
 TRUE: Final = "true"
 FALSE: Final = "false"
 BORDERLINE: Final = "borderline"
-"""Too near to the threshold, or too little known, to blame anybody."""
+"""Too near to the threshold, or too little known, to blame anyone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom advice may be about: a workload with its devices, or a device that nobody holds."""
+    """Whom advice may be about: a workload with its devices, or a device that no one holds."""
 
     key: str
     workload: Workload | None
@@ -140,7 +140,7 @@ class Timeline:
             claim: Of what.
             subject: Of whom; no further back than its holder goes.
             span: In seconds.
-            begin: Before this nobody looked.
+            begin: Before this no one looked.
         """
         at = CLAIMS.index(claim)
         shares, knowns, of_all = [], [], []

@@ -114,7 +114,7 @@ def follow(group: Group, rule: Follower) -> Outcome:
 
 
 def static_headroom(group: Group) -> float:
-    """Part of the largest fleet that nobody ever needs, with room to spare."""
+    """Part of the largest fleet that no one ever needs, with room to spare."""
     return 1.0 - quantile(group.busy, _HIGH) * _ROOM / max(group.held)
 
 

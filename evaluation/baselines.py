@@ -1,6 +1,6 @@
 """The static rules that others use, as pure functions of what they look at, mapped to our states.
 
-Each rule is given for free what it does not judge: a device that nobody holds is empty. Where a
+Each rule is given for free what it does not judge: a device that no one holds is empty. Where a
 rule's verdict has no counterpart among the states, the mapping favors the rule and says so.
 """
 

@@ -38,7 +38,7 @@ class Answer:
     """What clients learn of a look at the node."""
 
     granted: Mapping[str, tuple[str, ...]]
-    """Uuids by ticket, of those that were granted anew."""
+    """Uuids by ticket, of those that were granted again."""
     state: BrokerState | None = None
     told: int = 0
     """How many holders were told something."""
@@ -123,7 +123,7 @@ class FirstFree:
 
 
 class KilledAgents:
-    """The broker with its store in a process of its own, which is killed with -9 and begun anew.
+    """The broker with its store in a process of its own, which is killed with -9 and begun again.
 
     After a kill, what the next one has is held against what clients were told, and all that wait
     ask again, for an answer may have been lost.

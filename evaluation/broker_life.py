@@ -20,7 +20,7 @@ __all__ = ["Lived", "live"]
 _LOOK_SECONDS: Final = 600.0
 """Between two looks at least; each arrival and each end brings one too."""
 _OUTSIDER_EVERY: Final = 200
-"""Arrivals for each process that somebody starts without asking."""
+"""Arrivals for each process that someone starts without asking."""
 _OUTSIDER_SECONDS: Final = 5400.0
 
 
@@ -81,7 +81,7 @@ class _Life:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether anybody is to come, waits or runs."""
+        """Whether anyone is to come, waits or runs."""
         return bool(self._due or self._waiting)
 
     def go_on(self) -> None:

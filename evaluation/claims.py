@@ -22,7 +22,7 @@ def as_claimed(state: State, tier: Tier, signals: Mapping[Signal, float]) -> str
     Args:
         state: True or found.
         tier: What the stretch was read with.
-        signals: What was read; a link that nobody reads limits nothing.
+        signals: What was read; a link that no one reads limits nothing.
     """
     if tier is Tier.PROFILING:
         return str(state)

@@ -49,7 +49,7 @@ _MENDED: Final[Mapping[str, Iterable[int]]] = {
 """The days on which a workload does what the healthy one does."""
 _AWAY: Final[Mapping[str, Iterable[int]]] = {"notebook-ana": range(12, 22)}
 _CLAIMED: Final[Mapping[str, int]] = {"image-train": 5, "notebook-ana": 6}
-"""The days on which somebody claims what is open of a workload."""
+"""The days on which someone claims what is open of a workload."""
 _DISMISSED: Final[Mapping[str, int]] = {"embedding-svc": 20}
 
 

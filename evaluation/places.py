@@ -1,7 +1,7 @@
 """What a node shows beyond its boards: where processes live, the network, a driver that wakes up.
 
 The simulator places no process and has no network, so these figures follow from the phase's own
-label: one range where it says so, another where it does not. Nobody has measured these ranges;
+label: one range where it says so, another where it does not. No one has measured these ranges;
 what is tested is that the signals are read, and not over-read.
 """
 
@@ -63,7 +63,7 @@ def _within(limits: tuple[float, float], key: int, step: int) -> float:
 
 
 def _as_woken(reading: Reading, node: SimulatedNode, interval: Nanoseconds) -> Reading:
-    """Somebody's program opens and closes the driver every hour where it does not stay loaded."""
+    """Someone's program opens and closes the driver every hour where it does not stay loaded."""
     unit = node.unit(reading.uuid)
     elapsed = reading.time % _WAKES_EVERY
     if unit.slot.is_persistent or elapsed >= interval:

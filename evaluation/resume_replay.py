@@ -38,7 +38,7 @@ class Spell:
         return IdleGap(seconds(self.end - self.start), self.has_ended, self.start)
 
     def outcome(self, age: Nanoseconds) -> bool | None:
-        """Whether work resumed soon after so much idleness; `None` where nobody saw."""
+        """Whether work resumed soon after so much idleness; `None` where no one saw."""
         rest = self.end - self.start - age
         if rest >= SOON:
             return self.has_ended and rest == SOON

@@ -27,7 +27,7 @@ def _detections() -> dict[tuple[Condition, bool], Detection]:
 
 @dataclass
 class Scores:
-    """Confusions by judge, tier and disturbance; conditions; what nobody could read."""
+    """Confusions by judge, tier and disturbance; conditions; what no one could read."""
 
     confusions: dict[Key, Confusion] = field(default_factory=_confusions)
     conditions: dict[tuple[Condition, bool], Detection] = field(default_factory=_detections)

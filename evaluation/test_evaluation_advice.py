@@ -31,7 +31,7 @@ def test_what_is_due_is_said_and_nothing_else(filler: dict[Stream, Outcome]) -> 
 
 
 def test_a_stall_is_due_where_power_or_profiling_is_read(filler: dict[Stream, Outcome]) -> None:
-    """Utilization alone cannot tell, so that nobody asks for it there, and the rule is silent."""
+    """Utilization alone cannot tell, so that no one asks for it there, and the rule is silent."""
     rules = {stream: {case.rule for case in filler[stream].scores.expected} for stream in filler}
 
     assert "hidden_stall" in rules[WHOLE]

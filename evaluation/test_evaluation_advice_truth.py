@@ -124,7 +124,7 @@ def test_each_claim_is_of_one_rule_and_of_reasons_of_its_own() -> None:
 
 
 def test_labels_name_scenarios_that_exist() -> None:
-    """A label that nobody reads would say nothing."""
+    """A label that no one reads would say nothing."""
     known = {path.stem for path in SCENARIOS.glob("*.yaml")} | set(packaged_scenarios())
     named = {scenario for scenario, _ in Labels.load().of}
     assert named <= known | {EVERYWHERE}

@@ -38,7 +38,7 @@ def group(busy: list[int], size: int) -> Group:
 
 
 def test_pods_are_counted_where_they_are() -> None:
-    """Whoever came first or was there before the first that is read."""
+    """The one who came first or was there before the first that is read."""
     later = pod([50.0, 0.0], "a", START + 2 * STEP_SECONDS)
     earlier = pod([0.0, 50.0, 50.0, 50.0, 50.0], "b", START)
     found = group_of([later, earlier])

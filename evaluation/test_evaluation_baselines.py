@@ -33,7 +33,7 @@ def verdict(name: str, device: Watched, *others: Watched) -> State:
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_rule_finds_what_is_plain(name: str) -> None:
-    """A night of nothing is idle, a GPU that nobody holds is empty, a busy one is neither."""
+    """A night of nothing is idle, a GPU that no one holds is empty, a busy one is neither."""
     free = replace(AT_REST, now=Sight(utilization=0.0, is_held=False))
 
     assert verdict(name, AT_REST) is State.IDLE_HELD

@@ -42,7 +42,7 @@ def test_a_window_is_quiet_once_it_was_quiet_for_long_enough() -> None:
 
 
 def test_a_hole_in_the_rows_is_no_quiet_time() -> None:
-    """Nobody knows what happened in it."""
+    """No one knows what happened in it."""
     rows = pod(minutes((10, 0.0)), step=600)
 
     assert list(HALF_HOUR(rows)) == []
@@ -145,7 +145,7 @@ def test_idle_times_end_with_work_or_are_cut_off() -> None:
     [(50, True, True), (60, True, True), (61, True, False), (70, False, False), (50, False, None)],
 )
 def test_outcome_of_a_forecast(length: int, has_ended: bool, expected: bool | None) -> None:  # noqa: FBT001
-    """After half an hour of idleness; where the end was not seen, nobody knows."""
+    """After half an hour of idleness; where the end was not seen, no one knows."""
     assert Spell(0, length * MINUTE, has_ended).outcome(30 * MINUTE) is expected
 
 

@@ -33,12 +33,12 @@ def test_scores_are_those_of_the_textbook() -> None:
 
 
 def test_false_idle_is_what_an_operator_would_lose() -> None:
-    """Two hours in half a day are four hours a day; the other mistake costs nobody a job."""
+    """Two hours in half a day are four hours a day; the other mistake costs no one a job."""
     assert confusion().false_idle_seconds_per_day == pytest.approx(4 * 3600)
 
 
 def test_one_kind_of_idle_taken_for_the_other_is_no_false_idle() -> None:
-    """Nobody loses work by it, though it is a mistake."""
+    """No one loses work by it, though it is a mistake."""
     found = Confusion()
     found.add(State.IDLE_HELD, State.IDLE_EMPTY, HOUR)
 
@@ -96,7 +96,7 @@ def test_detections_count_time() -> None:
 
 
 def test_a_tier_is_not_asked_for_what_it_cannot_see() -> None:
-    """Kinds of work need counters, a stall needs power, a link needs somebody who reads it."""
+    """Kinds of work need counters, a stall needs power, a link needs someone who reads it."""
     link = {Signal.PCIE_RECEIVE: 0.9}
 
     assert as_claimed(State.COMPUTE_BOUND, Tier.PROFILING, {}) == "compute_bound"

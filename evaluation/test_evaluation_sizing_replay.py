@@ -162,7 +162,7 @@ def test_the_whole_evaluation_says_who_is_better(tmp_path: Path) -> None:
 
 
 def test_a_short_trace_is_no_reason_to_fail(tmp_path: Path) -> None:
-    """It says that nobody could be sized."""
+    """It says that no one could be sized."""
     lines: Iterator[str] = evaluate(write_trace(tmp_path, {"a": wave([(1, 20.0)])}))
 
     assert list(lines) == ["No pod was seen for long enough to be sized.\n"]

@@ -83,7 +83,7 @@ def test_the_rules_of_others_are_outdone(scores: Scores, name: str) -> None:
 
 
 def test_nothing_is_said_of_a_gpu_that_is_away(scores: Scores) -> None:
-    """A lost GPU has no state, and a MIG instance that nobody sees into has none either."""
+    """A lost GPU has no state, and a MIG instance that no one sees into has none either."""
     assert scores.invented == 0
     assert scores.rightly_unknown > 0
     assert scores.abstained > 0

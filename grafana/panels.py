@@ -63,7 +63,7 @@ Panel: TypeAlias = (
     | timeseries.Panel
 )
 GPU_HOURS: Final = "suffix: GPU-h"
-"""Grafana's own hours would turn into weeks, which are none of anybody's."""
+"""Grafana's own hours would turn into weeks, which are none of anyone's."""
 EMPTY: Final = "Nothing in this time range"
 _Any = TypeVar(
     "_Any",

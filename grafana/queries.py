@@ -40,7 +40,7 @@ _FOREIGN: Final = frozenset({"process_resident_memory_bytes", "process_cpu_secon
 """prometheus_client's own, which the table of metrics does not list."""
 
 BY_DEVICE: Final = "cluster, job, instance, uuid"
-"""What tells devices apart; `cluster` is empty, and does no harm, where nobody sets it."""
+"""What tells devices apart; `cluster` is empty, and does no harm, where no one sets it."""
 BY_ADVICE: Final = "cluster, job, instance, id"
 STATE_CODES: Final = {state: code for code, state in enumerate(State)}
 """A state timeline draws numbers; these stand for the states."""
@@ -74,7 +74,7 @@ def served(name: str, *matchers: str) -> str:
     """A metric of `rightsizer fleet --serve`, whose job and instance are none of the nodes'.
 
     Raises:
-        KeyError: nobody exports such a metric.
+        KeyError: no one exports such a metric.
     """
     if name not in _FOREIGN:
         METRICS[name]

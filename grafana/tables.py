@@ -21,7 +21,7 @@ from grafana.scales import PLAIN, Scale
 __all__ = ["Column", "matrix", "rows", "sorted_by"]
 
 _TECHNICAL: Final = ("Time", "__name__", "job", "cluster")
-"""Labels that every row has and nobody reads."""
+"""Labels that every row has and no one reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -130,7 +130,7 @@ def test_every_command_is_explained_with_all_its_options(
 
 
 def test_the_first_page_names_every_command() -> None:
-    """Whoever reads the first page alone knows what there is."""
+    """The one who reads the first page alone knows what there is."""
     text = (ROOT / "README.md").read_text("utf-8")
     assert not [
         each.name for each in all_commands() if not re.search(rf"`[^`]*\b{each.name}\b", text)
@@ -147,7 +147,7 @@ def test_every_page_is_in_the_site() -> None:
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:
-    """Whoever begins at the map finds every page."""
+    """The one who begins at the map finds every page."""
     reached: set[Path] = set()
     waiting = [DOCS / "index.md"]
     while waiting:
@@ -173,6 +173,6 @@ def test_every_source_of_owners_is_in_the_table_of_telemetry() -> None:
 
 
 def test_no_page_names_a_path_of_the_machine_that_it_was_written_on() -> None:
-    """Folders of whoever wrote a page are on no reader's machine."""
+    """Folders of the one who wrote a page are on no reader's machine."""
     own = re.compile(rf"{re.escape(str(ROOT))}\b|(?<![\w.~-])/(?:root|home|work)/")
     assert not [_name(page) for page in PAGES if own.search(page.read_text("utf-8"))]

@@ -1,6 +1,6 @@
 """Writes what a running agent is made of, as a CycloneDX software bill of materials.
 
-Asks the metadata of what is installed beside this Python, and nobody else: the same installation
+Asks the metadata of what is installed beside this Python, and no one else: the same installation
 gives the same bytes. `make sbom` runs it.
 """  # noqa: INP001
 

@@ -175,7 +175,7 @@ def _done() -> list[Panel]:
             "one landed, or none came of it and why.",
             "short",
             over(f"sum by (outcome) ({growth(captures)})", "{{outcome}}"),
-        ).no_value("Nobody is called for profiles (profiles.capture)"),
+        ).no_value("No one is called for profiles (profiles.capture)"),
         lines(
             "Actions",
             "What came of actions on advice in each step, by action: done, failed, or not done and "

@@ -65,7 +65,7 @@ def _numbers() -> list[Panel]:
         ).decimals(0),
         number(
             "Held and not active",
-            "GPUs' worth of time that somebody held and did not use, as a mean over the lookback.",
+            "GPUs' worth of time that someone held and did not use, as a mean over the lookback.",
             "short",
             over(f"{_pool('held_gpus')} - {_pool('active_gpus')}"),
         ).decimals(1),

@@ -267,7 +267,7 @@ def _held_by() -> Panel:
     return (
         stack(
             "GPUs held by namespace",
-            "Whole GPUs that workloads hold; what nobody holds is not in it.",
+            "Whole GPUs that workloads hold; what no one holds is not in it.",
             "short",
             over(_by_namespace(f"({parts})", select("rightsizer_workload_info")), "{{namespace}}"),
         )

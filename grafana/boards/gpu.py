@@ -287,7 +287,7 @@ def _workloads() -> list[Panel]:
             hidden=("uuid", "instance"),
         )
         .span(12)
-        .no_value("Nobody holds it"),
+        .no_value("No one holds it"),
         stack(
             "Workloads over time",
             "The part of the device that each workload held.",
@@ -296,5 +296,5 @@ def _workloads() -> list[Panel]:
         )
         .max(1)
         .data_links([of_series(Board.WORKLOAD, "workload")])
-        .no_value("Nobody held it"),
+        .no_value("No one held it"),
     ]

@@ -88,7 +88,7 @@ def _warnings() -> list[Panel]:
         ),
         number(
             "Not known",
-            "Share of the time range whose state nobody knows: no reading, or a dead agent.",
+            "Share of the time range whose state no one knows: no reading, or a dead agent.",
             "percentunit",
             now(f"sum({unknown}) / (sum({growth(_STATES, span=_RANGE)}) > 0)"),
             UNKNOWN,

@@ -51,7 +51,7 @@ def minutes(
 
 
 def test_there_is_no_report_before_the_first_snapshot() -> None:
-    """Whoever asks early is told so, not shown an empty node."""
+    """The one who asks early is told so, not shown an empty node."""
     assert accountant().latest() is None
 
 
@@ -162,7 +162,7 @@ def test_policies_reach_the_accounts() -> None:
 
 
 def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> None:
-    """What runs is saved anew at each flush, so that a crash loses little."""
+    """What runs is saved again at each flush, so that a crash loses little."""
     books, device = accountant(), gpu()
     minutes(books, device, 8)
     closed, running, devices = books.take_windows()

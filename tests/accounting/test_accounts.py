@@ -133,7 +133,7 @@ def test_nothing_is_known_of_a_device_before_its_first_entry() -> None:
 
 
 def test_case_is_all_that_a_workload_holds() -> None:
-    """Its devices together; a device that nobody holds stands for itself."""
+    """Its devices together; a device that no one holds stands for itself."""
     devices = tuple(gpu(index) for index in range(4))
     holders = {devices[0]: JOB, devices[1]: NEXT, devices[2]: JOB}
     accounts = NodeAccounts()
@@ -172,7 +172,7 @@ def test_evidence_begins_when_the_holder_took_the_device() -> None:
 
 
 def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
-    """A device that is held by nobody known is still held; one that stays empty is nobody's."""
+    """A device that is held by no one known is still held; one that stays empty is no one's."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: HELD})
@@ -184,7 +184,7 @@ def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
 
 
 def test_a_device_at_work_is_not_empty_meanwhile() -> None:
-    """Two empty moments far apart are no departure, whoever worked in between."""
+    """Two empty moments far apart are no departure, the one who worked in between."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: EMPTY})
@@ -194,7 +194,7 @@ def test_a_device_at_work_is_not_empty_meanwhile() -> None:
 
 
 def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
-    """Nobody took a device in the future."""
+    """No one took a device in the future."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 600), {GPU: HELD}, {GPU: JOB})
     for at in ticks(610, 1200):

@@ -127,7 +127,7 @@ def test_permuting_devices_permutes_entries(
 
 
 def test_first_reading_accounts_for_nothing() -> None:
-    """What was before it, nobody saw."""
+    """What was before it, no one saw."""
     assert post_all([snapshot(7, [gpu()], {gpu(): EMPTY})]) == []
 
 
@@ -237,7 +237,7 @@ def test_parent_of_mig_instances_has_no_state_of_its_own() -> None:
 
 
 def test_device_that_went_away_starts_afresh() -> None:
-    """Time for which a device was not there is nobody's."""
+    """Time for which a device was not there is no one's."""
     entries = post_all(
         [
             snapshot(0, [gpu()], {gpu(): HELD}),

@@ -123,7 +123,7 @@ def test_peaks_beyond_a_capacity(past: Case) -> None:
 
 
 def test_device_without_a_holder_has_a_past_too() -> None:
-    """Its own, from when on nobody held it."""
+    """Its own, from when on no one held it."""
     accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 72), lambda _: {GPU: {**HELD, Signal.PROCESS_COUNT: 0.0}}, None)

@@ -152,7 +152,7 @@ def test_witness_of_a_stall_is_busy_at_low_power(
 
 
 def test_what_may_be_a_stall_is_productive_with_both_hypotheses() -> None:
-    """0.9 busy at low power: nobody is accused, and the suspicion is kept."""
+    """0.9 busy at low power: no one is accused, and the suspicion is kept."""
     verdict = judge({BUSY: 0.9, POWER: 0.1})
     assert verdict.state is State.PRODUCTIVE
     assert verdict.second_cause is State.HIDDEN_STALL

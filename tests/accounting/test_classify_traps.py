@@ -65,7 +65,7 @@ def test_memory_controller_counts_at_the_clock_that_runs() -> None:
 
 
 FILLER: Final = {BUSY: 1.0, POWER: 0.12, SM: 0.02, FP32: 0.008, TENSOR: 0.0, DRAM: 0.001}
-"""A loop on two SMs, so that nobody takes the GPU away."""
+"""A loop on two SMs, so that no one takes the GPU away."""
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_loading_weights_is_no_idleness() -> None:
 def test_held_gpu_at_rest_says_what_it_may_wait_for(
     pressure: dict[Signal, float], cause: State | None
 ) -> None:
-    """A rank that tokenizes on the host rests; an empty GPU waits for nobody."""
+    """A rank that tokenizes on the host rests; an empty GPU waits for no one."""
     held = QUIET | {Signal.PROCESS_COUNT: 1.0} | pressure
     assert (judge(held).state, judge(held).second_cause) == (State.IDLE_HELD, cause)
     assert judge(QUIET | pressure).second_cause is None

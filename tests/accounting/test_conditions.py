@@ -107,7 +107,7 @@ def test_generation_is_judged_by_the_highest_of_late() -> None:
 
 
 def test_slot_is_the_measure_and_guesses_are_none() -> None:
-    """A PCIe 5 board in a PCIe 4 slot is well; a maximum out of the catalogue accuses nobody."""
+    """A PCIe 5 board in a PCIe 4 slot is well; a maximum out of the catalogue accuses no one."""
     signals = {Signal.PCIE_LINK_GENERATION: 4.0, Signal.PCIE_LINK_WIDTH: 8.0, Signal.GPU_BUSY: 1.0}
     assert holding(signals, pcie_generation_maximum=4, pcie_width_maximum=8) == set()
     assumed = ("pcie_generation_maximum", "pcie_width_maximum")
@@ -159,7 +159,7 @@ def test_unused_tensor_cores_are_told_of_real_arithmetic(
 
 @pytest.mark.parametrize("signal", [*UNUSED_TENSOR, Signal.MEMORY_USED, REASONS])
 def test_condition_whose_signals_are_missing_does_not_hold(signal: Signal) -> None:
-    """What nobody measures is not complained of."""
+    """What no one measures is not complained of."""
     everything = UNUSED_TENSOR | CAPPED | {Signal.MEMORY_USED: 1.0}
     less = {each: value for each, value in everything.items() if each is not signal}
     assert holding(less) < holding(everything)

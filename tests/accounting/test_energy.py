@@ -77,7 +77,7 @@ def test_plausible_step_is_a_setting() -> None:
 
 
 def test_after_a_gap_the_counter_starts_over() -> None:
-    """What was drawn while nobody looked belongs to no second that is known."""
+    """What was drawn while no one looked belongs to no second that is known."""
     meter = EnergyMeter()
     meter.restart(100.0)
     meter.restart(None)

@@ -151,7 +151,7 @@ def test_a_span_is_loaded_from_its_beginning_to_before_its_end(database: Databas
 
 
 def test_history_may_be_written_while_it_is_read(database: Database) -> None:
-    """A reader that takes its time holds nobody up, and one that gives up leaves no trace."""
+    """A reader that takes its time holds no one up, and one that gives up leaves no trace."""
     history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(1200))
     reader = history.load()

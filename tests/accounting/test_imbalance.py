@@ -65,7 +65,7 @@ ALL: Final = {device.uuid for device in NODE}
         # Not for long enough yet, and long over.
         ([minute(0.9, 0.9)] * 8 + [minute(0.9, 0.1)] * 2, set()),
         ([minute(0.9, 0.1)] * 5 + [minute(0.9, 0.9)] * 5, set()),
-        # Taking turns is a matter of scheduling: nobody lags behind.
+        # Taking turns is a matter of scheduling: no one lags behind.
         ([minute(0.9, 0.1)] * 5 + [minute(0.1, 0.9)] * 5, set()),
         ([minute(0.9, 0.1), minute(0.1, 0.9)] * 5, set()),
         # Seen for half of the time, of which nothing can be said.
@@ -100,7 +100,7 @@ def test_power_of_different_boards_is_not_compared() -> None:
 
 
 def test_missing_signals_are_no_imbalance() -> None:
-    """A GPU whose activity nobody reads does not lag behind; the others are still compared."""
+    """A GPU whose activity no one reads does not lag behind; the others are still compared."""
     blind: dict[Device, Signals] = {NODE[2]: {}}
     assert judged([minute(0.9, 0.9) | blind] * 10) == set()
     assert judged([minute(0.9, 0.2) | blind] * 10) == {"GPU-0", "GPU-1", "GPU-2"}
@@ -124,7 +124,7 @@ def test_next_job_brings_its_own_evidence() -> None:
 
 
 def test_device_that_went_away_is_forgotten() -> None:
-    """So that memory is bounded by the GPUs that are there; what nobody adds to grows old."""
+    """So that memory is bounded by the GPUs that are there; what no one adds to grows old."""
     imbalance = ImbalanceDetector(ImbalanceSettings(window_seconds=10))
     for device in NODE[:2]:
         imbalance.see(device, "job", 0, SECOND, {BUSY: 0.5})
@@ -165,7 +165,7 @@ INSTANCE: Final = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "3g.40gb", 1, 0,
     ],
 )
 def test_job_is_what_has_ranks(holdings: tuple[Holding, ...], expected: str | None) -> None:
-    """Where nobody can tell ranks from replicas, nothing is said."""
+    """Where no one can tell ranks from replicas, nothing is said."""
     assert job_of(gpu(), holdings) == expected
     assert job_of(INSTANCE, holdings) is None
 

@@ -50,7 +50,7 @@ def without(*dropped: Signal) -> dict[Signal, float]:
         (without(TENSOR, DRAM) | {POWER: 0.6}, False),
         (without(TENSOR, DRAM, POWER), False),
         (without(TENSOR, DRAM, POWER) | {BUSY: below(0.7)}, True),
-        # One at rest is beside another's traffic; of one that nobody reads nothing is known.
+        # One at rest is beside another's traffic; of one that no one reads nothing is known.
         (WAITING | {BUSY: below(0.1)}, False),
         (without(BUSY), False),
     ],

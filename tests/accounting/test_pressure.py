@@ -1,4 +1,4 @@
-"""Who is short of a resource: nobody by use alone, an application by its own word."""
+"""Who is short of a resource: no one by use alone, an application by its own word."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -94,7 +94,7 @@ def test_memory_is_short_where_hardly_any_is_left() -> None:
     ],
 )
 def test_broken_promise_is_pressure(name: str, signal: Signal) -> None:
-    """Later than was promised, not just as late; what nobody measures breaks none."""
+    """Later than was promised, not just as late; what no one measures breaks none."""
     promised = PressureSettings(**{name: 0.5})
     assert short_of({signal: 0.51}, COMPUTE, settings=promised) == {COMPUTE}
     assert short_of({signal: 0.5}, COMPUTE, settings=promised) == NOTHING

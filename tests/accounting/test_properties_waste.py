@@ -99,7 +99,7 @@ def test_time_with_every_fault_is_whole() -> None:
 
 
 def test_instance_of_a_gpu_has_waste_in_seconds_alone() -> None:
-    """The board's draw is of the whole board; nobody knows an instance's."""
+    """The board's draw is of the whole board; no one knows an instance's."""
     accounts = posted(simulated("h100-mig", 3, interval=60 * SECOND, duration=2 * HOUR))
     instances = [device for device in accounts.devices if device.mig is not None]
     assert instances

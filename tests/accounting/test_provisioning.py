@@ -107,7 +107,7 @@ def test_much_memory_that_never_changes_looks_preallocated(
     allocator: Allocator,
     is_preallocated: bool,  # noqa: FBT001 - a case.
 ) -> None:
-    """Unless somebody said how it is allocated."""
+    """Unless someone said how it is allocated."""
     assert fit(busy({0.1: 10}, memory), allocator).memory_is_preallocated == is_preallocated
 
 

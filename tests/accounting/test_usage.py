@@ -155,7 +155,7 @@ def test_throttling_takes_what_the_clock_lost(
 
 
 def test_unknown_time_is_not_wasted() -> None:
-    """Nobody knows what it was used for."""
+    """No one knows what it was used for."""
     assert waste(State.UNKNOWN, NOBODY, 0.3, 1.0) == {}
     assert waste(State.PRODUCTIVE, NOBODY, None, 1.0) == {}
 

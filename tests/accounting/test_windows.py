@@ -81,7 +81,7 @@ def windows_of(entries: Sequence[Entry]) -> tuple[DeviceWindows, list[Window]]:
 
 
 def summed(windows: Sequence[Window]) -> Window:
-    """Windows as one, added up anew."""
+    """Windows as one, added up again."""
     builder = WindowBuilder("GPU-0")
     for each in windows:
         builder.merge(each)
@@ -366,7 +366,7 @@ def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
 
 
 def test_what_was_looked_at_does_not_change() -> None:
-    """Whoever took it under a lock reads it while time goes on."""
+    """The one who took it under a lock reads it while time goes on."""
     device, closed = windows_of(long_run(5))
     end = closed[-1].end
     seen = device.rollups.window_query()

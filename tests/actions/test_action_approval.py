@@ -1,4 +1,4 @@
-"""Whose claim approves an action: whoever the kernel or the server knows, whatever he says."""
+"""Whose claim approves an action: the one who the kernel or the server knows, whatever he says."""
 
 from pathlib import Path
 from typing import Final

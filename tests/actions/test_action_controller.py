@@ -161,7 +161,7 @@ def test_a_receiver_is_sent_the_facts_once(tmp_path: Path) -> None:
 def test_a_receiver_that_may_have_had_it_is_not_sent_it_again(
     fault: str, outcome: ActionOutcome, status: int | None
 ) -> None:
-    """Nobody knows what became of a message whose answer is lost."""
+    """No one knows what became of a message whose answer is lost."""
     with webhook_server() as inbox, action_node() as node:
         inbox.faults = [fault]
         controller = node.controller(
@@ -199,7 +199,7 @@ HOSTILE: Final = [
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name: str) -> None:
-    """Whoever starts a workload names it; it uses up no limit, and is told."""
+    """The one who starts a workload names it; it uses up no limit, and is told."""
     file, job = tmp_path / "notes", Workload("slurm/x", WorkloadKind.SLURM, name)
     with action_node() as node:
         node.holders = [job]
@@ -224,7 +224,7 @@ def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
 
 
 def test_who_only_asks_writes_nothing() -> None:
-    """What the history has lost is told all the same, and written anew by the next look."""
+    """What the history has lost is told all the same, and written again by the next look."""
     with action_node() as node:
         controller = node.controller(action())
         node.advise()
@@ -315,7 +315,7 @@ def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_ends_ends_what_it_does(tmp_path: Path) -> None:
-    """And writes down that nobody waited for its end."""
+    """And writes down that no one waited for its end."""
     with kept(tmp_path) as repository, action_node(repository) as node:
         controller = node.controller(action(command=("sleep", "60")))
         node.advise()

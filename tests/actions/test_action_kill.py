@@ -39,7 +39,7 @@ def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> N
         finally:
             victim.kill()
     assert begun.process is not None
-    os.kill(begun.process, 0)  # It outlived whoever started it.
+    os.kill(begun.process, 0)  # It outlived the one who started it.
     storage = Storage(str(path))
     with action_node(ActionRepository(storage.database)) as node:
         (advice,) = [node.advise()]

@@ -31,7 +31,7 @@ def advice(state: AdviceState = AdviceState.ACTIVE, **facts: Any) -> Advice:
 
 
 def terms(**facts: Any) -> ActionTerms:
-    """An action that waits for nobody."""
+    """An action that waits for no one."""
     usual: dict[str, Any] = {
         "name": "release",
         "reasons": (Reason.IDLE_HELD,),
@@ -184,7 +184,7 @@ KEY = ("release", "aaaaaaaaaaaa", NOW)
 def test_a_claim_approves_what_was_proposed_when_it_was_made(
     state: AdviceState, scene: Mapping[str, Any], verdict: ActionVerdict
 ) -> None:
-    """Whoever claimed without knowing of an action meant to act by hand."""
+    """The one who claimed without knowing of an action meant to act by hand."""
     assert judged(advice(state), terms(mode=ActionMode.APPROVE), **scene).verdict is verdict
 
 
@@ -230,7 +230,7 @@ def test_an_action_that_fails_too_often_is_suspended(
 
 
 def test_advice_without_a_workload_is_bounded_by_its_gpu() -> None:
-    """A GPU that nobody holds rests as a workload does."""
+    """A GPU that no one holds rests as a workload does."""
     nobody = advice(workload=None)
     before = deed(workload=None, devices=("GPU-0",), ago_seconds=HOUR / 10**9)
     assert judged(nobody, None, before).verdict is ActionVerdict.COOL_DOWN

@@ -1,4 +1,4 @@
-"""The API's single pieces of advice: explained to anybody, changed on the node alone."""
+"""The API's single pieces of advice: explained to anyone, changed on the node alone."""
 
 import json
 from http import HTTPStatus
@@ -94,7 +94,7 @@ def test_who_gives_no_name_is_known_by_the_kernel() -> None:
 
 @pytest.mark.parametrize(("verb", "is_told"), [("claim", True), ("snooze", False)])
 def test_a_claim_is_told_with_who_the_kernel_says_it_is(verb: str, *, is_told: bool) -> None:
-    """Beside the name in the request; whoever acts on claims goes by the former."""
+    """Beside the name in the request; the one who acts on claims goes by the former."""
     desk = Desk()
     with capture_logs():
         desk.ask(f"/api/v1/advice/a1b2c3/{verb}", b'{"actor": "root"}')

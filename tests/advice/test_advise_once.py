@@ -56,7 +56,7 @@ def test_grafana_is_told_once(history: Path, tmp_path: Path) -> None:
 
 
 def test_it_refuses_beside_an_agent(history: Path) -> None:
-    """Whoever writes the history holds its lock; looking on is still allowed."""
+    """The one who writes the history holds its lock; looking on is still allowed."""
     agent = Storage(str(history))
     try:
         with pytest.raises(HistoryError, match="history"):

@@ -99,7 +99,7 @@ def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
 @given(cases(), st.floats(0.1, 500.0))
 @FEW
 def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
-    """What nobody saw proves nothing, and makes nothing surer."""
+    """What no one saw proves nothing, and makes nothing surer."""
     hazy = hazier(judged, hours)
     for rule in ALL:
         clear, unclear = rule.judge(judged), rule.judge(hazy)

@@ -60,7 +60,7 @@ def test_schedule_is_judged_by_days_that_it_was_not_made_of() -> None:
 
 
 def test_hours_that_were_never_seen_keep_every_replica() -> None:
-    """Nobody knows what they need."""
+    """No one knows what they need."""
     found = schedule(load([0] * 24, 8), SETTINGS)
     assert found.replicas[10] == 8
     assert found.replicas[23] == 1

@@ -94,7 +94,7 @@ def test_findings_that_no_profile_settles_are_passed_over() -> None:
     ],
 )
 def test_a_finding_must_be_worth_it(facts: Mapping[str, Any], why: str) -> None:
-    """Sure enough, not too sure where somebody wants that, and true now."""
+    """Sure enough, not too sure where someone wants that, and true now."""
     settings = CaptureTimingSettings(maximum_confidence_ratio=0.95)
     told = why_not([host_bound(**facts)], settings=settings)
     assert told is not None

@@ -62,7 +62,7 @@ def test_users_who_wait_make_a_service_underprovisioned() -> None:
 
 
 def test_a_service_without_replicas_needs_another_gpu() -> None:
-    """Nobody scales a service of the host."""
+    """No one scales a service of the host."""
     server = replace(SERVER, kind=WorkloadKind.SYSTEMD)
     found = RULE.judge(case([saturated(4.0, 1.5)], server))
     assert found.action is Action.CHANGE_GPU_TYPE
@@ -78,7 +78,7 @@ def test_a_twentieth_of_the_time_makes_a_finding(
 
 
 def test_a_saturated_job_is_well_used() -> None:
-    """Nobody waits for it but its owner, who would wait longer on less."""
+    """No one waits for it but its owner, who would wait longer on less."""
     found = RULE.judge(case([saturated(6.0, 3.0)], workload()))
     assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: SMs at their limit 100% of the time: well used."

@@ -78,7 +78,7 @@ def test_manifest_has_the_hours_and_the_names() -> None:
 
 
 def test_other_owners_get_a_table() -> None:
-    """Nobody scales a container by a manifest of KEDA's."""
+    """No one scales a container by a manifest of KEDA's."""
     holder = replace(SERVICE, kind=WorkloadKind.CONTAINER)
     (table,) = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, holder)).instructions
     assert table.text == ("Replicas on this node:\n21:00-08:00 UTC: 0\n08:00-21:00 UTC: 1")
@@ -127,7 +127,7 @@ def test_half_a_day_is_no_verdict() -> None:
 
 
 def test_unknown_class_is_no_verdict_and_a_job_has_no_hours() -> None:
-    """Nobody scales a batch job by the hour; of others somebody must say what they are."""
+    """No one scales a batch job by the hour; of others someone must say what they are."""
     unknown = replace(SERVICE, workload_class=WorkloadClass.UNKNOWN)
     job = replace(SERVICE, workload_class=WorkloadClass.BATCH)
     night = [at_hours(8, 20, 0.4)]
@@ -136,7 +136,7 @@ def test_unknown_class_is_no_verdict_and_a_job_has_no_hours() -> None:
 
 
 def test_never_while_under_pressure() -> None:
-    """Whoever is short by day is not told of the night first."""
+    """The one who is short by day is not told of the night first."""
     pressed = window(
         {State.PRODUCTIVE: 192.0},
         {Resource.COMPUTE: {0.9: 192.0}, Resource.MEMORY: {0.2: 192.0}},
@@ -149,7 +149,7 @@ def test_never_while_under_pressure() -> None:
 @given(st.permutations(range(4)))
 @settings(max_examples=6)
 def test_permuted_devices_get_the_same_schedule(order: list[int]) -> None:
-    """The order in which a driver counts is nobody's merit."""
+    """The order in which a driver counts is no one's merit."""
     devices = [gpu(index) for index in order]
     courses = [replica(index) for index in order]
     found = RULE.judge(case_of(courses, 3, SERVICE, devices=devices))

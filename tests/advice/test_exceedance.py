@@ -54,7 +54,7 @@ def test_busiest_device_decides_and_one_alone_unknown_is_unknown() -> None:
 
 @pytest.mark.parametrize("capacity", [1.0, 2.5])
 def test_what_is_no_smaller_cannot_be_too_small(capacity: float) -> None:
-    """However little was seen; links that nobody measured are left out."""
+    """However little was seen; links that no one measured are left out."""
     found = case([window({State.PRODUCTIVE: 1.0})], workload())
     assert risks_beyond(found, {MEMORY: capacity}) == {"memory": Risk.VERY_LOW}
     assert risks_beyond(found, {Resource.NVLINK: 0.5, MEMORY: 0.5}) == {"memory": Risk.UNKNOWN}

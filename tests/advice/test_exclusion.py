@@ -49,6 +49,6 @@ def test_it_says_who_why_and_until_when() -> None:
     ],
 )
 def test_one_without_a_date_or_a_cause_is_refused(until: str, why: str, message: str) -> None:
-    """Whoever reads it in a year wants to know."""
+    """The one who reads it in a year wants to know."""
     with pytest.raises(ValueError, match=message):
         Exclusion(until=until, why=why)

@@ -75,7 +75,7 @@ def test_days_that_differ_by_chance_are_no_trend() -> None:
 
 
 def test_preallocated_memory_does_not_grow() -> None:
-    """Nobody knows what it needs."""
+    """No one knows what it needs."""
     holder = replace(JOB, allocator=Allocator.PREALLOCATING)
     found = RULE.judge(case_of([growing(2.0)], DAYS, holder))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)

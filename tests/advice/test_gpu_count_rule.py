@@ -52,7 +52,7 @@ def test_gpu_that_was_never_used_is_too_many() -> None:
     ids=["buffers", "some work", "memory unread", "worked once"],
 )
 def test_idle_rank_is_not_taken_away(other: Course) -> None:
-    """Whoever holds more than a context, or ever worked, is part of the job."""
+    """The one who holds more than a context, or ever worked, is part of the job."""
     assert not RULE.judge(case_of([WORKING, other], DAYS, JOB)).is_complaint
 
 
@@ -204,7 +204,7 @@ def test_nothing_is_taken_from_whoever_is_under_pressure() -> None:
 
 
 def test_a_single_gpu_has_no_number() -> None:
-    """And neither has one that nobody holds."""
+    """And neither has one that no one holds."""
     assert RULE.judge(case_of([UNUSED], DAYS, JOB)).kind is FindingKind.OPTIMIZED
     assert RULE.judge(case_of([UNUSED], DAYS)).kind is FindingKind.OPTIMIZED
 
@@ -237,7 +237,7 @@ def test_permuted_devices_permute_the_advice(order: list[int]) -> None:
 @given(st.integers(0, 2 * BLOCKS_A_DAY), st.integers(1, BLOCKS_A_DAY))
 @settings(max_examples=6)
 def test_unknown_time_never_creates_advice(first: int, length: int) -> None:
-    """What nobody saw was not unused."""
+    """What no one saw was not unused."""
 
     def course(number: int) -> dict[object, float] | None:
         return None if first <= number < first + length else WORKING(number)

@@ -87,7 +87,7 @@ def nodes(draw: st.DrawFn) -> Case:
 
 @given(nodes(), st.floats(0.0, 20.0))
 def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
-    """What nobody saw proves nothing."""
+    """What no one saw proves nothing."""
     hazy = replace(
         judged,
         windows=tuple(
@@ -157,7 +157,7 @@ def test_without_a_node_no_rule_guesses(judged: Case) -> None:
     ],
 )
 def test_draining_and_its_end_are_two_instructions(kind: WorkloadKind, tools: set[str]) -> None:
-    """Whoever pastes the first does not undo it at once."""
+    """The one who pastes the first does not undo it at once."""
     judged = case([window({State.PRODUCTIVE: 1})], Workload("a/b", kind, "b"))
     texts = [each.text for each in drain_instructions(judged, "why")]
     assert {

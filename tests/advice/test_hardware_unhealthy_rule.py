@@ -1,4 +1,4 @@
-"""The rule of hardware that needs somebody."""
+"""The rule of hardware that needs someone."""
 
 from dataclasses import replace
 

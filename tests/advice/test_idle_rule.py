@@ -36,7 +36,7 @@ def test_held_and_idle_is_a_complaint() -> None:
 
 
 def test_empty_and_idle_is_its_own_reason() -> None:
-    """Nobody holds it, so nobody need be asked."""
+    """No one holds it, so no one need be asked."""
     found = RULE.judge(case([window({EMPTY: 2, HELD: 0.5})]))
     assert found.reasons == (Reason.IDLE_EMPTY,)
     assert found.summary == "GPU 0: empty and idle 100% of the last 2 h 30 min."
@@ -89,7 +89,7 @@ def test_too_little_telemetry_is_no_verdict(known_seconds: float) -> None:
 def test_adding_unknown_time_never_creates_advice(
     hours: dict[State, float], unknown: float
 ) -> None:
-    """What nobody saw makes no complaint, and no complaint surer."""
+    """What no one saw makes no complaint, and no complaint surer."""
     before = RULE.judge(case([window(hours)], JOB))
     more = hours | {State.UNKNOWN: hours.get(State.UNKNOWN, 0.0) + unknown}
     after = RULE.judge(case([window(more)], JOB))
@@ -116,12 +116,12 @@ def test_class_decides_on_the_patience(workload_class: WorkloadClass, minutes: i
 
 
 def test_device_that_nobody_holds_has_the_patience_of_the_unknown() -> None:
-    """Nobody stated its use."""
+    """No one stated its use."""
     assert idle.conduct(None, IdleSettings()).long_seconds == 7200
 
 
 def test_end_of_a_finding_keeps_its_id() -> None:
-    """The same is said of the same workload, however long it lasts and whoever counts."""
+    """The same is said of the same workload, however long it lasts and whichever counts."""
     short, long = (RULE.judge(case([window({HELD: hours})], JOB)) for hours in (1, 100))
     assert short.id == long.id
     other = RULE.judge(case([window({HELD: 1})], workload("other")))
@@ -130,7 +130,7 @@ def test_end_of_a_finding_keeps_its_id() -> None:
 
 
 def test_gpu_that_was_given_away_and_has_no_process() -> None:
-    """The scheduler says that it is taken; nobody ever came."""
+    """The scheduler says that it is taken; no one ever came."""
     holdings = {"GPU-0": (Holding(JOB, 1.0, has_process=False),)}
     found = RULE.judge(replace(case([window({EMPTY: 2})], JOB), node=Node(holdings=holdings)))
     assert found.reasons == (Reason.ALLOCATED_WITHOUT_PROCESS,)

@@ -150,7 +150,7 @@ def test_open_advice_is_listed_first_the_oldest_of_it_first() -> None:
 
 
 def test_dismissal_lasts_thirty_days() -> None:
-    """Nobody is nagged meanwhile; afterwards it may be said again."""
+    """No one is nagged meanwhile; afterwards it may be said again."""
     ledger = opened()
     event = ledger.act(ID, AdviceState.DISMISSED, "ada", after(5))
     assert event is not None
@@ -175,7 +175,7 @@ def test_long_dismissal_is_not_forgotten_with_the_rest() -> None:
 
 
 def test_snoozed_advice_wakes_again() -> None:
-    """After a week it asks anew, without another opening; until then it stays as it is."""
+    """After a week it asks again, without another opening; until then it stays as it is."""
     ledger = opened()
     ledger.act(ID, AdviceState.SNOOZED, "ada", after(5))
     run(ledger, [YES], 6 * DAY)
@@ -186,7 +186,7 @@ def test_snoozed_advice_wakes_again() -> None:
 
 
 def test_claimed_advice_that_falls_quiet_has_succeeded() -> None:
-    """Somebody did something and it helped."""
+    """Someone did something and it helped."""
     ledger = opened()
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     run(ledger, [QUIET], 10)

@@ -20,7 +20,7 @@ QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 
 
 def test_what_was_open_before_keeps_its_age_and_is_not_told_again() -> None:
-    """What nobody remembers is new."""
+    """What no one remembers is new."""
     ledger = Ledger()
     ledger.remember(OPEN_BEFORE)
     (event,) = ledger.update([YES, ELSEWHERE], NOW)
@@ -62,7 +62,7 @@ def test_a_time_that_is_still_to_come_is_now() -> None:
 
 @pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED, AdviceState.REGRESSED])
 def test_what_was_decided_holds(state: AdviceState) -> None:
-    """Who, why and until when go on with it, and nobody is told."""
+    """Who, why and until when go on with it, and no one is told."""
     expires = NOW + HOUR if state is AdviceState.SNOOZED else None
     standing = RestoredAdvice(NOW - 5 * HOUR, state, expires, "ana", "mine")
     ledger = Ledger()

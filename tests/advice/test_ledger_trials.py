@@ -101,7 +101,7 @@ def test_claim_that_changes_nothing_fails_and_is_not_repeated_at_once() -> None:
 
 
 def test_change_that_came_about_by_itself_is_verified_too() -> None:
-    """Nobody claimed it, and one of the GPUs was let go of."""
+    """No one claimed it, and one of the GPUs was let go of."""
     ledger, fewer = Ledger(), replace(WASTEFUL, gpus=1.0, waste_ratio=0.1)
     try_out(ledger, claims=False, becomes=fewer)
     assert state(ledger) is AdviceState.EXPIRED
@@ -131,7 +131,7 @@ def test_trouble_that_returns_during_its_trial_has_regressed() -> None:
 
 
 def test_trouble_that_returns_long_after_is_new() -> None:
-    """A month later nobody remembers."""
+    """A month later no one remembers."""
     settings = LedgerSettings(closed_kept_seconds=90 * 86400.0)
     ledger = Ledger((), settings)
     try_out(ledger, becomes=replace(WASTEFUL, waste_ratio=0.0))
@@ -140,7 +140,7 @@ def test_trouble_that_returns_long_after_is_new() -> None:
 
 
 def test_workload_that_was_released_saved_all_that_it_wasted() -> None:
-    """It left as somebody had claimed, and never came back."""
+    """It left as someone had claimed, and never came back."""
     ledger = Ledger()
     ledger.update([YES], NOW, measured_as(WASTEFUL))
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))

@@ -21,7 +21,7 @@ def decoding(hours: float, compute: float = 0.2, **facts: object) -> Window:
 
 
 def test_a_service_with_compute_to_spare_takes_a_larger_batch() -> None:
-    """Nothing is freed by it, so that no savings are claimed; nobody waits, so it can wait."""
+    """Nothing is freed by it, so that no savings are claimed; no one waits, so it can wait."""
     found = RULE.judge(case([decoding(5.0)], SERVER))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.MEMORY_BANDWIDTH_BOUND,)

@@ -34,7 +34,7 @@ def used(compute: float, memory: float | None) -> Window:
 def test_only_well_used_gpus_with_a_board_beside_them(
     compute: float, memory: float, rest: str
 ) -> None:
-    """The rest is another rule's, or nobody's."""
+    """The rest is another rule's, or no one's."""
     found = RULE.judge(
         case([used(compute, memory)], workload(workload_class=WorkloadClass.SERVING))
     )

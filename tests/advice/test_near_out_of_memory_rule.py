@@ -80,7 +80,7 @@ def test_policy_that_states_a_growing_allocator_is_believed() -> None:
 
 
 def test_memory_that_nobody_reads_is_no_verdict() -> None:
-    """Nor is that of a GPU that nobody held."""
+    """Nor is that of a GPU that no one held."""
     found = RULE.judge(case([window({State.PRODUCTIVE: 10})], JOB))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
     assert RULE.judge(case([window({State.UNKNOWN: 10})], JOB)).reasons == (

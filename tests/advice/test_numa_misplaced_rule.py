@@ -102,7 +102,7 @@ def test_none_near_is_a_measurement() -> None:
 
 
 def test_a_machine_of_one_node_has_nothing_far() -> None:
-    """Nobody needs to measure it."""
+    """No one needs to measure it."""
     one = Topology(numa_nodes={0: (0, 1)})
     assert RULE.judge(around(fed_from_afar(0), topology=one)).abstained is None
 

@@ -27,7 +27,7 @@ def job(*indices: int, traffic: float | None = None, holder: Workload = JOB) -> 
 
 
 def on_node(judged: Case, *others: int, **node: Any) -> Case:
-    """The same among other GPUs, which are free unless somebody holds them."""
+    """The same among other GPUs, which are free unless someone holds them."""
     holder = judged.workload or JOB
     own = held(holder, *(device.index for device in judged.devices))
     holdings = own | node.pop("holdings", {})
@@ -53,7 +53,7 @@ def test_a_pair_across_sockets_moves_to_a_free_pair() -> None:
 
 
 def test_two_that_are_crossed_swap() -> None:
-    """Whoever holds a single GPU does not care which."""
+    """The one who holds a single GPU does not care which."""
     holdings = held(workload("a"), 1) | held(workload("b"), 3)
     found = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3, holdings=holdings))
     assert found.is_complaint
@@ -88,7 +88,7 @@ def test_nothing_to_gain_is_no_finding(judged: Case, others: tuple[int, ...]) ->
 
 
 def test_a_free_gpu_with_a_process_that_nobody_knows_is_not_free() -> None:
-    """Somebody works there."""
+    """Someone works there."""
     busy = on_node(job(0, 2, traffic=0.5), 1, 3, pids={"GPU-1": (1,), "GPU-3": (2,)})
     assert not RULE.judge(busy).is_complaint
 

@@ -86,7 +86,7 @@ def offered(finding: Finding, action: Action) -> list[Option]:
 
 
 def test_slices_tell_slowdown_use_and_price() -> None:
-    """The rest of the GPU saves something as soon as somebody takes it."""
+    """The rest of the GPU saves something as soon as someone takes it."""
     option = offered(shared(case([used()], SERVICE)), Action.SHARE_MIG)[0]
     assert option.target == "2g.20gb"
     assert option.fits is True
@@ -181,7 +181,7 @@ def test_memory_far_too_large_is_offered_less_of_it() -> None:
     assert found.reasons == (Reason.GPU_MEMORY_OVERPROVISIONED,)
     assert found.action is Action.CHANGE_GPU_TYPE
     assert [option.target for option in found.options] == ["H100-SXM5-80GB"]
-    # Nobody sells one that is as fast with less memory.
+    # No one sells one that is as fast with less memory.
     assert not rule.judge(case([well_used], workload())).is_complaint
 
 
@@ -197,7 +197,7 @@ def test_what_telemetry_cannot_carry_is_not_projected(tier: Tier) -> None:
 
 @pytest.mark.parametrize("kind", [WorkloadClass.BATCH, WorkloadClass.UNKNOWN])
 def test_whoever_would_only_run_longer_is_offered_nothing(kind: WorkloadClass) -> None:
-    """Neither is whoever's class nobody knows."""
+    """Neither is one whose class is unknown."""
     assert judged(case([used()], workload("job", kind))).options == ()
 
 
@@ -217,7 +217,7 @@ def test_what_was_idle_is_saved_within_what_its_past_can_tell() -> None:
 
 
 def test_a_stall_may_cost_up_to_its_time() -> None:
-    """How much of it can be mended nobody knows."""
+    """How much of it can be mended no one knows."""
     stalled = window({State.HIDDEN_STALL: 40.0, State.PRODUCTIVE: 60.0})
     savings = hidden_stall.RULE.in_market(MARKET).judge(case([stalled], SERVICE)).savings
     assert savings.gpus_low == 0.0

@@ -144,7 +144,7 @@ def test_inefficiency_counts_every_other_resource(hungry: Resource) -> None:
 
 
 def test_preallocated_memory_is_no_verdict() -> None:
-    """Nobody knows what it needs."""
+    """No one knows what it needs."""
     serving = workload("vllm", WorkloadClass.SERVING, Allocator.PREALLOCATING)
     found = RULE.judge(case([used({0.1: WEEK}, {0.9: WEEK})], serving))
     assert found.abstained == "memory looks preallocated, so the memory needed is not known"

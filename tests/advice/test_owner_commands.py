@@ -16,7 +16,7 @@ IDLE = window({State.IDLE_HELD: 2.0})
 
 
 def held(kind: WorkloadKind, name: str, workload_class: WorkloadClass, **facts: str) -> Workload:
-    """Somebody who holds GPU 0."""
+    """Someone who holds GPU 0."""
     return Workload(f"{kind}:{name}", kind, name, workload_class, Allocator.UNKNOWN, **facts)
 
 
@@ -63,7 +63,7 @@ def test_a_cron_job_is_suspended_and_its_run_deleted() -> None:
 
 
 def test_processes_of_a_user_are_named() -> None:
-    """Those of its own GPUs, and only where nobody else is on them."""
+    """Those of its own GPUs, and only where no one else is on them."""
     user = held(WorkloadKind.USER, "ana", UNKNOWN)
     processes = (Process(812), Process(77))
     reading = Reading(gpu().uuid, 0, {}, processes=processes)
@@ -76,6 +76,6 @@ def test_processes_of_a_user_are_named() -> None:
 
 
 def test_nobody_to_ask_is_nothing_to_type() -> None:
-    """Whoever hands out empty GPUs has them already; a history knows no processes."""
+    """The one who hands out empty GPUs has them already; a history knows no processes."""
     assert release_instructions(case([IDLE])) == ()
     assert release_instructions(case([IDLE], held(WorkloadKind.USER, "ana", UNKNOWN))) == ()

@@ -28,7 +28,7 @@ BUSY = window({State.PRODUCTIVE: 1})
 
 
 def held_by(holder: Workload, uuid: str = "GPU-0") -> Snapshot:
-    """A GPU that somebody trains on."""
+    """A GPU that someone trains on."""
     device = gpu(uuid=uuid)
     return snapshot(1.0, [device], {device: TRAINING}, holders={device: holder})
 

@@ -1,4 +1,4 @@
-"""The rule of power limits that somebody lowered."""
+"""The rule of power limits that someone lowered."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_work_at_the_default_limit_is_no_complaint() -> None:
 
 
 def test_a_limit_that_costs_no_time_is_left_alone() -> None:
-    """Whoever lowered it for a memory-bound load is not asked to raise it again."""
+    """The one who lowered it for a memory-bound load is not asked to raise it again."""
     found = RULE.judge(around(throttled(5, State.MEMORY_BANDWIDTH_BOUND), CAPPED))
     assert not found.is_complaint
     assert found.abstained is None
@@ -89,7 +89,7 @@ def test_an_instance_is_held_down_by_its_parents_limit() -> None:
 
 
 def test_a_pause_in_the_work_closes_no_advice() -> None:
-    """At rest nobody knows what the limit costs; once it is restored, it costs nothing."""
+    """At rest no one knows what the limit costs; once it is restored, it costs nothing."""
     resting = case([window({State.COMPUTE_BOUND: 0.05, State.IDLE_HELD: 0.45})], JOB)
     assert RULE.judge(around(resting, CAPPED)).reasons == (Reason.INSUFFICIENT_DATA,)
     restored = RULE.judge(around(resting))

@@ -141,7 +141,7 @@ def test_a_clock_that_is_ahead_makes_nothing_valid_for_longer() -> None:
 
 @pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.FAILED])
 def test_what_was_settled_since_is_not_opened_again(state: AdviceState) -> None:
-    """By an old profile; a newer one may say it anew."""
+    """By an old profile; a newer one may say it again."""
     old = took(at(NOW - 2 * HOUR))
     closed = Advice(
         finding(reasons=(Reason.HOST_BOUND,), rule="host_bound"),
@@ -283,7 +283,7 @@ def test_advice_stays_one_through_its_life() -> None:
 
 
 def test_what_telemetry_saw_end_an_older_profile_does_not_open() -> None:
-    """The loader was mended, and nobody made a profile of that."""
+    """The loader was mended, and no one made a profile of that."""
     life, old = Life(), took(short(NOW - HOUR))
     life.run(0, launch_bound(), old)
     assert life.open == ["launch_bound"]
@@ -294,7 +294,7 @@ def test_what_telemetry_saw_end_an_older_profile_does_not_open() -> None:
 
 
 def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
-    """What the workload wasted before somebody acted, and after."""
+    """What the workload wasted before someone acted, and after."""
     ledger, old = Ledger(), took(short(NOW - HOUR))
     wastes = {"wasted": 0.6}
 

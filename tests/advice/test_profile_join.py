@@ -235,7 +235,7 @@ def test_a_gpu_that_nobody_held_is_spoken_of_itself() -> None:
 
 
 def test_the_only_holder_of_a_node_is_meant_where_the_profile_tells_no_gpu() -> None:
-    """XLA writes no name; but what is of another node is nobody's here."""
+    """XLA writes no name; but what is of another node is no one's here."""
     two = (gpu(0), gpu(1))
     nameless = profile(
         replace(waiting_profile().devices[0], device=ProfiledDevice("0", 0)), start=AT

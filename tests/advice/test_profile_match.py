@@ -75,7 +75,7 @@ def test_the_only_gpu_of_a_node_needs_no_name() -> None:
 
 
 def test_the_only_instance_of_a_gpu_that_is_cut_stands_for_it() -> None:
-    """Of several, nobody can tell."""
+    """Of several, no one can tell."""
     both = (CUT, INSTANCE, replace(INSTANCE, uuid="MIG-b"))
 
     assert match_device(ProfiledDevice("0", 0, uuid="GPU-0"), both[:2]).device == INSTANCE

@@ -57,7 +57,7 @@ def test_the_one_that_rests_while_others_spin_works_elsewhere() -> None:
 
 
 def test_the_one_that_is_fed_less() -> None:
-    """Nobody spins, and it does half of what the others do."""
+    """No one spins, and it does half of what the others do."""
     full = rank({WORK: 1.0}, 0.9)
     found = RULE.judge(case([full, full, full, rank({WORK: 1.0}, 0.4)], JOB))
     assert found.culprits == ("GPU-3",)

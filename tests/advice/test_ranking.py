@@ -16,7 +16,7 @@ def option(risk: Risk, gpus: float | None = None, dollars: float | None = None) 
 
 
 def test_safest_first_then_what_saves_most() -> None:
-    """What nobody knows is as bad as what hurts."""
+    """What no one knows is as bad as what hurts."""
     low, more, unknown = option(Risk.LOW, 1.0), option(Risk.LOW, 2.0), option(Risk.UNKNOWN, 9.0)
     high, safe = option(Risk.HIGH, 3.0), option(Risk.VERY_LOW, 0.1)
     assert ranked([low, unknown, high, more, safe]) == (safe, more, low, unknown, high)

@@ -215,7 +215,7 @@ def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
 
 @pytest.mark.parametrize("what", ["judge", "conduct"])
 def test_a_rule_that_raises_costs_its_own_verdict_only(what: str) -> None:
-    """Somebody is told; the others are judged, and what it had opened stays open."""
+    """Someone is told; the others are judged, and what it had opened stays open."""
     told: list[tuple[str, str, str]] = []
 
     def failed(rule: str, key: str, error: Exception) -> None:

@@ -75,7 +75,7 @@ def test_a_snooze_of_metrics_lasts_as_the_settings_say() -> None:
 
 
 def test_an_annotation_brings_who_why_and_until_when() -> None:
-    """Where both tell the same state, and where nobody scrapes."""
+    """Where both tell the same state, and where no one scrapes."""
     mark = region(SNOOZED, decided=NOW - DAY, expires=NOW + DAY)
     whole = RestoredAdvice(NOW - 9 * DAY, SNOOZED, NOW + DAY, "ana", "mine")
     assert made(scraped(SNOOZED), mark).open_advice == {ID: whole}
@@ -126,7 +126,7 @@ def test_what_may_be_repeated_at_once_is_not_restored() -> None:
 
 
 def test_an_earlier_opening_says_nothing_of_a_later_one() -> None:
-    """Whether it was closed, or somebody forgot to."""
+    """Whether it was closed, or someone forgot to."""
     closed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     later = scraped(opened=NOW - HOUR, seen=NOW - SECOND)
     assert made(later, closed).open_advice == {ID: RestoredAdvice(NOW - HOUR)}

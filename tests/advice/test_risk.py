@@ -51,7 +51,7 @@ def test_longer_harmless_history_is_never_more_risk(known: float, times: float) 
 
 
 def test_unknown_ranks_as_high() -> None:
-    """What nobody knows is not taken for safe."""
+    """What no one knows is not taken for safe."""
     assert rank_of(Risk.UNKNOWN) == rank_of(Risk.HIGH) > rank_of(Risk.MEDIUM)
     assert worst([Risk.LOW, Risk.UNKNOWN, Risk.MEDIUM]) is Risk.UNKNOWN
     assert worst([Risk.VERY_LOW, Risk.LOW]) is Risk.LOW

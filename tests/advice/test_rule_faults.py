@@ -58,7 +58,7 @@ def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(desk: De
 
 
 def test_advice_of_a_rule_that_fails_later_stays_open(desk: Desk) -> None:
-    """What nobody can judge is neither over nor gone."""
+    """What no one can judge is neither over nor gone."""
     desk.hold_idle(0, 91)
     services_of(desk, (idle.RULE,)).advice_service.recommend()
     desk.hold_idle(91, 400)
@@ -69,7 +69,7 @@ def test_advice_of_a_rule_that_fails_later_stays_open(desk: Desk) -> None:
 
 
 def test_a_sink_that_fails_keeps_no_other_waiting(desk: Desk) -> None:
-    """The job fails all the same, so that somebody hears of it."""
+    """The job fails all the same, so that someone hears of it."""
     with pytest.raises(OSError, match="no space left"):
         services_of(desk, (), BrokenSink(), desk.sink).advice_service.deliver()
     assert desk.sink.deliveries == 1

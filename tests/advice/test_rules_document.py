@@ -50,7 +50,7 @@ def test_the_tables_are_the_rules_own(name: str, golden: Callable[[str | Path, s
 
 
 def test_only_what_is_marked_is_written_anew() -> None:
-    """Prose stays as people wrote it, and a mark that nobody knows is a mistake."""
+    """Prose stays as people wrote it, and a mark that no one knows is a mistake."""
     mark = "<!-- {}: made from the code; run `make golden` -->\n"
     page = f"before\n{mark.format('idle')}stale\n<!-- end -->\nafter\n"
 
@@ -80,7 +80,7 @@ def test_a_section_tells_all_that_a_rule_can_say(page: str, rule: Any) -> None:
 
 
 def test_every_reason_of_the_design_has_a_rule() -> None:
-    """A reason that no rule gives would be a promise that nobody keeps."""
+    """A reason that no rule gives would be a promise that no one keeps."""
     rules = (*(rule for _, rule in EVERY), *PROFILE_RULES)
     given = {reason for rule in rules for reason in named(rule, Reason)}
 

@@ -192,14 +192,14 @@ def test_other_owners_start_a_daemon() -> None:
 
 
 def test_jobs_and_strangers_to_us_share_nothing() -> None:
-    """A job would run longer; of an unknown class nobody knows what it bears."""
+    """A job would run longer; of an unknown class no one knows what it bears."""
     assert RULE.judge(on_gpu(0, workload())).kind is FindingKind.OPTIMIZED
     unknown = replace(CHAT, workload_class=WorkloadClass.UNKNOWN)
     assert RULE.judge(on_gpu(0, unknown)).abstained is not None
 
 
 def test_preallocated_memory_is_no_verdict() -> None:
-    """Nobody knows what it needs."""
+    """No one knows what it needs."""
     found = RULE.judge(on_gpu(0, replace(CHAT, allocator=Allocator.PREALLOCATING)))
     assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 

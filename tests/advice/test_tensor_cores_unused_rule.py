@@ -19,7 +19,7 @@ def single_precision(hours: float, active: float = 6.0, **facts: object) -> Wind
 
 
 def test_resting_tensor_cores_are_inefficient() -> None:
-    """Nobody knows how much faster it would be, so no savings are claimed."""
+    """No one knows how much faster it would be, so no savings are claimed."""
     found = RULE.judge(case([single_precision(5.4)], JOB))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.TENSOR_CORES_UNUSED,)

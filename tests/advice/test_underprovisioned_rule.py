@@ -21,7 +21,7 @@ COMPUTE = Resource.COMPUTE
 
 
 def short(hours: float, resource: Resource = COMPUTE, unknown: float = 0.0) -> Window:
-    """Ten hours of work, so many of which somebody waited for a resource."""
+    """Ten hours of work, so many of which someone waited for a resource."""
     demands = {COMPUTE: {0.95: 10.0}, Resource.MEMORY: {0.3: 10.0}}
     states = {State.PRODUCTIVE: 10.0, State.UNKNOWN: unknown}
     return window(states, demands, pressed={resource: round(hours * HOUR)})
@@ -66,7 +66,7 @@ def test_culprits_are_the_gpus_that_are_short() -> None:
 
 
 def test_job_at_its_limit_is_well_used() -> None:
-    """Nobody waits for it but its owner."""
+    """No one waits for it but its owner."""
     assert RULE.judge(case([short(5)], workload())).kind is FindingKind.OPTIMIZED
 
 
@@ -96,7 +96,7 @@ def test_unknown_time_never_creates_advice(hours: float, unknown: float) -> None
 
 @given(st.floats(0.0, 10.0), st.floats(0.0, 10.0))
 def test_more_pressure_is_never_less_of_a_complaint(one: float, other: float) -> None:
-    """Monotone in the time that somebody waited."""
+    """Monotone in the time that someone waited."""
     low, high = sorted((one, other))
     found = [RULE.judge(case([short(each)], SERVICE)).is_complaint for each in (low, high)]
     assert found[0] <= found[1]

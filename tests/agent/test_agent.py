@@ -111,7 +111,7 @@ class Session:
 
 @contextmanager
 def running(source: Minutes | Session, path: str = "", **parts: Any) -> Iterator[Agent]:
-    """An agent on loopback in fast motion; whoever uses it lets it run and stop."""
+    """An agent on loopback in fast motion; the one who uses it lets it run and stop."""
     settings = replace(
         Settings(),
         web=replace(Settings().web, listen_addresses=(LOOPBACK,)),
@@ -183,7 +183,7 @@ def test_it_tells_of_itself_in_counters_and_gauges() -> None:
 
 
 def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: Path) -> None:
-    """Over a real connection, as anybody asks; the next report has the counts."""
+    """Over a real connection, as anyone asks; the next report has the counts."""
     file = "profiles: {rules: {profile_host_bound: {on_ratio: 0.9}}}"
     agents: list[Agent] = []
 

@@ -122,7 +122,7 @@ def test_the_document_holds_together() -> None:
 
 
 def test_examples_are_as_their_schemas_say() -> None:
-    """Whoever copies one gets something true."""
+    """The one who copies one gets something true."""
 
     def examples(part: Any) -> Iterator[Mapping[str, Any]]:
         if isinstance(part, dict):

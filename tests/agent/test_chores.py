@@ -166,7 +166,7 @@ def test_old_windows_become_hourly_and_then_nothing(desk: Desk) -> None:
 
 
 class SetClock(FastClock):
-    """A clock that somebody sets."""
+    """A clock that someone sets."""
 
     ahead: Nanoseconds = 0
 

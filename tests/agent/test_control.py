@@ -85,7 +85,7 @@ def desk() -> Desk:
 
 
 def test_all_of_them_are_for_the_local_socket_alone(desk: Desk) -> None:
-    """Over TCP nobody changes anything, nor learns who asked for what."""
+    """Over TCP no one changes anything, nor learns who asked for what."""
     assert all(route.is_local for route in desk.routes)
 
 
@@ -129,7 +129,7 @@ def test_a_release_without_a_time_stays_until_it_is_taken_back(desk: Desk) -> No
 
 
 def test_a_release_whose_time_is_up_is_gone(desk: Desk) -> None:
-    """Nobody has to come back for it."""
+    """No one has to come back for it."""
     desk.ask(POST_RELEASE, **{"held": "counters", "for": "5m"})
     desk.pass_time(5 * MINUTE)
 
@@ -139,7 +139,7 @@ def test_a_release_whose_time_is_up_is_gone(desk: Desk) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"held": null}'])
 def test_resuming_without_a_name_takes_all_back(desk: Desk, body: bytes) -> None:
-    """As somebody in a hurry does."""
+    """As someone in a hurry does."""
     for held in ReleasableResource:
         desk.ask(POST_RELEASE, held=held)
 

@@ -38,7 +38,7 @@ class Script:
 
 
 class StepsBack(FastClock):
-    """A clock whose wall time somebody sets back by an hour after three seconds."""
+    """A clock whose wall time someone sets back by an hour after three seconds."""
 
     def wall_time(self) -> Nanoseconds:
         """An hour early, later on."""
@@ -51,7 +51,7 @@ def nothing() -> None:
 
 
 def fail() -> None:
-    """A source with a fault that nobody foresaw."""
+    """A source with a fault that no one foresaw."""
     raise RuntimeError("the driver made something up")
 
 
@@ -74,7 +74,7 @@ def test_ticks_every_interval_until_its_source_has_no_more() -> None:
 
 
 def test_goes_by_the_steady_clock() -> None:
-    """Somebody who sets the wall clock neither stops nor hurries the heartbeat."""
+    """Someone who sets the wall clock neither stops nor hurries the heartbeat."""
     _, times = times_of(Script(*[nothing] * 6), StepsBack(EPOCH))
 
     assert times == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
@@ -124,7 +124,7 @@ def test_a_fault_that_stays_is_said_once_a_minute() -> None:
 
 
 def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
-    """Whoever takes the snapshots may fail as the source may."""
+    """The one who takes the snapshots may fail as the source may."""
     source = Script(*[nothing] * 3)
 
     def refuse(_: Snapshot) -> None:

@@ -260,7 +260,7 @@ def test_dcgm(place: CheckContext) -> None:
 
 
 def test_grafana(place: CheckContext, tmp_path: Path) -> None:
-    """A right token, a wrong one, one that cannot be read, and nobody there."""
+    """A right token, a wrong one, one that cannot be read, and no one there."""
     assert verdict(check_grafana(place)) == "unused"
     token = write(tmp_path / "token", TOKEN)
 
@@ -394,7 +394,7 @@ def _library_as_it_was() -> Iterator[None]:
 
 
 class listening:  # noqa: N801 - it reads as what it does.
-    """A socket with somebody behind it."""
+    """A socket with someone behind it."""
 
     def __init__(self, path: str) -> None:
         self._path, self._socket = Path(path), socket.socket(socket.AF_UNIX)

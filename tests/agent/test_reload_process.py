@@ -31,7 +31,7 @@ def config(folder: Path) -> str:
 
 
 def reload(agent: AgentProcess, folder: Path, text: str) -> None:
-    """Write the file anew, signal, and wait until the agent has said how it went."""
+    """Write the file again, signal, and wait until the agent has said how it went."""
     before = state(agent)
     (folder / "rightsizer.yaml").write_text(text)
     agent.process.send_signal(signal.SIGHUP)
@@ -112,7 +112,7 @@ def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_flags_and_environment_stay_in_force(tmp_path: Path) -> None:
-    """A reload reads the file anew, and they go before it still."""
+    """A reload reads the file again, and they go before it still."""
     flags = ("--no-collector.process",)
     variable = "RIGHTSIZER_RECOMMENDER__RULES__IDLE__ON_RATIO"
     id_ = keep_advice(tmp_path / "history.db", now=time.time_ns() - 60 * 10**9)

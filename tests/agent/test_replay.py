@@ -80,7 +80,7 @@ def test_every_second_gets_the_state_that_it_was(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
-    """The reading after it accounts for five seconds, and nobody knows what was before."""
+    """The reading after it accounts for five seconds, and no one knows what was before."""
     story = write_story(
         tmp_path / "log.csv",
         (State.PRODUCTIVE, 50),
@@ -216,7 +216,7 @@ def test_advice_is_what_an_agent_would_have_opened_and_closed(tmp_path: Path) ->
 
 
 def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
-    """The agent forgets it after a month; whoever replays two months wants to know."""
+    """The agent forgets it after a month; the one who replays two months wants to know."""
     story = write_story(
         tmp_path / "log.csv",
         (State.IDLE_HELD, 6 * HOUR),

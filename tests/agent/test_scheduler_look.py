@@ -72,7 +72,7 @@ def test_gres_has_instances_by_the_files_that_the_driver_tells(tmp_path: Path) -
 
 
 def test_the_object_for_kubernetes_is_as_its_schema_says(tmp_path: Path) -> None:
-    """What somebody holds is no longer available."""
+    """What someone holds is no longer available."""
     with node(tmp_path) as settings:
         form = resource_topology_by_look(settings, clock(), "gpu-1")
 

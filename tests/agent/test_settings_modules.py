@@ -1,4 +1,4 @@
-"""Settings load no machinery: whoever reads a configuration needs no driver and no server."""
+"""Settings load no machinery: the one who reads a configuration needs no driver and no server."""
 
 import subprocess
 import sys

@@ -138,7 +138,7 @@ def test_the_example_is_what_the_settings_say(golden: Golden) -> None:
 
 
 def test_the_example_stands_for_the_defaults() -> None:
-    """Whoever starts from it starts from where an agent without a file is."""
+    """The one who starts from it starts from where an agent without a file is."""
     assert load_file(WholeSettings, CONFIG / "rightsizer.yaml") == WholeSettings()
     # An agent passes over what is the fleet's.
     assert load_sections(Settings, CONFIG / "rightsizer.yaml") == Settings()

@@ -33,14 +33,14 @@ def test_reasons_that_take_turns_are_told_once_each() -> None:
 
 
 def test_turns_that_last_are_told_again() -> None:
-    """After ten minutes each: whoever looks at the end of the log sees it."""
+    """After ten minutes each: the one who looks at the end of the log sees it."""
     turns = ["NVML is slow", "NVML hangs in a"]
 
     assert told(*turns * 601) == turns * 3
 
 
 def test_what_comes_back_after_devices_were_there_is_new() -> None:
-    """Its time has begun anew."""
+    """Its time has begun again."""
     assert told("gone", None, "gone") == ["gone", "back", "gone"]
 
 

@@ -160,7 +160,7 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
 def damage(path: Path) -> None:
     """Spoil every page of an open history."""
     other = sqlite3.connect(path)
-    # What somebody else has written is not in anybody's cache.
+    # What someone else has written is not in anyone's cache.
     other.execute("DELETE FROM grafana_outbox WHERE 0")
     other.execute("INSERT INTO grafana_outbox (note) VALUES ('')")
     other.commit()

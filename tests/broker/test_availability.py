@@ -131,7 +131,7 @@ def test_what_is_reserved_is_kept(state: State) -> None:
 
 
 def test_memory_must_suffice() -> None:
-    """In all, and of what is left; nothing fits into a size that nobody knows."""
+    """In all, and of what is left; nothing fits into a size that no one knows."""
     assert judged(slot(), memory_bytes=80.0 * GIBIBYTE).is_free
     large = judged(slot(), memory_bytes=81.0 * GIBIBYTE)
     assert large.why == "has 80.0 GiB of memory in all, 81.0 GiB are asked"
@@ -155,7 +155,7 @@ def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
 
 
 def test_a_leased_seat_is_left_to_its_lease() -> None:
-    """Unless both may share it, and nobody is named to a client asks."""
+    """Unless both may share it, and no one is named to a client asks."""
     shared = slot(demand=_LITTLE)
     assert judged(shared, lease(10)).obstacle is SlotObstacle.LEASED
     assert judged(shared, lease(10)).why == "leased (k3)"
@@ -179,7 +179,7 @@ def test_a_leased_seat_is_left_to_its_lease() -> None:
 def test_the_larger_of_set_aside_and_measured_memory_is_taken(
     of: LeaseSlot, leases: tuple[Lease, ...], left: float
 ) -> None:
-    """With the reserve; of strangers' memory nobody knows whose it is, so that it comes on top."""
+    """With the reserve; of strangers' memory no one knows whose it is, so that it comes on top."""
     of = replace(of, demand=_LITTLE)
     wants = {"may_share": True, "memory_bytes": left * GIBIBYTE}
     assert judged(of, *leases, **wants).memory_left_bytes == left * GIBIBYTE
@@ -220,7 +220,7 @@ def test_a_seat_is_shared_only_where_what_is_on_it_was_measured_to_need_little(
     ],
 )
 def test_nobody_is_put_beside_what_nobody_knows(of: LeaseSlot, obstacle: SlotObstacle) -> None:
-    """A pod that may start any moment, a process that nobody sees, memory that nobody reads."""
+    """A pod that may start any moment, a process that no one sees, memory that no one reads."""
     assert judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE).obstacle is obstacle
 
 

@@ -61,7 +61,7 @@ def test_a_ticket_is_granted_observed_and_given_back() -> None:
 
 
 def test_a_lease_ends_when_its_last_process_is_gone() -> None:
-    """Nobody has to give it back."""
+    """No one has to give it back."""
     state = BROKER.observe(asked(World(hgx()), ticket("a")).state, SECOND, {"a": ALIVE}).state
     step = BROKER.observe(state, 2 * SECOND, {"a": DEAD})
     assert step.events[0].reason is EndReason.DIED
@@ -113,7 +113,7 @@ def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
 
 
 def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
-    """After an hour without work; what nobody saw is not idle."""
+    """After an hour without work; what no one saw is not idle."""
     idle = LeaseObservation(is_alive=True, is_active=False)
     state = BROKER.observe(asked(World(hgx()), ticket("a")).state, 0, {"a": ALIVE}).state
     step = BROKER.observe(state, HOUR, {"a": idle})
@@ -148,7 +148,7 @@ def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None
     ],
 )
 def test_what_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str) -> None:
-    """Too much memory, alone on the GPU, or nobody knows how much."""
+    """Too much memory, alone on the GPU, or no one knows how much."""
     world = World(hgx(1))
     state = asked(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
@@ -272,7 +272,7 @@ def test_only_owners_and_operators_end_what_somebody_has() -> None:
 
 
 def test_a_restart_on_the_same_boot_changes_nothing() -> None:
-    """Nobody was idle while nobody looked."""
+    """No one was idle while no one looked."""
     state = asked(World(hgx()), ticket("a", 8), ticket("b")).state
     step = BROKER.after_restart(state, HOUR, "boot")
     assert step.events == ()
@@ -343,7 +343,7 @@ def test_a_shared_lease_counts_by_its_part_of_the_memory() -> None:
 
 
 def test_where_no_gpu_is_seen_everybody_waits() -> None:
-    """An agent that has not looked yet, or whose driver is gone, refuses nobody."""
+    """An agent that has not looked yet, or whose driver is gone, refuses no one."""
     nobody = World(hgx(0))
     step = asked(nobody, ticket("a", 8), ticket("b"))
     assert [each.id for each, _ in step.waiting] == ["a", "b"]

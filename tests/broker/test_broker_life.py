@@ -66,7 +66,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule(wanted=WISHES)
     def ask(self, wanted: Ticket) -> None:
-        """Somebody wants GPUs."""
+        """Someone wants GPUs."""
         name = self._name()
         step = BROKER.ask(self.state, self.now, replace(wanted, id=name), self.world.look())
         if not step.is_refused:
@@ -141,7 +141,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         user=USERS,
     )
     def reserve(self, gpus: int, begins: int, lasts: int, user: str) -> None:
-        """Somebody wants GPUs later."""
+        """Someone wants GPUs later."""
         starts = self.now + begins * MINUTE
         wanted = Reservation(self._name(), user, GpuRequest(gpus), starts, starts + lasts * MINUTE)
         self._follow(BROKER.reserve(self.state, self.now, wanted, client(user), self.world.look()))
@@ -150,7 +150,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99))
     @precondition(lambda self: self.state.bookings)
     def draw(self, pick: int) -> None:
-        """Somebody comes for what he reserved."""
+        """Someone comes for what he reserved."""
         booking = self.state.bookings[pick % len(self.state.bookings)]
         wanted, name = booking.reservation, self._name()
         drawn = ticket(name, wanted.request.gpus, wanted.user, reservation=wanted.id)

@@ -118,7 +118,7 @@ def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None
 
 
 def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
-    """The state is all there, in the new file, before anybody is answered."""
+    """The state is all there, in the new file, before anyone is answered."""
     path = tmp_path / "broker.db"
     with BrokerRepository(path) as store:
         store.save(lived(), 0)
@@ -190,7 +190,7 @@ def test_a_moment_stays_the_same_by_the_wall(at: int, later: int, wall: int) -> 
 def _spoil(path: Path) -> None:
     """Break every page under an open store, as a bad disk would."""
     other = sqlite3.connect(path)
-    # What a user else has written is not in anybody's cache.
+    # What another user has written is not in anyone's cache.
     other.execute("INSERT INTO fact VALUES ('other', '{}')")
     other.commit()
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -39,7 +39,7 @@ NOBODY: Final = 65534
 
 @pytest.fixture
 def managed(tmp_path: Path) -> Iterator[ManagedNode]:
-    """A node of eight GPUs that nobody has."""
+    """A node of eight GPUs that no one has."""
     with capture_logs():
         found = ManagedNode(World(hgx()), tmp_path / "broker.db", BrokerSettings(maximum_tickets=3))
         yield found
@@ -196,7 +196,7 @@ def test_operators_say_who_may_ask() -> None:
 def test_operators_are_known_by_their_groups(stranger: SocketPeer, tmp_path: Path) -> None:
     """As the name service has them, and only by those that the settings name.
 
-    They end what is not theirs, reserve for others, and go before them; nobody else does.
+    They end what is not theirs, reserve for others, and go before them; no one else does.
     """
     (group,) = {grp.getgrgid(pwd.getpwuid(NOBODY).pw_gid).gr_name}
     with capture_logs():
@@ -327,7 +327,7 @@ def served(managed: ManagedNode, path: Path) -> WebServer:
 
 
 def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None:
-    """Some are turned away, and ask again; nobody gets two."""
+    """Some are turned away, and ask again; no one gets two."""
     settings = BrokerSettings(maximum_tickets_per_user=1000)
     with capture_logs():
         managed = ManagedNode(World(hgx(2)), tmp_path / "broker.db", settings)
@@ -372,7 +372,7 @@ def test_the_socket_is_for_its_user_and_group(tmp_path: Path, managed: ManagedNo
 
 
 def connected(folder: Path) -> str:
-    """What goes wrong where nobody in particular connects to the socket in a folder."""
+    """What goes wrong where no one in particular connects to the socket in a folder."""
     program = "import socket; socket.socket(socket.AF_UNIX).connect('api.sock')"
     # Named from its own folder, for those above are root's alone.
     done = subprocess.run(

@@ -84,7 +84,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """One that nobody has."""
+    """One that no one has."""
     with capture_logs():
         found = Node(tmp_path)
         yield found
@@ -111,7 +111,7 @@ def test_a_reload_changes_how_many_processes_are_looked_at(node: Node) -> None:
 
 
 def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
-    """Of the last one too, after which nobody looks: their GPU is neither free nor reservable."""
+    """Of the last one too, after which no one looks: their GPU is neither free nor reservable."""
     node.lending.manager.ask(WISH)
     node.looks(2)
     node.processes.start(20, parent=10)

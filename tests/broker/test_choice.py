@@ -1,4 +1,4 @@
-"""The best set of slots of real machines, and of machines that nobody would build."""
+"""The best set of slots of real machines, and of machines that no one would build."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The manager: nobody is told what was not saved, and nothing is granted that nobody has seen."""
+"""The manager: no one is told what was not saved, and nothing is granted that no one has seen."""
 
 import json
 import resource
@@ -35,7 +35,7 @@ FULL_DISK = Path(__file__).parents[1] / "support" / "full_broker_disk.py"
 
 @pytest.fixture
 def managed(tmp_path: Path) -> Iterator[ManagedNode]:
-    """A node of two GPUs that nobody has."""
+    """A node of two GPUs that no one has."""
     with capture_logs():
         found = ManagedNode(World(hgx(2)), tmp_path / "broker.db")
         yield found

@@ -1,4 +1,4 @@
-"""Who belongs to a lease is known to the agent that comes after, and nobody else is."""
+"""Who belongs to a lease is known to the agent that comes after, and no one else is."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ CLIENT = LeaseOwner(os.getuid(), "ada", 10, 100)
 
 @pytest.fixture
 def procfs(tmp_path: Path) -> ProcessFolder:
-    """The client below init, and a daemon of its own below nobody: it carries no mark."""
+    """The client below init, and a daemon of its own below no one: it carries no mark."""
     folder = ProcessFolder(tmp_path / "proc")
     folder.start(1)
     folder.start(10)
@@ -66,7 +66,7 @@ def test_what_an_orphan_began_meanwhile_belongs(procfs: ProcessFolder) -> None:
 
 
 def test_a_number_that_is_somebody_elses_by_now_is_nobody(procfs: ProcessFolder) -> None:
-    """Of a process, and of a session in which nobody is left who was known."""
+    """Of a process, and of a session in which no one is left who was known."""
     members = orphaned(procfs)
     procfs.start(20, parent=1, session=20, started=900)
     procfs.start(21, parent=20, session=20, started=901)
@@ -77,7 +77,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_nobody(procfs: ProcessFolder)
 def test_a_session_is_not_believed_before_somebody_known_is_seen_in_it(
     procfs: ProcessFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While not all that were known can be looked at, nobody is taken in by it, or let go."""
+    """While not all that were known can be looked at, no one is taken in by it, or let go."""
     members = orphaned(procfs)
     procfs.start(20, parent=1, session=1, started=200)
     procfs.start(60, parent=1, session=20, started=900)

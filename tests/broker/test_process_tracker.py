@@ -135,7 +135,7 @@ def test_a_read_that_fails_is_no_death(
 def test_a_process_table_that_cannot_be_listed_is_no_death(
     processes: ProcessFolder, failing: dict[str, int], number: int
 ) -> None:
-    """Nor is one without any process in it: nobody looked."""
+    """Nor is one without any process in it: no one looked."""
     watcher = watcher_of(processes)
     watcher.look({"a": CLIENT})
     failing["/stat"] = errno.ENOENT
@@ -191,7 +191,7 @@ def test_a_fork_bomb_is_looked_at_in_parts(processes: ProcessFolder) -> None:
 
 
 def test_a_mark_is_believed_of_the_same_user_alone(processes: ProcessFolder) -> None:
-    """Anybody can write any lease's id into his own environment."""
+    """Anyone can write any lease's id into his own environment."""
     processes.start(60, parent=1, **{LEASE: "a"})
     processes.start(61, parent=1, **{LEASE: "other"})
     assert watcher_of(processes).look({"a": CLIENT})["a"].pids == {10, 60}

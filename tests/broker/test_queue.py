@@ -1,4 +1,4 @@
-"""Which tickets are served: strictly in order, and ahead of it where nobody is delayed."""
+"""Which tickets are served: strictly in order, and ahead of it where no one is delayed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -166,7 +166,7 @@ def test_a_ticket_of_the_reservation_gets_its_gpus_until_it_ends() -> None:
 
 
 def test_a_shared_lease_has_its_budget_and_another_all_of_the_memory() -> None:
-    """What is set aside is what nobody else can have."""
+    """What is set aside is what no one else can have."""
     tickets = [ticket("part", 1, memory=10, may_share=True), ticket("whole", 1, memory=10)]
     part, whole = serve_queue(tickets, scheduling(World(hgx())), SETTINGS).grants
     assert part.lease.memory_bytes == (10 * GIBIBYTE,)
@@ -185,7 +185,7 @@ def test_a_promise_to_the_first_is_kept_whatever_goes_ahead(
 ) -> None:
     """With limits that hold, the start that the first was promised never moves to later.
 
-    So it is bounded: nobody waits longer than the limits of those before it, one after another.
+    So it is bounded: no one waits longer than the limits of those before it, one after another.
     """
     for head, promised, started in _lived_through(jobs):
         assert started <= promised, head

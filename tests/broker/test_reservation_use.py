@@ -1,4 +1,4 @@
-"""Reservations that have begun count as used by a client they are for, where nobody has them."""
+"""Reservations that have begun count as used by a client they are for, where no one has them."""
 
 from dataclasses import replace
 

@@ -115,7 +115,7 @@ def test_two_reservations_do_not_get_the_same_gpus() -> None:
 
 
 def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None:
-    """Somebody works there without a lease."""
+    """Someone works there without a lease."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(4), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state

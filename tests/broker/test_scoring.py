@@ -72,7 +72,7 @@ def test_memory_that_nobody_asked_for_counts_whole() -> None:
 
 
 def test_links_score_as_the_device_plugin_has_them() -> None:
-    """NVLinks by their number; one that nobody counted as one."""
+    """NVLinks by their number; one that no one counted as one."""
     scores = LinkScores()
     kinds = ("PIX", "PXB", "PHB", "NODE", "SYSTEM", "UNKNOWN")
     found = [link_score(GpuLink("a", "b", LinkKind[kind]), scores) for kind in kinds]

@@ -106,7 +106,7 @@ def test_what_is_left_is_what_was_read() -> None:
     ],
 )
 def test_trouble_is_what_would_end_work(of: DeviceReport, trouble: str | None) -> None:
-    """What the driver says now; a program's own faults and lesser trouble keep nobody off."""
+    """What the driver says now; a program's own faults and lesser trouble keep no one off."""
     assert slot(of).trouble == trouble
 
 
@@ -156,7 +156,7 @@ def test_holders_are_those_who_have_no_lease(
     leased: tuple[int, ...],
     holders: tuple[SlotHolder, ...],
 ) -> None:
-    """Workloads by name, and processes that nobody knows the owner of."""
+    """Workloads by name, and processes that no one knows the owner of."""
     of = device(holdings=holdings, reading=processes(*pids))
     view = SlotView(_NOW, leased_pids=frozenset(leased))
     assert slot(of, view=view).holders == holders

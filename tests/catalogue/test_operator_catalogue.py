@@ -104,7 +104,7 @@ def test_a_board_is_added_with_few_figures(write: Write) -> None:
 
 
 def test_an_unheard_of_architecture_gets_the_common_assumptions() -> None:
-    """So that next year's board can be planned with before anybody measured it."""
+    """So that next year's board can be planned with before anyone measured it."""
     board = extended(LAB.replace("Hopper", "Rubin")).boards["LAB-1"]
 
     assert board.achievable_compute_ratio == 0.75

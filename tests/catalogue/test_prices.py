@@ -1,4 +1,4 @@
-"""What boards cost: packaged prices with their dates, and what follows where nobody says."""
+"""What boards cost: packaged prices with their dates, and what follows where no one says."""
 
 import dataclasses
 
@@ -71,7 +71,7 @@ def test_a_commitment_is_a_usual_discount_and_says_so() -> None:
 
 
 def test_a_commitment_that_somebody_offers_is_no_assumption() -> None:
-    """Even where nobody says what it costs without one."""
+    """Even where no one says what it costs without one."""
     offered = Price("X", reserved_dollars_per_hour={1: 1.5})
     prices = Prices({"X": offered}, PRICES.on_premises, PRICES.reserved_discounts)
 

@@ -81,7 +81,7 @@ def test_the_agent_does_not_load_what_others_need(other: str) -> None:
 
 
 def test_a_command_is_loaded_without_the_others() -> None:
-    """Whoever asks for the version in a script does not wait for the planner and the agent."""
+    """The one who asks for the version in a script does not wait for the planner and the agent."""
     loaded = modules("version")
     assert "rightsizer.cli.version" in loaded
     assert loaded.isdisjoint({"rightsizer.cli.agent", "rightsizer.cli.plan", "rightsizer.config"})

@@ -81,7 +81,7 @@ def test_json_has_every_figure_in_base_units_with_its_origin(capsys: Captured) -
 
 
 def test_json_of_one_board(capsys: Captured) -> None:
-    """Bytes, hertz, watts, seconds, dollars; what nobody knows is null."""
+    """Bytes, hertz, watts, seconds, dollars; what no one knows is null."""
     (board,) = form_of(capsys, "H100-SXM5-80GB")
 
     assert board["memory_bytes"] == 81559 * 2**20

@@ -1,4 +1,4 @@
-"""`rightsizer catalogue NAME` of a GPU that nobody knows: what its driver says, and no guess."""
+"""`rightsizer catalogue NAME` of a GPU that no one knows: what its driver says, and no guess."""
 
 import json
 from collections.abc import Iterator

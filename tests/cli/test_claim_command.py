@@ -94,7 +94,7 @@ def test_without_an_agent_the_history_is_changed(
 
 
 def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) -> None:
-    """What is to be told waits in the outbox; nobody is asked meanwhile."""
+    """What is to be told waits in the outbox; no one is asked meanwhile."""
     history = config.parent / "h.db"
     id_ = keep_advice(history)
     with grafana_server() as grafana:
@@ -110,7 +110,7 @@ def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) ->
 
 
 def test_what_cannot_be_done_is_told(config: Path, capsys: Captured) -> None:
-    """No history, one that somebody holds, an id that is not there, advice that is closed."""
+    """No history, one that someone holds, an id that is not there, advice that is closed."""
     assert run(config, "claim", "abc") == 1
     history = config.parent / "h.db"
     id_ = keep_advice(history)
@@ -131,7 +131,7 @@ def test_what_cannot_be_done_is_told(config: Path, capsys: Captured) -> None:
 
 @pytest.mark.parametrize("span", ["0s", "soon", "-1d"])
 def test_a_time_that_is_none_is_refused(config: Path, capsys: Captured, span: str) -> None:
-    """Before anybody is asked."""
+    """Before anyone is asked."""
     with pytest.raises(SystemExit) as left:
         run(config, "snooze", "abc", f"--for={span}")
 

@@ -53,7 +53,7 @@ def test_what_does_not_exist_is_a_usage_error(arguments: list[str], capsys: Capt
 
 
 def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured) -> None:
-    """Whoever reads thirty names has forgotten what for."""
+    """The one who reads thirty names has forgotten what for."""
     with pytest.raises(SystemExit) as ended:
         main(["repaly", "gpu.csv"])
     told = faults_of(capsys)[-1]
@@ -92,7 +92,7 @@ def test_every_command_has_help_without_empty_defaults(name: str, capsys: Captur
     ],
 )
 def test_help_tells_units_and_defaults(name: str, words: list[str], capsys: Captured) -> None:
-    """Nobody should have to read the source for them."""
+    """No one should have to read the source for them."""
     with pytest.raises(SystemExit):
         main([name, "--help"])
     text = " ".join(capsys.readouterr().out.split())
@@ -161,7 +161,7 @@ def test_an_output_that_takes_no_more_is_told(arguments: str, tmp_path: Path) ->
 
 
 def test_the_example_configuration_is_right(capsys: Captured) -> None:
-    """Whoever copies it starts without a fault."""
+    """The one who copies it starts without a fault."""
     assert main(["check-config", str(CONFIG / "rightsizer.yaml")]) == 0
     assert capsys.readouterr().out.endswith("rightsizer.yaml: ok\n")
 

@@ -363,7 +363,7 @@ def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path, capsys: Captured)
 
 
 def test_standard_output_that_is_full_or_closed_is_no_traceback(tmp_path: Path) -> None:
-    """A full one is told; whoever has seen enough is left in peace."""
+    """A full one is told; the one who has seen enough is left in peace."""
     path = tmp_path / "h.db"
     fill(path, (window(number) for number in range(300)))
     command = [*RIGHTSIZER, "export", "--history.path", str(path)]

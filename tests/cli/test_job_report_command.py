@@ -104,7 +104,7 @@ def test_an_unknown_job_is_told(history: Path, capsys: Captured) -> None:
 
 
 def test_the_text(golden: Golden) -> None:
-    """A dozen lines at the end of somebody's output."""
+    """A dozen lines at the end of someone's output."""
     golden("job_report.txt", job_report_text(REPORT, "node7") + "\n")
 
 

@@ -24,7 +24,7 @@ def test_the_answer_for_a_person(tmp_path: Path, golden: Golden) -> None:
 
 
 def test_a_refusal_is_explained_without_being_asked(tmp_path: Path, golden: Golden) -> None:
-    """Whoever gets nothing wants to know why."""
+    """The one who gets nothing wants to know why."""
     form = placed_node(scenario_file(tmp_path), gpus="5")
     golden("place-refused.txt", place_text(form, is_explained=False) + "\n")
 

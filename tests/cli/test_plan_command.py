@@ -298,7 +298,7 @@ def test_a_recording_tells_where_the_prediction_was_off(file: Path, capsys: Capt
 
 
 def test_a_recording_is_of_one_requirement(file: Path, capsys: Captured) -> None:
-    """Of several nobody could tell which ran."""
+    """Of several no one could tell which ran."""
     file.write_text(json.dumps([{"model": SHAPE}]), encoding="utf-8")
     run = recording(file.with_name("run.csv"), gib=20.0)
 
@@ -308,7 +308,7 @@ def test_a_recording_is_of_one_requirement(file: Path, capsys: Captured) -> None
 
 @pytest.mark.parametrize("key", ["gpus", "config"])
 def test_what_is_wrong_does_nothing_to_a_terminal(key: str, file: Path, capsys: Captured) -> None:
-    """It may quote a file that somebody else wrote."""
+    """It may quote a file that someone else wrote."""
     hostile = "\x1b[31mH100\u202e"
     file.with_name("config.json").write_text(json.dumps({"model_type": hostile}))
     asked = {
@@ -341,7 +341,7 @@ def test_what_is_wrong_does_nothing_to_a_terminal(key: str, file: Path, capsys: 
 def test_what_a_task_makes_no_use_of_is_told(
     file: Path, capsys: Captured, text: str, start: str
 ) -> None:
-    """Whoever forgets the task would take the answer for another one."""
+    """The one who forgets the task would take the answer for another one."""
     plan = answer(file, f"model: {{parameters: 1e9}}\ngpus: [L4]\n{text}\n", capsys)
 
     (note,) = plan["notes"]

@@ -1,4 +1,4 @@
-"""`rightsizer plan`: costs in every form, growth, settings, and GPUs that nobody knows."""
+"""`rightsizer plan`: costs in every form, growth, settings, and GPUs that no one knows."""
 
 import json
 import math

@@ -178,7 +178,7 @@ def test_replicas_of_the_plan_must_make_the_gpus_of_the_trace(file: Path, capsys
 
 
 def test_two_results_are_of_two_runs(file: Path, capsys: Captured) -> None:
-    """Nobody could tell which the plan is about."""
+    """No one could tell which the plan is about."""
     runs = [file.with_name(name) for name in ("a.txt", "b.txt")]
     for each in runs:
         each.write_text(summary(), encoding="utf-8")

@@ -188,7 +188,7 @@ def test_help_has_the_recipe_of_a_driver_update(capsys: Captured) -> None:
 
 
 def test_a_release_that_ends_while_it_is_waited_for_is_told() -> None:
-    """Its time was over, or somebody took it back."""
+    """Its time was over, or someone took it back."""
     forms = iter([{"is_done": False, "still_held": "a handle"}, None])
     with pytest.raises(RightsizerError, match="the gpus were taken back before all of them"):
         wait_until_done(ReleasableResource.GPUS, lambda: next(forms), 5.0, FastClock(EPOCH))

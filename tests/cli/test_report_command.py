@@ -26,7 +26,7 @@ HOURS: Final = 50
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """Fifty hours of GPU 0, held by a job, the second day of which nobody recorded."""
+    """Fifty hours of GPU 0, held by a job, the second day of which no one recorded."""
     path = tmp_path / "history.db"
     job = workload("llama")
     hours = [hour for hour in range(HOURS) if not 24 <= hour < 48]
@@ -71,7 +71,7 @@ def refused(capsys: Captured, *flags: str) -> tuple[int, str]:
 
 
 def test_all_that_there_is_by_default(history: Path, capsys: Captured) -> None:
-    """Up to seven days, from where the history begins; what nobody recorded is a gap."""
+    """Up to seven days, from where the history begins; what no one recorded is a gap."""
     form = reported(capsys, history)
 
     assert form["span"]["end"] - form["span"]["start"] == HOURS * 3600
@@ -149,7 +149,7 @@ def test_a_history_that_is_none_is_refused(tmp_path: Path, capsys: Captured) -> 
 
 
 def test_the_report_is_not_written_over_the_history(history: Path, capsys: Captured) -> None:
-    """Whoever names it twice meant something else."""
+    """The one who names it twice meant something else."""
     before = history.read_bytes()
     flags = ("--history.path", str(history), "--output", str(history))
 

@@ -65,7 +65,7 @@ def test_a_key_with_everything_under_it_commented_out_keeps_its_default() -> Non
 
 
 def test_loaded_mappings_are_read_only() -> None:
-    """Nobody changes the settings of a running agent by accident."""
+    """No one changes the settings of a running agent by accident."""
     loaded: Any = load(Settings, "collectors: {gpm: true}", "x")
 
     with pytest.raises(TypeError):

@@ -148,7 +148,7 @@ def test_what_advice_writes_is_as_the_schema_says(replicas: tuple[int, ...]) -> 
 
 
 def test_what_scales_by_waiting_requests_is_kedas_too() -> None:
-    """As the advice prints it, and never to nothing while somebody is served."""
+    """As the advice prints it, and never to nothing while someone is served."""
     server = Workload(
         "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
     )

@@ -48,7 +48,7 @@ def test_runs_without_privileges() -> None:
 
 
 def test_health_is_asked_without_further_tools(tmp_path: Path) -> None:
-    """The check needs no curl, no TLS and no password, and fails where nobody answers."""
+    """The check needs no curl, no TLS and no password, and fails where no one answers."""
     check = instruction("HEALTHCHECK")
     program, flag, script = json.loads(check[check.index("[") :])
     assert (program, flag) == ("python", "-c")

@@ -172,7 +172,7 @@ def test_the_agent_has_no_more_than_it_needs() -> None:
 
 
 def test_every_volume_is_mounted_and_every_mount_has_its_reason() -> None:
-    """A host path without a comment above it is one that nobody has thought about."""
+    """A host path without a comment above it is one that no one has thought about."""
     pod = pod_of(BASE)
     mounted = [each["name"] for each in pod["containers"][0]["volumeMounts"]]
     assert sorted(mounted) == sorted(each["name"] for each in pod["volumes"])

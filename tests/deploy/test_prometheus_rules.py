@@ -203,7 +203,7 @@ def test_critical_xids_are_those_of_advice() -> None:
 @pytest.mark.prometheus
 @pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
 def test_alertmanager_sends_by_severity(alert: dict[str, Any]) -> None:
-    """Critical pages, warnings make tickets, information goes to nobody."""
+    """Critical pages, warnings make tickets, information goes to no one."""
     receivers = {"critical": "pager", "warning": "tickets", "info": "nobody"}
     labels = [f"alertname={alert['alert']}", f"severity={alert['labels']['severity']}"]
     config = ("--config.file", CONFIG / "alertmanager.yaml")

@@ -39,7 +39,7 @@ def target() -> Iterator[str]:
 
 
 def test_scrapes_evaluates_answers_and_ends(target: str) -> None:
-    """A target is scraped, a rule is evaluated over it, and afterwards nobody listens."""
+    """A target is scraped, a rule is evaluated over it, and afterwards no one listens."""
     config = scrape_config(target, rule_files=("rules.yaml",))
     with prometheus_server(config, {"rules.yaml": RULES}) as prometheus:
         labels = {"__name__": "answer", "instance": target, "job": "rightsizer"}

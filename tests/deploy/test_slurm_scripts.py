@@ -119,7 +119,7 @@ def test_the_prolog_writes_what_the_agent_reads(
 
 
 def test_jobs_that_share_a_gpu_come_and_go_apart(tmp_path: Path) -> None:
-    """Eight of them at once; whoever is told twice, as after a requeue, stands there once."""
+    """Eight of them at once; the one who is told twice, as after a requeue, stands there once."""
 
     def all_at_once(script: str, jobs: list[str]) -> None:
         threads = [

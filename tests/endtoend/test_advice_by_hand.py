@@ -63,7 +63,7 @@ def test_what_is_said_is_kept_through_a_kill(tmp_path: Path, id_: str) -> None:
 
 
 def test_over_tcp_it_is_refused_with_the_remedy(tmp_path: Path, id_: str) -> None:
-    """Whoever asks; and what is not there is told apart."""
+    """The one who asks; and what is not there is told apart."""
     with agent_process(tmp_path, config=config(tmp_path)) as agent:
         refused = post(agent, f"/api/v1/advice/{id_}/dismiss")
         unknown = command(tmp_path, "claim", "x" + id_[1:])

@@ -158,7 +158,7 @@ def test_agent_that_dies_is_told_and_its_return_too(
 def test_idle_gpu_of_a_simulated_day_fires(
     tmp_path: Path, desk: Desk, alertmanager: Alertmanager
 ) -> None:
-    """The forgotten notebook's GPU is idle, no other is, and nobody is woken for it."""
+    """The forgotten notebook's GPU is idle, no other is, and no one is woken for it."""
     scenario = tmp_path / "forgotten.yaml"
     scenario.write_text(FORGOTTEN)
     with agent_process(tmp_path, command=(sys.executable, "-c", DEMO, scenario)) as demo:

@@ -94,7 +94,7 @@ def test_strips_reach_back_as_far_as_the_node_remembers(agent: AgentProcess) -> 
 
 
 def test_nobody_is_named_and_no_path_is_told(agent: AgentProcess) -> None:
-    """Users and their files are nobody's business but the operator's."""
+    """Users and their files are no one's business but the operator's."""
     answers = "".join(agent.get(f"/api/v1/{name}")[1] for name in ("report", "advice", "summary"))
     for private in (f'"{getpass.getuser()}"', "/home/", "/root/"):
         assert private not in answers

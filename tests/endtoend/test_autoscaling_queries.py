@@ -175,7 +175,7 @@ def test_idle_service_goes_to_zero(stand: Stand) -> None:
 
 
 def test_service_without_replicas_stays_at_zero(stand: Stand) -> None:
-    """Nobody is there to be read, which is no error."""
+    """No one is there to be read, which is no error."""
     assert stand.work("gone-svc") == [0.0]
 
 
@@ -218,7 +218,7 @@ def test_adapter_finds_no_metric_where_there_is_none(stand: Stand) -> None:
 
 
 def test_gateways_silence_is_no_answer(stand: Stand) -> None:
-    """The trigger that wakes a service gives nothing while nobody scrapes the gateway."""
+    """The trigger that wakes a service gives nothing while no one scrapes the gateway."""
     (_, requests) = recipe("keda-prometheus.yaml")["spec"]["triggers"]
 
     assert stand.prometheus.query(requests["metadata"]["query"]) == []

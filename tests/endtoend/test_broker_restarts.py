@@ -1,4 +1,4 @@
-"""Leases outlive the agent, whatever becomes of it, of its file and of whoever asked for them."""
+"""Leases outlive the agent, whatever becomes of it, of its file and of those who asked for them."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 
 
 def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
-    """The run goes on meanwhile, and whoever waits goes on to wait for its end."""
+    """The run goes on meanwhile, and the one who waits goes on to wait for its end."""
     place = Place(tmp_path, nursery)
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run("--gpus", "2", "--", "sleep", "600")

@@ -156,7 +156,7 @@ def test_gpus_are_reserved_and_drawn_on(lent: Place) -> None:
 
 
 def test_a_ticket_that_somebody_withdraws_is_not_asked_for_again(lent: Place) -> None:
-    """Whoever waits by it ends, and is told by whom; its command is never run."""
+    """The one who waits by it ends, and is told by whom; its command is never run."""
     first = lent.run("--gpus", "2", "--", "sleep", "60")
     lent.works(first)
     second = lent.run("--", "echo", "second has one")
@@ -190,7 +190,7 @@ def test_a_lease_that_somebody_ends_leaves_its_command_alone(lent: Place) -> Non
 
 
 def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
-    """To whoever asks for too long: from when it is, and what limit would do."""
+    """To the one who asks for too long: from when it is, and what limit would do."""
     made = run_rightsizer(
         *("reserve", "--gpus", "1", "--in", "14h", "--for", "1h", "--json"), *lent.socket
     )

@@ -123,7 +123,7 @@ def test_what_may_be_empty_is_a_query() -> None:
 
 
 def test_a_cluster_chosen_shuts_out_what_has_none(prometheus: Prometheus) -> None:
-    """The variable works where nobody sets the label, and chooses where somebody does."""
+    """The variable works where no one sets the label, and chooses where someone does."""
     (query,) = [query for query in QUERIES if query.name == "fleet: GPUs: A"]
     prometheus.wait_for(concrete(query.expression))
     assert prometheus.query(concrete(query.expression, {**VALUES, "$cluster": "other"})) == []
@@ -149,7 +149,7 @@ def test_parts_are_the_whole(prometheus: Prometheus) -> None:
 
 
 def test_variables_find_the_nodes(prometheus: Prometheus) -> None:
-    """Each label that a variable lists has values, but for the cluster, which nobody set here."""
+    """Each label that a variable lists has values, but for the cluster, which no one set here."""
     for board in BOARDS.values():
         names = [v["name"] for v in board["templating"]["list"] if v["type"] == "query"]
         assert names == ["cluster", "job", "instance", "uuid", "workload"]

@@ -1,4 +1,4 @@
-"""A store that is down, slow, strict or somebody else: `rightsizer fleet` says which, and ends."""
+"""A store that is down, slow, strict or someone else: `rightsizer fleet` says which, and ends."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from web_certificates import Authority
 
 NOTHING = json.dumps({"status": "success", "data": {"resultType": "vector", "result": []}}).encode()
 DOWN = "http://127.0.0.1:9"
-"""Nobody listens there."""
+"""No one listens there."""
 
 
 def always(store: FaultyStore, reply: Reply) -> str:

@@ -212,7 +212,7 @@ def test_a_disk_that_is_full_is_told(tmp_path: Path, url: str) -> None:
 def test_broken_days_are_set_aside_and_read_again(
     tmp_path: Path, url: str, undisturbed: dict[str, Any]
 ) -> None:
-    """All of it can be had anew, so that nobody need do anything; it is told all the same."""
+    """All of it can be had again, so that no one need do anything; it is told all the same."""
     (tmp_path / "fleet.db").write_bytes(b"no database at all, " * 999)
     config = configured(tmp_path, url, **DENSE)
     form = asked_in_process(config, *AT).form

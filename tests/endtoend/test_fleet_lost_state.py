@@ -32,7 +32,7 @@ WASTED: Final = {gpu(0), gpu(2), gpu(3)}
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """A port that no one listens at."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
@@ -119,7 +119,7 @@ def decided(folder: Path) -> Iterator[tuple[Path, Grafana, Inbox, tuple[str, str
 
 
 def test_decisions_are_restored(tmp_path: Path) -> None:
-    """State, who, why and until when are back, whoever looks, and nobody is told again."""
+    """State, who, why and until when are back, the one who looks, and no one is told again."""
     with decided(tmp_path) as (config, grafana, inbox, (claimed, snoozed, dismissed)):
         before = asked_in_process(config, "--json").form
         assert stands(before) == {
@@ -163,7 +163,7 @@ def test_a_grafana_that_cannot_say_costs_a_note(tmp_path: Path) -> None:
 
 
 def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
-    """Its advice keeps its age, and nobody is told of it again, in Grafana or by webhook."""
+    """Its advice keeps its age, and no one is told of it again, in Grafana or by webhook."""
     port = free_port()
     now = int(time.time())
     with (

@@ -84,7 +84,7 @@ def test_sizing_abstains_on_less_than_it_needs(plain: dict[str, Any]) -> None:
 def test_what_is_odd_without_a_difference_makes_none(
     tmp_path: Path, url: str, plain: dict[str, Any], estate: str
 ) -> None:
-    """Other names each day, two scrapers, agents that begin anew, clocks that are off."""
+    """Other names each day, two scrapers, agents that begin again, clocks that are off."""
     odd = looked(tmp_path, url, estate).form
     assert concluded(odd) == concluded(plain)
     assert advised(odd) == advised(plain)
@@ -150,7 +150,7 @@ def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
 
 
 def test_old_agents_are_believed_as_far_as_they_go(tmp_path: Path, url: str) -> None:
-    """Nobody says what they can tell idle time by: it is found, and no advice is made of it."""
+    """No one says what they can tell idle time by: it is found, and no advice is made of it."""
     old = looked(tmp_path, url, "old").form
     assert old["advice"] == []
     assert {each["finding"] for each in old["findings"]} <= {"idle"}

@@ -69,7 +69,7 @@ def test_a_refusal_is_an_answer(agent: AgentProcess, socket: Path) -> None:
 
 
 def test_a_wrong_query_is_refused_by_name(agent: AgentProcess) -> None:
-    """Over TCP too, where anybody may ask: nothing is taken by asking."""
+    """Over TCP too, where anyone may ask: nothing is taken by asking."""
     status, text = agent.get("/api/v1/place?gpu=2")
     assert status == 400
     assert "'gpu' is nothing to ask for" in text

@@ -94,7 +94,7 @@ def test_the_gpus_are_let_go_and_taken_back(place: Path) -> None:
 
 
 def test_gpus_that_are_let_go_for_a_time_come_back_by_themselves(place: Path) -> None:
-    """Nobody has to remember."""
+    """No one has to remember."""
     with agent_at(place) as agent:
         eventually(lambda: is_ready(agent))
         told = rightsizer(place, "release", "gpus", "--for", "4s", "--wait", "15s")
@@ -131,7 +131,7 @@ def names(agent: AgentProcess, name: str) -> bool:
 
 
 def test_over_tcp_nothing_is_let_go(place: Path) -> None:
-    """Whatever is asked, and whether or not somebody on the node could."""
+    """Whatever is asked, and whether or not someone on the node could."""
     with agent_at(place) as agent:
         looked = agent.get("/api/v1/releases")
         client = LocalClient(place)

@@ -63,7 +63,7 @@ def is_in(least: Mapping[str, float], found: Mapping[str, float]) -> bool:
 
 
 def keep_scraping(agent: AgentProcess, stop: threading.Event) -> None:
-    """Load, until there is nobody left to answer."""
+    """Load, until there is no one left to answer."""
     while not stop.is_set():
         with suppress(OSError, HTTPException):
             agent.get("/metrics")

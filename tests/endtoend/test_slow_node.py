@@ -1,4 +1,4 @@
-"""A real agent over a driver that is slow for a while, seen by whoever scrapes it."""
+"""A real agent over a driver that is slow for a while, seen by the one who scrapes it."""
 
 import json
 import sys

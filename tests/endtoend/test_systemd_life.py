@@ -100,7 +100,7 @@ def test_it_starts_with_the_machine_reloads_and_comes_back_after_a_kill(root: Pa
 
 
 def test_a_hung_driver_does_not_stop_the_watchdog_and_a_hung_coordinator_does(root: Path) -> None:
-    """The coordinator feeds it, whatever the driver does, and nobody feeds it in its place."""
+    """The coordinator feeds it, whatever the driver does, and no one feeds it in its place."""
     (root / "etc/rightsizer/node.yaml").write_text(SCENARIO + HANGS)
     with booted(root) as machine:
         machine.until(lambda: "rightsizer_workers_abandoned 1.0" in machine.get("/metrics"))
@@ -206,7 +206,7 @@ def test_doctor_tells_what_the_sandbox_allows(root: Path) -> None:
         machine.run("systemctl", "daemon-reload")
         opened = said()
         assert "is closed to this user" not in opened
-        assert "limited  kubelet: " in opened  # Nobody listens there.
+        assert "limited  kubelet: " in opened  # No one listens there.
 
 
 def test_the_timer_for_advice_refuses_beside_the_agent(root: Path) -> None:

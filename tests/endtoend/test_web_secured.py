@@ -94,7 +94,7 @@ def job(name: str, authority: Authority, address: str, **more: Any) -> dict[str,
 
 
 def scraping(*jobs: dict[str, Any]) -> str:
-    """A configuration that scrapes every second, anew each time."""
+    """A configuration that scrapes every second, again each time."""
     return json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs})
 
 

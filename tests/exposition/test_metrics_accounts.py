@@ -79,7 +79,7 @@ def test_states_sum_to_wall_time(interval: float, span: int) -> None:
 
 @pytest.mark.parametrize(("interval", "span"), SPANS)
 def test_used_and_waste_are_all_known_time_and_energy(interval: float, span: int) -> None:
-    """As anybody can add them up in Prometheus."""
+    """As anyone can add them up in Prometheus."""
     samples = scraped(interval, span)
     for report in last_report(interval, span).devices:
         uuid = report.device.uuid

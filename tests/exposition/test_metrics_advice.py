@@ -38,7 +38,7 @@ def piece(id_: str, gpus: float | None = None, dollars: float | None = None) -> 
 
 
 def test_what_saves_most_is_exported_first_and_all_is_counted() -> None:
-    """By money, then by GPUs; what nobody can price comes last."""
+    """By money, then by GPUs; what no one can price comes last."""
     advice = (piece("none"), piece("gpus", gpus=2.0), piece("money", 0.5, 3.0), piece("less", 9, 1))
     report = replace(node_report(), advice=advice)
     kept = [labels["id"] for labels, _ in samples(report, "rightsizer_advice_info", advice_limit=3)]

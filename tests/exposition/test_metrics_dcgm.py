@@ -158,7 +158,7 @@ def test_names_and_types_are_dcgm_exporters_own() -> None:
 
 
 def test_all_default_counters_are_there_or_known_to_be_left_out() -> None:
-    """Nothing is said of a license that nobody reads."""
+    """Nothing is said of a license that no one reads."""
     metrics = {
         name
         for name, field in DCGM_FIELDS.items()
@@ -252,7 +252,7 @@ def test_a_job_is_a_label_and_nobody_is_none() -> None:
 
 
 def test_an_xid_is_told_with_its_code() -> None:
-    """The last one, 0 before the first, and nothing where nobody listens."""
+    """The last one, 0 before the first, and nothing where no one listens."""
     report = alone(power_watts=1.0)
     failed = replace(
         report, devices=(replace(report.devices[0], xids=XidLog({79: 1, 31: 2}, 79, NOW)),)

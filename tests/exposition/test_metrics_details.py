@@ -132,7 +132,7 @@ def test_every_signal_has_its_place() -> None:
 
 
 def test_links_are_told_one_by_one() -> None:
-    """What nobody tells of a link that is down has no series."""
+    """What no one tells of a link that is down has no series."""
     samples = samples_of(report_of(), details=True)
     errors = "rightsizer_nvlink_link_errors_total"
     assert value(samples, "rightsizer_nvlink_up", uuid=UUID, link="0") == 1

@@ -179,7 +179,7 @@ def test_a_down_device_keeps_its_counters_and_loses_its_readings() -> None:
 
 @pytest.mark.parametrize(("age_seconds", "is_shown"), [(5, True), (6, False)])
 def test_stale_readings_vanish(age_seconds: int, is_shown: bool) -> None:  # noqa: FBT001
-    """A report that nobody renews loses its readings and derived gauges, not its counters."""
+    """A report that no one renews loses its readings and derived gauges, not its counters."""
     text = text_of(node_report(), NOW + age_seconds * NANOSECONDS_PER_SECOND)
     names = series_of(text, uuid_of(0))
     assert ("rightsizer_gpu_busy_ratio" in names) is is_shown

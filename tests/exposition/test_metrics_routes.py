@@ -63,7 +63,7 @@ def test_parameters_select() -> None:
     "query", ["collect[]=nothing", "exclude[]=fabric", "collect[]=power&exclude[]=memory"]
 )
 def test_a_selection_that_cannot_be_is_a_bad_request(query: str) -> None:
-    """Rather than a page that lacks what somebody expects."""
+    """Rather than a page that lacks what someone expects."""
     with served() as url:
         status, _, said = asked(f"{url}/metrics?{query}")
 

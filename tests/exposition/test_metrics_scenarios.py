@@ -73,7 +73,7 @@ def promtool_check(text: bytes) -> "subprocess.CompletedProcess[bytes]":
 
 @pytest.mark.parametrize("scenario", GOLDEN)
 def test_pages_are_as_agreed(scenario: str, golden: Callable[[str | Path, str], None]) -> None:
-    """Every line of what a scraper gets; whoever changes one sees all that it changes."""
+    """Every line of what a scraper gets; the one who changes one sees all that it changes."""
     golden(f"scenario-{scenario}.txt", exposition_of(scenario).render().body.decode())
 
 

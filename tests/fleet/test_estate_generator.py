@@ -84,14 +84,14 @@ def test_counters_only_grow_but_where_the_agent_began_anew(life: Life) -> None:
 
 
 def test_a_node_is_away_for_a_day(life: Life) -> None:
-    """Nobody has seen it then, and its GPUs have no samples."""
+    """No one has seen it then, and its GPUs have no samples."""
     gpu = next(gpu for gpu in life.gpus if gpu.machine.name == "serve-2")
     assert not pieces(life, gpu, 5 * SLOTS, 6 * SLOTS)
     assert pieces(life, gpu, 6 * SLOTS, 7 * SLOTS)
 
 
 def test_some_machines_came_in_the_last_hours(life: Life) -> None:
-    """Nobody knows of them before: neither their GPUs nor who would put pods there."""
+    """No one knows of them before: neither their GPUs nor who would put pods there."""
     late = [gpu for gpu in life.gpus if gpu.machine.pool == "burst"]
     assert {part.first for gpu in late for part in gpu.parts} == {life.slots - 2 * 12}
     for first, there in ((life.slots - 25, False), (life.slots - 24, True)):

@@ -1,4 +1,4 @@
-"""The rule of pools with GPUs that nobody ever needed."""
+"""The rule of pools with GPUs that no one ever needed."""
 
 from dataclasses import replace
 
@@ -62,7 +62,7 @@ def test_a_little_room_is_no_waste() -> None:
 
 
 def test_work_that_waits_needs_what_is_there() -> None:
-    """Never too large while somebody asks for more."""
+    """Never too large while someone asks for more."""
     one = pool("spare", restless(8, 16))
     assert not judged(view([one], waiting=[WaitingWork("ml/next", "spare", 2.0)])).is_complaint
     assert judged(view([one], waiting=[WaitingWork("ml/next", "other", 2.0)])).is_complaint

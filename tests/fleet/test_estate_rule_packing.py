@@ -119,7 +119,7 @@ def test_two_on_one_gpu_share_already() -> None:
 
 
 def replace_name(of: FleetWorkload) -> FleetWorkload:
-    """Somebody else on the same GPU."""
+    """Someone else on the same GPU."""
     return replace(of, case=replace(of.case, key="web/other"))
 
 
@@ -141,7 +141,7 @@ def test_who_is_under_pressure_shares_nothing() -> None:
 
 
 def test_nothing_is_packed_while_work_waits() -> None:
-    """Never over while somebody asks for more."""
+    """Never over while someone asks for more."""
     assert not judged(map(notebook, range(4)), [WaitingWork("ml/x", "small", 1.0)]).is_complaint
 
 

@@ -32,12 +32,12 @@ BATCH, NOTEBOOK = WorkloadClass.BATCH, WorkloadClass.NOTEBOOK
 
 
 def spare() -> FleetView:
-    """Half of a pool that nobody ever asked for."""
+    """Half of a pool that no one ever asked for."""
     return view([pool("spare", restless(8, 16))])
 
 
 def empty() -> FleetView:
-    """A pool that nobody ever asked for."""
+    """A pool that no one ever asked for."""
     return view([pool("empty", steady(0.0), nodes=2)])
 
 
@@ -92,7 +92,7 @@ def replicas() -> FleetView:
 
 
 def dear() -> FleetView:
-    """A light service on an H100, and cheaper GPUs that nobody needs."""
+    """A light service on an H100, and cheaper GPUs that no one needs."""
     return view(
         [
             pool("dear", steady(8.0), nodes=1),

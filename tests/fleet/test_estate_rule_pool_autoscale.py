@@ -36,7 +36,7 @@ def test_nodes_come_and_go_with_the_day() -> None:
 
 
 def test_only_what_stood_empty_is_saved_for_certain() -> None:
-    """Work that lies on every node keeps them all until somebody packs it."""
+    """Work that lies on every node keeps them all until someone packs it."""
     packed = judged(pool("daily", by_day(60.0, 14.0), nodes=8))
     spread = {f"daily-{node}": 1 for node in range(8)}
     thin = judged(pool("daily", by_day(60.0, 14.0), nodes=8, free=spread))

@@ -34,7 +34,7 @@ def test_a_pool_that_grows_to_its_end_is_told_when() -> None:
 
 
 def test_an_end_within_two_weeks_is_urgent() -> None:
-    """Nobody has new GPUs sooner."""
+    """No one has new GPUs sooner."""
     assert judged(pool("soon", growing(40.0, 1.5), nodes=8)).severity is Severity.CRITICAL
     assert judged(pool("later", growing(20.0, 1.0), nodes=8)).severity is Severity.LOW
 

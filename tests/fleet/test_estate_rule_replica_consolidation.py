@@ -84,5 +84,5 @@ def test_parts_of_one_model_are_no_replicas() -> None:
 
 
 def test_nothing_moves_while_work_waits() -> None:
-    """Never over while somebody asks for more."""
+    """Never over while someone asks for more."""
     assert not judged(map(service, range(4)), [WaitingWork("ml/x", "twins", 1.0)]).is_complaint

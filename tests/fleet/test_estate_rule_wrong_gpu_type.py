@@ -85,7 +85,7 @@ def test_an_unknown_class_is_an_abstention() -> None:
     ids=["full", "filling", "no cheaper", "new", "mixed"],
 )
 def test_there_must_be_room_that_lasts(cheap: FleetPool) -> None:
-    """Nobody moves to what is gone tomorrow."""
+    """No one moves to what is gone tomorrow."""
     assert not any(each.is_complaint for each in judged([light()], cheap).values())
 
 

@@ -47,7 +47,7 @@ class UntilNow:
 
     @property
     def use(self) -> StoreUse:
-        """Nobody looks."""
+        """No one looks."""
         return StoreUse()
 
     def range(self, promql: str, start: int, end: int, step: int) -> Sequence[SampledSeries]:

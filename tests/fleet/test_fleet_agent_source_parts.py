@@ -201,7 +201,7 @@ def test_unknown_means_stay_unknown() -> None:
 
 @given(data=st.data())
 def test_parts_of_holders_are_runs_that_sum_to_one(data: st.DataObject) -> None:
-    """Every stretch in which somebody held it is in one run of his."""
+    """Every stretch in which someone held it is in one run of his."""
     part = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=24, max_size=24)
     shares = {key: array("d", data.draw(part)) for key in ("slurm:1", "slurm:2")}
     found = held(shares, {key: workload_by_key(key) for key in shares})

@@ -96,7 +96,7 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
 
 
 def test_clocks_ahead_of_the_store_are_told() -> None:
-    """By how much, so that somebody can tell a zone from a drift."""
+    """By how much, so that someone can tell a zone from a drift."""
     (warning,) = probed(device(0, behind=-3600.0) + device(1)).warnings
     assert "the clocks of the nodes of 1 devices are ahead of the store's by up to 1 h" in warning
 
@@ -161,7 +161,7 @@ def test_advice_of_two_nodes_on_one_workload_stays_apart() -> None:
 
 
 def test_what_the_fleet_itself_exports_is_not_a_nodes_advice() -> None:
-    """It would take its own advice for that of a node, and tell nobody of it any more."""
+    """It would take its own advice for that of a node, and tell no one of it any more."""
     past = ""
     for at, source_name in (("n0:19400", "nvml"), ("fleet:19400", "fleet")):
         labels = f'job="rightsizer",instance="{at}"'

@@ -98,7 +98,7 @@ def test_the_own_pool_comes_first_then_the_smallest_gpus_that_hold_it() -> None:
 
 
 def test_work_of_unknown_need_stays_off_gpus_smaller_than_its_own() -> None:
-    """Whoever asked for a pool of 80 GiB may need them."""
+    """The one who asked for a pool of 80 GiB may need them."""
     own = with_memory(a_pool("own", {}), 80)
     small = with_memory(a_pool("small", {"small-0": 8}), 48)
     (found,) = place_waiting(
@@ -197,7 +197,7 @@ def test_where_work_is_moved_to_is_no_longer_free() -> None:
 
 
 def test_jobs_are_not_moved() -> None:
-    """They would begin anew."""
+    """They would begin again."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     job = work("job", "a", {"a-0": 2}, WorkloadClass.BATCH)
     (found,) = place_waiting(view([here], [job], [WaitingWork("w", "a", 4.0, gpus_each=4.0)]), [])
@@ -275,7 +275,7 @@ def test_the_rules_own_advice_on_small_work_makes_room() -> None:
 
 
 def test_the_rules_own_advice_on_services_that_might_share_promises_nothing() -> None:
-    """How many GPUs they would leave at least, nobody says."""
+    """How many GPUs they would leave at least, no one says."""
     light = [
         work(f"api-{at}", "a", {"a-0": 2}, compute=0.1, memory=0.15, board=L4, first=2 * at)
         for at in range(4)
@@ -353,7 +353,7 @@ def _sum(offers: Iterable[PoolOffer], *, is_now: bool) -> Counter[str]:
 def test_no_more_is_promised_than_is_free_or_freed(
     estate: tuple[FleetView, list[Judgement]],
 ) -> None:
-    """On every node, over all that waits; and nobody gets more than it asks for."""
+    """On every node, over all that waits; and no one gets more than it asks for."""
     seen, advice = estate
     found = place_waiting(seen, advice)
     offers = [offer for each in found for offer in each.offers]
@@ -378,7 +378,7 @@ def test_no_more_is_promised_than_is_free_or_freed(
 
 @given(estates())
 def test_each_workload_is_asked_once(estate: tuple[FleetView, list[Judgement]]) -> None:
-    """Nobody is moved and let go, or moved twice; and what is freed is what it held."""
+    """No one is moved and let go, or moved twice; and what is freed is what it held."""
     seen, advice = estate
     offers = [offer for each in place_waiting(seen, advice) for offer in each.offers]
     done = {(step.workloads, step.frees, step.target) for each in offers for step in each.steps}

@@ -48,7 +48,7 @@ def test_a_claim_is_kept(settings: FleetConfig) -> None:
 def test_a_decision_is_told_by_the_next_look(
     settings: FleetConfig, state: AdviceState, kind: AdviceEventKind
 ) -> None:
-    """Its event waits in the ledger; nobody else would change or end the annotation."""
+    """Its event waits in the ledger; no one else would change or end the annotation."""
     kept = keep_advice(ledger_path(settings))
     decide(settings, kept, state)
     storage = Storage(str(ledger_path(settings)))

@@ -141,7 +141,7 @@ def test_demand_is_of_the_active_time() -> None:
 
 
 def test_devices_of_a_workload_are_a_case() -> None:
-    """Those that it holds now; one that nobody holds is a case of its own."""
+    """Those that it holds now; one that no one holds is a case of its own."""
     cases = cases_of(
         four_days(0, 1, 2),
         {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 96, 1.0)]},

@@ -167,7 +167,7 @@ class Federated:
         ]
 
     def instant(self, *_: object) -> list[SampledSeries]:
-        """A scheduler that nobody has labelled."""
+        """A scheduler that no one has labelled."""
         return [SampledSeries({"__tenant_id__": "a"}, (1,), array("d", [1.0]))]
 
 

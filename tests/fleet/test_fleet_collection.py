@@ -27,7 +27,7 @@ def interrupted() -> None:
 
 
 def test_whoever_hands_out_work_collects_again_when_it_is_done() -> None:
-    """And where nobody waits for the rest of it."""
+    """And where no one waits for the rest of it."""
     results = pooled(_begin, [1, 2, 3, 4], 2)
     assert next(results) in (2, 4, 6, 8)
     assert not gc.isenabled()

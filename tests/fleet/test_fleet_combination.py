@@ -102,7 +102,7 @@ def test_a_measure_is_known_only_where_it_is_of_all() -> None:
 
 
 def test_a_device_of_which_nothing_is_known_has_its_time() -> None:
-    """A scheduler gave it away, and nobody measured it."""
+    """A scheduler gave it away, and no one measured it."""
     grid = Grid(FIRST_DAY, COARSE_STEP)
     frame = combined([part(day_frame(FIRST_DAY)), DevicePart(None, grid, 0, 23)])
     assert values(frame, DEVICES) == [2.0] * 24

@@ -109,7 +109,7 @@ def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
-    """All can be read anew, so that work goes on with an empty one."""
+    """All can be read again, so that work goes on with an empty one."""
     path = tmp_path / "fleet.db"
     path.write_bytes(b"no database " * 1000)
     with DayCache(path) as day_cache:
@@ -130,7 +130,7 @@ def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
-    """Each is read, whoever asks for any of them has them, and they go away with the last."""
+    """Each is read, the one who asks for any of them has them, and they go away with the last."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 3)
     columns = {
         column: values * 3 for column, values in day_frame(FIRST_DAY, COARSE_STEP).columns.items()
@@ -153,7 +153,7 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
 
 
 def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
-    """With its marks, its holders, and the workloads that nobody names any more."""
+    """With its marks, its holders, and the workloads that no one names any more."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         day_cache.put(day_of())
         assert day_cache.forget(FIRST_DAY + 1) == 2

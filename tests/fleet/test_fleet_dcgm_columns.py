@@ -53,7 +53,7 @@ WORKLOADS: Final = {holder: workload(holder.pod) for holder in HOLDERS if holder
 
 @given(COUNTS, COUNTS, COUNTS)
 def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: list[int]) -> None:
-    """In no stretch, however samples are spread over holders and over nobody."""
+    """In no stretch, however samples are spread over holders and over no one."""
     columns = (array("d", map(float, each)) for each in (one, two, nobody))
     presence = ExporterPresence(dict(zip(HOLDERS, columns, strict=True)))
     shares = [0.0] * 288
@@ -119,7 +119,7 @@ def test_a_counter_that_died_is_not_preferred() -> None:
 
 
 def test_two_pods_of_one_device_share_it() -> None:
-    """Time slices: equal parts, for nobody says what each takes."""
+    """Time slices: equal parts, for no one says what each takes."""
     counts = [
         series([10.0], pod="one-0", namespace="a"),
         series([10.0], pod="two-0", namespace="a"),
@@ -129,7 +129,7 @@ def test_two_pods_of_one_device_share_it() -> None:
 
 
 def test_short_jobs_do_not_take_the_time_between_them() -> None:
-    """No stretch is anybody's whole: nobody's samples are still of a time of their own."""
+    """No stretch is anyone's whole: no one's samples are still of a time of their own."""
     counts = [series([9.0, 11.0]), series([11.0, 9.0], pod="one-0", namespace="a")]
     found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
     assert not found.has_own_series

@@ -70,7 +70,7 @@ def test_an_unlabelled_estate_has_no_owners() -> None:
 
 
 def test_broken_hardware_is_pointed_at() -> None:
-    """An Xid after which somebody must look."""
+    """An Xid after which someone must look."""
     report = report_of({**BUSY, "DCGM_FI_DEV_XID_ERRORS": 79})
     assert says(report.warnings, "Last Xid 79 on 1 of the GPUs: the GPU has fallen off the bus")
     assert not report_of({**BUSY, "DCGM_FI_DEV_XID_ERRORS": 43}).warnings

@@ -84,6 +84,6 @@ def test_a_shared_gpu_has_the_load_of_all(day: FleetDay, number: int) -> None:
 
 @pytest.mark.parametrize(("number", "holders"), [(0, 3), (1, 1), (2, 3), (3, 2)])
 def test_its_pods_hold_all_of_it(day: FleetDay, number: int, holders: int) -> None:
-    """The series of its own is nobody's part, while somebody holds it."""
+    """The series of its own is no one's part, while someone holds it."""
     shares = [held.share_ratio for held in day.holdings[gpu(number)]]
     assert shares == [pytest.approx(1 / holders, abs=0.01)] * holders

@@ -61,7 +61,7 @@ def test_a_verdict_names_what_it_is_about() -> None:
 
 
 def test_verdicts_are_counted_by_rule() -> None:
-    """Complaints, what is well, and why nobody would say."""
+    """Complaints, what is well, and why no one would say."""
     form = encode_answer(
         fleet_answer(
             tallies={
@@ -89,7 +89,7 @@ def test_verdicts_are_counted_by_rule() -> None:
 
 
 def test_a_pool_is_told_in_figures_of_the_hours_that_are_known() -> None:
-    """Means and peaks pass over what nobody knows; a pool of which nothing is known has none."""
+    """Means and peaks pass over what no one knows; a pool of which nothing is known has none."""
     some = pool("some", lambda hour: None if hour % 2 else float(hour % 4), nodes=1)
     dark = pool("dark", steady(None), nodes=1)
     form = encode_answer(fleet_answer(view=view((some, dark)), judgements=(), advice=()))

@@ -66,21 +66,21 @@ def test_the_nodes_own_advice_is_counted() -> None:
 
 
 def test_verdicts_are_counted_by_their_first_reason() -> None:
-    """Abstentions too, though nobody keeps those one by one."""
+    """Abstentions too, though no one keeps those one by one."""
     found = fleet_gauges(fleet_answer(), LIMIT)
     assert found['rightsizer_recommender_findings{reason="IdleEmpty"}'] == 1.0
     assert found['rightsizer_recommender_abstentions{reason="InsufficientData"}'] == 2.0
 
 
 def test_what_is_not_known_has_no_series() -> None:
-    """A pool of which nobody knows who holds what."""
+    """A pool of which no one knows who holds what."""
     found = gauges_of(view=view((pool("dark", steady(None), nodes=1),)), waiting=(), served=())
     of_dark = {name for (name, of) in found if of == "dark"}
     assert of_dark == {"rightsizer_fleet_pool_gpus", "rightsizer_fleet_pool_free_gpus"}
 
 
 def test_series_are_bounded_and_the_largest_stay() -> None:
-    """A team is whatever a label says, and somebody may put anything there."""
+    """A team is whatever a label says, and someone may put anything there."""
     answer = fleet_answer()
     pools = tuple(pool(f"p{at}", steady(1.0), nodes=1, each=1 + at) for at in range(5))
     teams = tuple(replace(answer.usage.teams[0], name=f"t{at}") for at in range(5))
@@ -91,7 +91,7 @@ def test_series_are_bounded_and_the_largest_stay() -> None:
 
 
 def test_foreign_names_stay_one_label() -> None:
-    """Quotes, backslashes and braces of a label that somebody else wrote."""
+    """Quotes, backslashes and braces of a label that someone else wrote."""
     name = 'a"b\\c{d}'
     found = gauges_of(
         view=view((pool(name, steady(1.0), nodes=1),)), waiting=(WaitingWork("x", name, 2.0),)

@@ -45,7 +45,7 @@ STATES = {
     **{f"GPU-{number}": State.IDLE_EMPTY for number in (4, 5, 6, 7, 16, 17, 18, 19)},
     **{f"GPU-{number}": State.IDLE_HELD for number in range(4)},
 }
-"""The service holds four GPUs and does nothing; eight are nobody's; the job works."""
+"""The service holds four GPUs and does nothing; eight are no one's; the job works."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
 
 
 def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
-    """The service's GPUs idle, and those that nobody holds; the job is well."""
+    """The service's GPUs idle, and those that no one holds; the job is well."""
     found = judged(path)
     idle = {each.key for each in found.judgements if each.finding.kind is FindingKind.IDLE}
     assert idle == {LLAMA.key, *(f"GPU-{number}" for number in (4, 5, 6, 7, 16, 17, 18, 19))}
@@ -96,7 +96,7 @@ def test_every_verdict_is_counted(path: Path) -> None:
 
 
 def test_what_is_open_is_judged_though_it_is_well(path: Path) -> None:
-    """Otherwise nobody would hear that it is over."""
+    """Otherwise no one would hear that it is over."""
     found = judged(path, open_now=frozenset({(TRAIN.key, "idle")}))
     (judgement,) = [each for each in found.judgements if each.key == TRAIN.key]
     assert judgement.still_holds is False
@@ -168,7 +168,7 @@ def test_parts_of_no_batch_are_an_empty_estate() -> None:
 
 
 def test_who_is_asked_about_is_measured_beside_peers(path: Path) -> None:
-    """And nobody where nobody is asked about."""
+    """And no one where no one is asked about."""
     with DayCache(path, read_only=True) as day_cache:
         found = case_measurement(day_cache, order(path), [LLAMA.key, "slurm/gone"])(DAY)
         assert set(found) == {LLAMA.key, TRAIN.key}

@@ -95,7 +95,7 @@ def test_too_little_that_is_known_opens_nothing() -> None:
 
 
 def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
-    """Where somebody is told; otherwise it raises."""
+    """Where someone is told; otherwise it raises."""
 
     def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
         raise ZeroDivisionError("pools")

@@ -146,7 +146,7 @@ def test_nodes_are_in_pools(enriched: FleetInventory) -> None:
 
 
 def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
-    """Whoever works there, or nobody; of the others it does not know who hands them out."""
+    """The one who works there, or no one; of the others it does not know who hands them out."""
     schedulers = {each.node: each.scheduler for each in enriched.devices.values()}
     assert schedulers == {
         "node-0.example.org": WorkloadKind.KUBERNETES,

@@ -37,7 +37,7 @@ def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) ->
 
 
 def test_neighbors_are_those_of_the_same_node() -> None:
-    """A workload over two nodes has none, and is nobody's."""
+    """A workload over two nodes has none, and is no one's."""
     given = [held("one", 0), held("two", 1), held("far", 8), held("wide", 2, 9)]
     rows = {UUIDS[0]: [row(0, "one")], UUIDS[1]: [row(1, "one", 3), row(1, "two")]}
     found = nodes(given, lambda it: rows.get(it, []))
@@ -58,7 +58,7 @@ def test_who_holds_a_device_now_is_known() -> None:
 
 
 def test_a_free_device_has_no_neighbors_of_its_own() -> None:
-    """Nobody is asked to share it; it stands on its node all the same."""
+    """No one is asked to share it; it stands on its node all the same."""
     free = case([window({State.IDLE_EMPTY: 1.0})], None, [DEVICES[UUIDS[3]].device])
     found = nodes([free, held("one", 0)], lambda _: [])
     assert found[free.key] is found["one"]

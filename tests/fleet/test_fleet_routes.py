@@ -65,7 +65,7 @@ def test_before_the_first_look_there_is_no_page() -> None:
 
 
 def test_a_first_look_that_fails_says_why() -> None:
-    """To whoever asks whether it is ready."""
+    """To the one who asks whether it is ready."""
     ready = Desk(trouble="the store at http://x does not answer").get("/-/ready")
     assert b"not ready: the store at http://x does not answer" in ready.body
 
@@ -75,7 +75,7 @@ def test_a_first_look_that_fails_says_why() -> None:
     [(0.0, HTTPStatus.OK), (3 * HOURLY, HTTPStatus.OK), (3.1 * HOURLY, HTTPStatus(503))],
 )
 def test_it_is_ready_for_three_intervals(age_seconds: float, status: HTTPStatus) -> None:
-    """A store that is away for a while makes nobody restart anything; the answer is shown on."""
+    """A store that is away for a while makes no one restart anything; the answer is shown on."""
     desk = Desk(fleet_answer(), trouble="the store is away")
     desk.now = END + nanoseconds(age_seconds)
     ready = desk.get("/-/ready")
@@ -94,7 +94,7 @@ def test_the_json_is_that_of_the_command() -> None:
 
 
 def test_a_page_is_made_once_for_each_answer() -> None:
-    """Whoever reloads it costs nothing; a new look or a decision makes it anew."""
+    """The one who reloads it costs nothing; a new look or a decision makes it again."""
     desk = Desk(fleet_answer())
     first = desk.get("/").body
     assert desk.get("/").body is first

@@ -34,7 +34,7 @@ NOW: Final = EPOCH + 30 * DAY
 
 @pytest.fixture
 def settings(tmp_path: Path) -> FleetConfig:
-    """A day back, in this process; nobody answers at the store."""
+    """A day back, in this process; no one answers at the store."""
     fleet = FleetSettings(
         store=StoreSettings(url="http://127.0.0.1:9", tries=1),
         path=str(tmp_path / "fleet.db"),

@@ -22,7 +22,7 @@ def a_pool(name: str, free: int, gibibytes: float = 80) -> FleetPool:
 
 
 def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
-    """Nodes that Kubernetes tells of are not for a Slurm queue, though nobody is there yet."""
+    """Nodes that Kubernetes tells of are not for a Slurm queue, though no one is there yet."""
     empty = a_pool("empty", 4)
     devices = tuple(replace(each, scheduler=WorkloadKind.KUBERNETES) for each in empty.devices)
     waiting = [

@@ -1,4 +1,4 @@
-"""Days that were read at once are those that were read one by one, whoever asks for them."""
+"""Days that were read at once are those that were read one by one, the one who asks for them."""
 
 from array import array
 from collections.abc import Sequence

@@ -58,7 +58,7 @@ def test_jobs_have_names_and_teams(enriched: FleetInventory) -> None:
 
 
 def test_a_partition_is_a_pool(enriched: FleetInventory) -> None:
-    """Of the nodes that are in it, which nobody else hands out."""
+    """Of the nodes that are in it, which no one else hands out."""
     found = {(each.pool, each.scheduler) for each in enriched.devices.values()}
     assert found == {("gpu", WorkloadKind.SLURM)}
 

@@ -1,4 +1,4 @@
-"""A store that is down, slow, cut off, strict or somebody else: each is told, and mended."""
+"""A store that is down, slow, cut off, strict or someone else: each is told, and mended."""
 
 import json
 import socket

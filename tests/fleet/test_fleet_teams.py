@@ -57,7 +57,7 @@ def test_a_job_that_ended_has_its_hours() -> None:
 
 
 def test_time_without_a_holder_is_free_where_the_gpu_was_empty() -> None:
-    """It is wasted, and nobody's team has it."""
+    """It is wasted, and no one's team has it."""
     frame = day_frame(FIRST_DAY, state=State.IDLE_EMPTY, busy=0.0)
     assert held(uses_of(DEVICE, days_of(frame), (), ALL, OWNERS)) == {("", FREE): 24.0}
 
@@ -97,7 +97,7 @@ def test_only_the_span_that_is_looked_back_over_counts() -> None:
 def test_every_table_sums_to_all_hours_of_all_gpus(
     frame: DayFrame, parts: list[tuple[str, int, int, float]]
 ) -> None:
-    """Whoever held what, and whatever is known of it."""
+    """The one who held what, and whatever is known of it."""
     rows = [row(key, min(a, b), max(a, b), share, frame) for key, a, b, share in parts]
     days = days_of(frame)
     usage = usage_of(uses_of(DEVICE, days, rows, ALL, OWNERS), MARKET)

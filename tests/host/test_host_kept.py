@@ -81,7 +81,7 @@ def test_what_is_no_cpu_list_has_no_cpus(text: str) -> None:
 
 
 def test_what_nobody_asks_for_is_forgotten() -> None:
-    """And made anew when somebody asks again."""
+    """And made again when someone asks again."""
     recent: ExpiringCache[str, list[int]] = ExpiringCache(10)
     recent.get("a", 0, lambda: [0]).append(1)
     for now in range(0, 30, 5):

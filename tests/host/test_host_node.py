@@ -141,7 +141,7 @@ def test_nonsense_is_absent(tree: HostTree, text: str) -> None:
 
 
 def test_counter_that_starts_over_is_absent_once(tree: HostTree) -> None:
-    """A module that was loaded anew has no share of the time before."""
+    """A module that was loaded again has no share of the time before."""
     host = tree.host()
     answers = []
     for total in (5_000_000, 10, 100_010):

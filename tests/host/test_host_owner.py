@@ -229,7 +229,7 @@ def test_quota_that_changes_is_followed(tree: HostTree) -> None:
 
 
 def test_procfs_of_another_namespace_is_not_believed(tree: HostTree) -> None:
-    """The driver's numbers are those of our own namespace; there they are somebody else's."""
+    """The driver's numbers are those of our own namespace; there they are someone else's."""
     tree.pressure(tree.cgroups / GROUP / "io.pressure", 0, 70.0)
     tree.process(11, GROUP)
     tree.write(tree.procfs / "self/status", "Name:\trightsizer\nNSpid:\t4711\t1\nThreads:\t3")
@@ -255,7 +255,7 @@ def test_network_is_that_of_the_containers_own_namespaces(tree: HostTree) -> Non
 
 @pytest.mark.parametrize("hidden", ["1/net/dev", "11/net/dev"])
 def test_network_namespace_that_is_hidden(tree: HostTree, hidden: str) -> None:
-    """Without it, nobody knows whether the traffic is the owner's or the node's."""
+    """Without it, no one knows whether the traffic is the owner's or the node's."""
     host = tree.host()
     tree.process(1, network="host")
     tree.process(11, GROUP, network="pod")

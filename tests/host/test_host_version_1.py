@@ -120,7 +120,7 @@ def test_hybrid_takes_pressure_from_version_2(tree: HostTree) -> None:
 
 
 def test_hybrid_counts_cpu_where_version_1_does_not(tree: HostTree) -> None:
-    """Version 2 counts it for every group, whoever has the controller."""
+    """Version 2 counts it for every group, the one who has the controller."""
     tree.process(1, {"cpu,cpuacct": "", "cpuset": "", "blkio": "", "": "a/b"})
     file = tree.cgroups / "unified/a/b/cpu.stat"
     file.parent.mkdir(parents=True)

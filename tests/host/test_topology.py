@@ -203,7 +203,7 @@ def test_what_is_seen_on_the_bus_goes_before_the_drivers_word(tmp_path: Path) ->
 
 
 def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
-    """The way over PCIe stands beside it; links that nobody counts are links."""
+    """The way over PCIe stands beside it; links that no one counts are links."""
     told = TopologyFacts(
         peers={
             ("GPU-0", "GPU-1"): GpuPairFacts(nvlinks=18, can_read=True),

@@ -33,7 +33,7 @@ def test_driver_and_sleep_are_told(tmp_path: Path) -> None:
 
 
 def test_a_gpu_without_driver_or_power_management_says_so(tmp_path: Path) -> None:
-    """What the kernel does not tell is missing, and wakes nobody's suspicion."""
+    """What the kernel does not tell is missing, and wakes no one's suspicion."""
     tree = one_socket(tmp_path)
     entry = tmp_path / "bus/pci/devices" / tree.gpus[0]
     (entry / "driver").unlink()

@@ -66,7 +66,7 @@ def test_clock_of_a_given_speed_waits_that_much_less() -> None:
 
 
 def test_wait_tells_that_it_was_stopped() -> None:
-    """Whoever waits learns that it is time to end, on either clock."""
+    """The one who waits learns that it is time to end, on either clock."""
     stop = threading.Event()
     stop.set()
     system = SystemClock()

@@ -171,7 +171,7 @@ def test_newer_schema_is_refused(path: Path, read_only: bool) -> None:  # noqa: 
     "content", [b"this is no database at all" * 100, b"SQLite format 3\0" * 99]
 )
 def test_file_that_is_no_database_is_set_aside(path: Path, content: bytes) -> None:
-    """It is kept under another name for whoever wants to look, and a new one begun."""
+    """It is kept under another name for the one who wants to look, and a new one begun."""
     path.parent.mkdir()
     path.write_bytes(content)
     with Database(path, MIGRATIONS) as database:

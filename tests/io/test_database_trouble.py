@@ -42,7 +42,7 @@ def notes(database: Database) -> list[str]:
 def damage(path: Path) -> None:
     """Spoil every page under an open database, as a bad disk would."""
     other = sqlite3.connect(path)
-    # What somebody else has written is not in anybody's cache.
+    # What someone else has written is not in anyone's cache.
     other.execute("INSERT INTO note (text) VALUES ('from elsewhere')")
     other.commit()
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -79,7 +79,7 @@ def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> Non
 
 
 def test_reading_meets_a_break_too(tmp_path: Path) -> None:
-    """Whoever comes across it first sets the file aside."""
+    """The one who comes across it first sets the file aside."""
     path = tmp_path / "history.db"
     with Database(path, MIGRATIONS) as database:
         write(database, "first")
@@ -244,7 +244,7 @@ def test_what_it_creates_is_closed_to_others(
 def test_a_broken_file_that_cannot_be_moved_away_is_told_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes can keep what it has until the place is mended."""
+    """The one who writes can keep what it has until the place is mended."""
     path = tmp_path / "history.db"
     with Database(path, MIGRATIONS) as database:
         write(database, "first")
@@ -264,7 +264,7 @@ def _refuse(*_: object) -> None:
 
 @pytest.mark.parametrize("is_read_only", [False, True], ids=["writer", "reader"])
 def test_what_is_closed_stays_closed(tmp_path: Path, is_read_only: bool) -> None:  # noqa: FBT001
-    """Whoever comes too late is told; closing twice does no harm."""
+    """The one who comes too late is told; closing twice does no harm."""
     path = tmp_path / "history.db"
     with Database(path, MIGRATIONS) as database:
         write(database, "kept")
@@ -323,7 +323,7 @@ def test_a_file_in_which_nothing_was_written_is_taken_away(tmp_path: Path) -> No
 
 
 def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
-    """A lock that is taken away is nobody's any more."""
+    """A lock that is taken away is no one's any more."""
     path = tmp_path / "history.db"
     inside, met, opened = 0, 0, 0
     counting = threading.Lock()

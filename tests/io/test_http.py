@@ -27,7 +27,7 @@ def client(url: str, slept: list[float] | None = None) -> HttpClient:
 
 @contextmanager
 def raw_server(answer: bytes) -> Iterator[str]:
-    """A server that says these bytes to whoever connects, and hangs up."""
+    """A server that says these bytes to the one who connects, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -50,7 +50,7 @@ def raw_server(answer: bytes) -> Iterator[str]:
 
 
 def closed_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """A port of loopback that no one listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -160,7 +160,7 @@ def test_what_a_peer_breaks_off_is_asked_again_where_that_does_no_harm(
 
 
 def test_an_interrupted_wait_ends_the_tries() -> None:
-    """Whoever is about to stop gets the last failure at once, not one more try."""
+    """The one who is about to stop gets the last failure at once, not one more try."""
     with grafana_server() as grafana:
         grafana.faults = ["GET 503", "GET 503"]
         hasty = HttpClient(grafana.url, PATIENCE, token=lambda: TOKEN, sleep=lambda _: True)
@@ -317,7 +317,7 @@ def test_unusable_address_is_refused(url: str) -> None:
 
 
 def test_hanging_up_is_not_the_end() -> None:
-    """After `close` the next request connects anew."""
+    """After `close` the next request connects again."""
     with grafana_server() as grafana:
         http = client(grafana.url)
         first = http.request("GET", "/api/annotations", query=SEARCH)

@@ -1,4 +1,4 @@
-"""The client for the local socket: every way in which nobody answers has its own words."""
+"""The client for the local socket: every way in which no one answers has its own words."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ CRLF: Final = b"\r\n"
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[Peer]:
-    """Starts whoever listens at a path, takes one request, and says what it is told to say."""
+    """Starts the one who listens at a path, takes one request, and says what it is told to say."""
     path, heard = tmp_path / "api.sock", threading.Event()
     listening = socket.socket(socket.AF_UNIX)
     threads: list[threading.Thread] = []
@@ -96,7 +96,7 @@ def test_a_request_that_the_agent_does_not_take_is_the_askers_fault(peer: Peer) 
     ],
 )
 def test_an_answer_that_is_none_is_told(peer: Peer, said: bytes, words: str) -> None:
-    """With the path of whoever gave it."""
+    """With the path of the one who gave it."""
     path = peer(said)
     told = refusal(path)
 

@@ -62,7 +62,7 @@ def test_every_block_is_found_where_it_was_put(blocks: list[Blocks]) -> None:
 
 @given(RATIOS, st.floats(1.0, 3e11))
 def test_packing_keeps_a_thousandth_and_never_lowers_a_peak(ratio: float, memory: float) -> None:
-    """Whoever asks whether something fits is not told yes for rounding."""
+    """The one who asks whether something fits is not told yes for rounding."""
     values = {Measure.COMPUTE: ratio, Measure.MEMORY_BYTES: memory}
     found = Blocks.of_one(EPOCH, 300.0, values, values)
     for measure, tiny in ((Measure.COMPUTE, 1e-7), (Measure.MEMORY_BYTES, 100.0)):

@@ -1,4 +1,4 @@
-"""A column that nobody reads is never worked out, and reads like any other otherwise."""
+"""A column that no one reads is never worked out, and reads like any other otherwise."""
 
 from collections.abc import Sequence
 

@@ -80,7 +80,7 @@ def test_spelling_leads_to_the_base_unit(spelling: str, expected: tuple[Unit, fl
 
 
 def test_unknown_spelling_is_a_key_error() -> None:
-    """Whoever reads a file knows the place, and says so."""
+    """The one who reads a file knows the place, and says so."""
     with pytest.raises(KeyError):
         convert("furlongs")
 

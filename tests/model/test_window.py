@@ -17,7 +17,7 @@ def test_time_divides_into_accounted_known_and_active() -> None:
 
 
 def test_shares_are_of_known_time() -> None:
-    """What nobody saw makes no share smaller."""
+    """What no one saw makes no share smaller."""
     found = window(
         {State.UNKNOWN: 5, State.IDLE_HELD: 1, State.PRODUCTIVE: 3},
         conditions={Condition.POWER_THROTTLED: 2 * 3600 * 10**9},

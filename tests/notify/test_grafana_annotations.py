@@ -137,7 +137,7 @@ def test_cut_connection_leaves_one_annotation(grafana: Grafana) -> None:
 
 @pytest.mark.parametrize("status", [404, 500])
 def test_region_that_is_gone_is_made_anew(grafana: Grafana, status: int) -> None:
-    """Somebody deleted it: the closed region is posted whole, whichever way Grafana says so."""
+    """Someone deleted it: the closed region is posted whole, whichever way Grafana says so."""
     desk = Desk(grafana.url)
     desk.sink.offer([event(OPENED)])
     desk.sink.deliver()
@@ -206,7 +206,7 @@ def test_fault_delays_and_loses_nothing(grafana: Grafana, fault: str, trouble: s
 
 
 def test_grafana_that_is_away_is_delivered_to_later() -> None:
-    """Events offered while nobody listens reach the next Grafana, even by another process."""
+    """Events offered while no one listens reach the next Grafana, even by another process."""
     outbox = AnnotationOutbox(Storage("").database)
     away = Desk("http://127.0.0.1:9", outbox)
     away.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
@@ -249,7 +249,7 @@ def test_circuit_opens_and_closes_again(grafana: Grafana) -> None:
 
 
 def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
-    """A Grafana that asks to be left alone for a minute is, without blocking anybody."""
+    """A Grafana that asks to be left alone for a minute is, without blocking anyone."""
     desk = Desk(grafana.url)
     grafana.faults, grafana.retry_after = ["GET 429"], "60"
     desk.sink.offer([event(OPENED)])
@@ -320,7 +320,7 @@ def test_outbox_is_bounded() -> None:
 
 
 def test_token_comes_from_the_credential_first(tmp_path: Path) -> None:
-    """Systemd's credential wins over the file, and each is read anew at every use."""
+    """Systemd's credential wins over the file, and each is read again at every use."""
     (tmp_path / "grafana-token").write_text("first\n")
     file = tmp_path / "file"
     file.write_text("second")

@@ -131,7 +131,7 @@ def test_points_and_openings_have_no_data() -> None:
 
 
 def test_what_lasts_for_longer_than_calendars_is_told() -> None:
-    """Somebody may dismiss advice for ten thousand years."""
+    """Someone may dismiss advice for ten thousand years."""
     told = event(AdviceEventKind.CLOSED, state=AdviceState.DISMISSED)
     note = body_of(replace(told, advice=replace(told.advice, expires=NOW + 10**21)))
     assert "By: until 2255-03-14 16:00 UTC" in note.text.splitlines()

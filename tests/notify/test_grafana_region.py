@@ -55,7 +55,7 @@ def test_a_decision_is_read_back(
 
 
 def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
-    """From tags and text, whoever wrote them."""
+    """From tags and text, the one who wrote them."""
     told = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
     assert told is not None
     found = told.finding
@@ -95,7 +95,7 @@ def test_a_former_program_told_the_state_and_the_end() -> None:
     ],
 )
 def test_what_is_none_of_ours_is_passed_over(change: dict[str, Any]) -> None:
-    """Whoever may write annotations may write anything."""
+    """The one who may write annotations may write anything."""
     assert region_of(annotation(DECIDED, AdviceState.CLAIMED) | change) is None
 
 

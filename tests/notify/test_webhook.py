@@ -42,7 +42,7 @@ def test_a_change_is_one_request_with_the_whole_advice() -> None:
 
 
 def test_a_decision_is_told_to_nobody() -> None:
-    """Whoever made it knows; its annotation says so."""
+    """The one who made it knows; its annotation says so."""
     with webhook_server() as inbox:
         report = Desk(to(inbox.url)).send(event(AdviceEventKind.DECIDED))
 
@@ -60,7 +60,7 @@ def test_offering_asks_nobody() -> None:
 
 @pytest.mark.parametrize("fault", ["500", "503", "404", "401", "cut"])
 def test_a_fault_delays_and_loses_nothing(fault: str) -> None:
-    """The changes wait in their order; whoever took one and broke off can tell the second."""
+    """The changes wait in their order; the one who took one and broke off can tell the second."""
     with webhook_server() as inbox:
         inbox.faults = [fault]
         desk = Desk(to(inbox.url))
@@ -178,7 +178,7 @@ def test_what_is_told_twice_is_sent_once() -> None:
 
 
 def test_the_outbox_is_bounded() -> None:
-    """While nobody takes them, the oldest changes give way, and are counted."""
+    """While no one takes them, the oldest changes give way, and are counted."""
     desk = Desk(to("http://127.0.0.1:9", outbox_maximum=3))
     report = desk.send(*(event(OPENED, id=f"n{index}") for index in range(5)))
 

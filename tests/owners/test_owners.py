@@ -100,7 +100,7 @@ def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    """Processes that nobody asks for any more are forgotten."""
+    """Processes that no one asks for any more are forgotten."""
     now = [0.0]
     owners = OwnerResolver(
         [SystemdCollector(tmp_path)], time_to_live_seconds=30, now=lambda: now[0]
@@ -166,7 +166,7 @@ def test_shares_sum_to_at_most_one(processes: list[Process], names: dict[int, st
 
 
 def test_holdings_of_a_snapshot(tmp_path: Path) -> None:
-    """The live source names who holds each device, and nobody where nobody does."""
+    """The live source names who holds each device, and no one where no one does."""
     write_process(tmp_path / "proc", 11, cgroup="0::/system.slice/vllm.service\n")
     driver = FakeDriver(FakeGpu("GPU-0", processes={11: 1 << 30}), FakeGpu("GPU-1"))
     with reading(driver, FastClock(0), tmp_path) as source:

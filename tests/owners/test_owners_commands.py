@@ -45,7 +45,7 @@ def test_other_owners_share_gpus_by_hand(kind: WorkloadKind | None) -> None:
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_only_pods_and_simulated_services_follow_a_queue(kind: WorkloadKind | None) -> None:
-    """Somebody must be able to run more of it."""
+    """Someone must be able to run more of it."""
     assert bool(owner_of(kind).scale_by_queue(ODD)) is (kind is WorkloadKind.SIMULATED)
     assert owner_of(K8S).scale_by_queue(ODD)
 

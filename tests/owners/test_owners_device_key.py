@@ -46,7 +46,7 @@ INSTANCE = Device(
     ],
 )
 def test_device_plugins(spelling: str, key: str | None) -> None:
-    """NVIDIA's plugin with replicas and MIG, GKE's, KubeVirt's; other devices are nobody's."""
+    """NVIDIA's plugin with replicas and MIG, GKE's, KubeVirt's; other devices are no one's."""
     assert kubelet_device_key(spelling, ADDRESSES.get) == key
 
 

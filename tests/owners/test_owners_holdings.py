@@ -58,7 +58,7 @@ def shares(
 
 
 def test_given_and_unused() -> None:
-    """A device that nobody uses belongs in equal parts to those that it was given to."""
+    """A device that no one uses belongs in equal parts to those that it was given to."""
     assert shares({}) == {}
     assert shares({}, pod("a")) == {"kubernetes:a": (1.0, False)}
     assert shares({}, pod("a"), job("7")) == {
@@ -84,7 +84,7 @@ def test_given_and_used() -> None:
 
 
 def test_unknown_processes_are_not_none() -> None:
-    """Where the driver does not tell the processes, nobody is said to have none."""
+    """Where the driver does not tell the processes, no one is said to have none."""
     assert shares({}, pod("a"), pod("b"), is_known=False) == {
         "kubernetes:a": (0.5, True),
         "kubernetes:b": (0.5, True),
@@ -96,7 +96,7 @@ def test_unknown_processes_are_not_none() -> None:
     [
         ([pod(UIDS[0])], [pod("a")], ["kubernetes:a"]),
         ([pod(UIDS[0]), pod("b")], [pod("a"), pod("b")], ["kubernetes:a", "kubernetes:b"]),
-        # Two of one side and one of the other: nobody can tell which is which.
+        # Two of one side and one of the other: no one can tell which is which.
         (
             [pod(UIDS[0]), pod(UIDS[1])],
             [pod("a")],
@@ -166,7 +166,7 @@ def test_nothing_is_given_twice(
     assert sum(split(watts, holdings).values()) <= watts * (1 + 1e-9)
     keys = [each.workload.key for each in holdings]
     assert len(keys) == len(set(keys))
-    # Nobody who runs is lost, and nobody from another device is here.
+    # No one who runs is lost, and no one from another device is here.
     assert sum(table.get(process.pid) is not None for process in processes) == 0 or keys
     here = {each.key for key in ("GPU-0", "index:0") for each in allocations.get(key, ())}
     here |= {table[process.pid].key for process in processes if process.pid in table}

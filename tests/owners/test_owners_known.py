@@ -26,7 +26,7 @@ ID = "ab12" * 16
 
 
 def on_node(root: Path, **changes: object) -> OwnerResolver:
-    """All sources over a tree like procfs; nobody is asked over a socket."""
+    """All sources over a tree like procfs; no one is asked over a socket."""
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
     return OwnerResolver.on_host(root, sysfs=root / "sys", settings=settings)
 
@@ -66,7 +66,7 @@ def test_unknown_source_is_refused() -> None:
 
 
 def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
-    """Nobody's user is looked at by default; if so, units still go before users."""
+    """No one's user is looked at by default; if so, units still go before users."""
     write_process(tmp_path, 11, cgroup="0::/user.slice/session-3.scope\n", session=11, start=9)
     write_process(tmp_path, 12, cgroup="0::/system.slice/vllm.service\n", session=12, start=9)
     name = pwd.getpwuid(os.getuid()).pw_name
@@ -131,7 +131,7 @@ def test_allocations_of_all_schedulers() -> None:
 
 
 def test_named_workloads_are_bounded() -> None:
-    """Beyond the bound all are one; whoever was named keeps his name; it is said once."""
+    """Beyond the bound all are one; the one who was named keeps his name; it is said once."""
     now = [0.0]
     with capture_logs() as logs:
         owners = OwnerResolver([Given()], workloads_maximum=2, now=lambda: now[0])
@@ -142,7 +142,7 @@ def test_named_workloads_are_bounded() -> None:
 
 
 def test_room_is_made_by_those_that_end() -> None:
-    """A workload that nobody asks for any more gives its place to the next."""
+    """A workload that no one asks for any more gives its place to the next."""
     now = [0.0]
     roll = WorkloadNameLimiter(1, 30.0, lambda: now[0])
     first, second = (Workload(key, WorkloadKind.SESSION, key) for key in "ab")

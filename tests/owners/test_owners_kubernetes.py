@@ -102,7 +102,7 @@ def test_key_survives_the_pod(node: Node) -> None:
 
 
 def test_a_new_pod_is_found_in_the_log_folder(node: Node) -> None:
-    """The folder is listed anew for a pod that it did not have, after the floor."""
+    """The folder is listed again for a pod that it did not have, after the floor."""
     node.run(11, 0)
     owners = node.start()
     first = owners.workload_of(11)
@@ -137,7 +137,7 @@ def test_no_name_is_guessed(node: Node) -> None:
     assert held == {
         f"kubernetes:{UIDS[0]}": (0.5, True),
         f"kubernetes:{UIDS[1]}": (0.5, True),
-        # They may well be these two: nobody says that they do not run.
+        # They may well be these two: no one says that they do not run.
         "kubernetes:ml/a": (0.0, True),
         "kubernetes:ml/b": (0.0, True),
     }
@@ -181,7 +181,7 @@ def test_spellings_meet_the_device(node: Node) -> None:
 
 
 def test_no_kubelet_is_no_failure(node: Node) -> None:
-    """A node that never had one has no such collector, and asks nobody."""
+    """A node that never had one has no such collector, and asks no one."""
     owners = node.start()
     assert owners.allocations() == {}
     assert owners.outcomes() == {}

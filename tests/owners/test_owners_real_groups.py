@@ -77,13 +77,13 @@ def process_in(folder: Path) -> Iterator[int]:
 
 
 def owners(**changes: object) -> OwnerResolver:
-    """All the sources of this machine; nobody is asked over a socket."""
+    """All the sources of this machine; no one is asked over a socket."""
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
     return OwnerResolver.on_host(Path("/proc"), settings=settings)
 
 
 def test_a_pod(hierarchy: Path) -> None:
-    """A process in a pod's control group is the pod's, also while nobody tells its name."""
+    """A process in a pod's control group is the pod's, also while no one tells its name."""
     with group(hierarchy, POD) as folder, process_in(folder) as pid:
         found = owners().workload_of(pid)
     assert found == Workload(

@@ -52,7 +52,7 @@ def settings_of(profiles: ProfileSettings) -> Settings:
 
 
 def capturing(folder: Path) -> ProfileSettings:
-    """With somebody to call."""
+    """With someone to call."""
     return ProfileSettings(
         drop_folder=DropFolderSettings(str(folder)),
         capture=CaptureSettings(kind=CaptureKind.COMMAND, command=("true",)),
@@ -100,7 +100,7 @@ def test_an_agent_that_nobody_asked_captures_nothing() -> None:
 
 
 def test_a_drop_folder_alone_is_read(tmp_path: Path) -> None:
-    """Nobody is called for it."""
+    """No one is called for it."""
     with running(ProfileSettings(drop_folder=DropFolderSettings(str(tmp_path)))) as agent:
         assert told(agent)["kind"] == "none"
         assert set(jobs(agent)) >= {"profiles"}

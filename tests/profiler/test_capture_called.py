@@ -51,7 +51,7 @@ def test_dynologs_client_is_called_with_its_own_flags() -> None:
 
 
 def test_what_dynologs_client_answers_is_understood() -> None:
-    """It ends well where it reached nobody; what it has asked for is still to be recorded."""
+    """It ends well where it reached no one; what it has asked for is still to be recorded."""
     nobody = CaptureResult(
         CaptureOutcome.CALLED, said="No processes were matched, please check", is_recorded=True
     )
@@ -170,7 +170,7 @@ def test_a_webhook_is_the_whole_way_of_a_capture(tmp_path: Path) -> None:
     ],
 )
 def test_a_workloads_name_can_do_nothing_to_a_command(key: str, said: str) -> None:
-    """Whoever starts a workload chooses it."""
+    """The one who starts a workload chooses it."""
     request = replace(REQUEST, workload=replace(REQUEST.workload, key=key))
     assert request.placeholders["workload"] == said
 

@@ -110,7 +110,7 @@ def test_children_of_a_program_are_ended_with_it(folder: Path) -> None:
 
 
 def test_a_program_that_fills_the_disk_is_ended(folder: Path) -> None:
-    """Once somebody says that it is too much."""
+    """Once someone says that it is too much."""
 
     def why() -> str | None:
         huge = folder / "huge"

@@ -101,7 +101,7 @@ def test_the_counters_come_back_in_every_outcome(
 
 
 def test_an_operator_takes_the_counters_back_from_a_capture_too(tmp_path: Path) -> None:
-    """Whoever runs the node has the last word."""
+    """The one who runs the node has the last word."""
     with capture_node(tmp_path, command=recorder("hangs")) as node:
         node.pass_its_start()
         eventually(lambda: node.released)
@@ -285,7 +285,7 @@ def test_why_there_is_no_capture_is_logged_when_it_changes(node: CaptureNode) ->
 
 
 def test_a_folder_that_cannot_be_written_is_told_with_its_setting(tmp_path: Path) -> None:
-    """The job fails, and nobody is called."""
+    """The job fails, and no one is called."""
     with capture_node(tmp_path) as node:
         node.folder.rmdir()
         node.folder.write_text("in the way")
@@ -304,7 +304,7 @@ def test_without_a_history_nobody_is_called(tmp_path: Path) -> None:
 
 
 def test_who_only_asks_writes_nothing(tmp_path: Path) -> None:
-    """What the history has lost is told all the same, and written anew by the next look."""
+    """What the history has lost is told all the same, and written again by the next look."""
     with capture_node(tmp_path) as node:
         node.pass_its_start()
         node.settle()
@@ -330,7 +330,7 @@ def test_a_history_that_breaks_makes_no_capture_be_repeated(tmp_path: Path) -> N
 
 
 def test_what_a_program_says_is_for_the_log_alone(tmp_path: Path) -> None:
-    """Anybody on the network reads the API, and a program may name whatever it likes."""
+    """Anyone on the network reads the API, and a program may name whatever it likes."""
     with capture_logs() as log, capture_node(tmp_path) as node:
         node.pass_its_start()
         node.settle()

@@ -1,4 +1,4 @@
-"""What the doctor says of a drop folder, and of whoever is called for profiles."""
+"""What the doctor says of a drop folder, and of the one who is called for profiles."""
 
 import socket
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_both_are_among_the_checks() -> None:
 
 
 def test_what_nobody_has_asked_for_is_unused() -> None:
-    """No folder, and nobody to call."""
+    """No folder, and no one to call."""
     verdicts = [check(place("{}")).verdict for check in (check_drop_folder, check_capture)]
     assert verdicts == [Verdict.UNUSED, Verdict.UNUSED]
 
@@ -74,7 +74,7 @@ def test_who_is_called_is_looked_for(capture: str, verdict: Verdict, said: str) 
 
 
 def test_dynologs_daemon_must_listen(tmp_path: Path) -> None:
-    """Its client alone reaches nobody."""
+    """Its client alone reaches no one."""
     program = tmp_path / "dyno"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -170,7 +170,7 @@ def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
 
 
 def test_files_of_others_are_opened_where_only_a_group_may_write(folder: Path) -> None:
-    """Where everybody may, anybody could put anything; nobody can be asked who did."""
+    """Where everybody may, anyone could put anything; no one can be asked who did."""
     if os.geteuid() != 0:
         pytest.skip("only root makes files of others")
     path = folder / "a.json"
@@ -247,7 +247,7 @@ def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
 
 
 def test_a_file_that_was_swapped_is_not_opened(folder: Path) -> None:
-    """Between the look and the opening somebody put another there."""
+    """Between the look and the opening someone put another there."""
     (folder / "a.json").write_text("x")
     ((landed,), _) = scan_folder(folder, 10)
     (folder / "b.json").write_text("y")
@@ -321,7 +321,7 @@ def test_who_stops_reads_no_more(folder: Path) -> None:
 
 
 def test_a_real_profile_is_read_in_a_process_of_its_own(folder: Path) -> None:
-    """From the folder to the controller, and a pipe beside it keeps nobody waiting."""
+    """From the folder to the controller, and a pipe beside it keeps no one waiting."""
     controller = Desk()
     place = intake(folder, controller, read=None)
     trace_of().write(folder)

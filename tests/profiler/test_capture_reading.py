@@ -23,7 +23,7 @@ SETTINGS: Final = DropFolderSettings("/drop", read_timeout=20.0)
 
 
 def read(path: Path, settings: DropFolderSettings = SETTINGS) -> Profile:
-    """What is in a file, or why nobody knows."""
+    """What is in a file, or why no one knows."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return read_isolated(descriptor, path.name, ReadLimits(), settings, threading.Event())

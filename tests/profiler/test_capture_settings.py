@@ -1,4 +1,4 @@
-"""What may be set of captures, and what is refused before anybody starts with it."""
+"""What may be set of captures, and what is refused before anyone starts with it."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_what_can_never_work_is_refused_with_its_place(text: str, said: str) -> 
 
 
 def test_what_a_command_asks_for_is_known() -> None:
-    """Nobody is called for processes that are not known, where the command names them."""
+    """No one is called for processes that are not known, where the command names them."""
     for command, needs in (("[rec, '{pids}']", True), ("[rec, '-p{pid}']", True), ("[r]", False)):
         text = f"{{drop_folder: {{path: /d}}, capture: {{kind: command, command: {command}}}}}"
         assert profiles(text).capture.needs_pids is needs

@@ -51,7 +51,7 @@ def test_a_newer_profile_ends_the_advice(node: Node) -> None:
 
 
 def test_a_profile_that_is_too_old_no_longer_holds_advice_open(node: Node) -> None:
-    """It ends as advice does whose workload is gone: nobody knows any more."""
+    """It ends as advice does whose workload is gone: no one knows any more."""
     settings = ProfileSettings(valid_for=3600.0)
     node.restart(settings)
     node.profiles.take([waits(node)])
@@ -65,7 +65,7 @@ def test_a_profile_that_is_too_old_no_longer_holds_advice_open(node: Node) -> No
 
 
 def test_another_workload_is_not_blamed(node: Node) -> None:
-    """Whoever holds the GPU now has nothing to do with it; the advice goes with its workload."""
+    """The holder of the GPU now has nothing to do with it; the advice goes with its workload."""
     node.profiles.take([waits(node)])
     assert node.open()
     node.history_writer.flush()

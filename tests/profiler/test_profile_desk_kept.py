@@ -1,4 +1,4 @@
-"""What the desk for profiles keeps: bounded, over restarts and faults, and nobody's secrets."""
+"""What the desk for profiles keeps: bounded, over restarts and faults, and no one's secrets."""
 
 import json
 import sqlite3
@@ -29,7 +29,7 @@ __all__ = ["desk", "node"]
 
 
 def test_verdicts_survive_a_restart(node: Node) -> None:
-    """The advice, too, and nobody is told of it again."""
+    """The advice, too, and no one is told of it again."""
     node.profiles.take([waits(node)])
     before = node.open()
     node.base.storage.close()
@@ -102,7 +102,7 @@ def test_a_disk_that_fails_loses_nothing(node: Node) -> None:
 
 
 def test_what_a_newer_program_kept_is_passed_over_and_stays(node: Node) -> None:
-    """Whoever goes back to it finds it again."""
+    """The one who goes back to it finds it again."""
     node.profiles.take([waits(node)])
     kept = node.base.storage.profiles()
     node.base.storage.save_profiles({**kept, "later": json.dumps({"taken": 1, "form": 2})})

@@ -216,7 +216,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    """Nobody may ever write into it."""
+    """No one may ever write into it."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ProfileError, match="pipe or a device"):
         open_profile(tmp_path / "pipe", LIMITS)
@@ -264,7 +264,7 @@ def test_a_folder_of_a_benchmark_is_one_result(tmp_path: Path) -> None:
 
 
 def test_logs_of_several_runs_in_one_folder_stay_apart(tmp_path: Path) -> None:
-    """Nobody can tell which belong together."""
+    """No one can tell which belong together."""
     for number in (1, 2):
         (tmp_path / f"summary_{number}.txt").write_text(summary())
     (tmp_path / "detail.txt").write_text(detail({}))
@@ -307,7 +307,7 @@ def test_files_and_folders_together(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_profiles_is_refused(tmp_path: Path) -> None:
-    """And one with more files than anybody means."""
+    """And one with more files than anyone means."""
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text("nothing")
     with pytest.raises(ProfileError, match="none of its 3 files is a profile"):

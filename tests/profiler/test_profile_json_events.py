@@ -160,7 +160,7 @@ def test_folders_of_windows_cost_no_event(
 
 
 def test_names_may_hold_tabs_and_line_ends(tmp_path: Path) -> None:
-    """As annotations do that somebody formatted."""
+    """As annotations do that someone formatted."""
     found, trace = read(file_of(tmp_path, '{"traceEvents": [{"name": "a\tb\nc"}]}'))
 
     assert found == [{"name": "a\tb\nc"}]
@@ -329,7 +329,7 @@ def test_packed_files_may_follow_each_other(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_however_long_the_file(tmp_path: Path) -> None:
-    """Fifteen megabytes of events and of a block that nobody asked for, in less than five."""
+    """Fifteen megabytes of events and of a block that no one asked for, in less than five."""
     path = tmp_path / "long.json"
     with path.open("w", encoding="ascii") as file:
         file.write('{"env": "')

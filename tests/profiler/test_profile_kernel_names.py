@@ -124,7 +124,7 @@ def test_spans_of_the_host_are_told_by_name(name: str, kind: SpanKind) -> None:
 
 
 def test_frames_of_python_are_named_without_folders() -> None:
-    """Where somebody installed a library is nobody's business."""
+    """Where someone installed a library is no one's business."""
     assert python_span("/home/me/lib/torch/serialization.py(850): save") == (
         SpanKind.CHECKPOINT,
         "torch.save",

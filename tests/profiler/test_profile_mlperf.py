@@ -261,7 +261,7 @@ def test_summary_and_detail_make_one_result(tmp_path: Path) -> None:
 
 
 def test_logs_of_two_runs_are_not_made_one_unsaid(tmp_path: Path) -> None:
-    """A folder into which somebody copied them."""
+    """A folder into which someone copied them."""
     one = read(tmp_path, summary("Samples per second: 200", scenario="Server"))
     other = read(tmp_path, detail({"result_samples_per_second": 100}), MLPERF_DETAIL)
     (note,) = merged(one, other).notes[-1:]

@@ -73,7 +73,7 @@ def test_a_program_that_does_not_do_is_said(
 def test_a_report_without_its_program_is_refused_with_the_remedy(
     programs: Path, tmp_path: Path
 ) -> None:
-    """Nobody else knows the format."""
+    """No one else knows the format."""
     assert list(programs.iterdir()) == []
 
     with pytest.raises(ProfileError, match=r"nsys.* is not on PATH; run `nsys export"):

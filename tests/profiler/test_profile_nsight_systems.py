@@ -315,7 +315,7 @@ def test_what_is_not_used_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_table_without_a_needed_column_is_counted_whole(tmp_path: Path) -> None:
-    """A version that nobody has seen yet."""
+    """A version that no one has seen yet."""
     export = NsightExport()
     export.row("CUPTI_ACTIVITY_KIND_KERNEL", begin=1, end=2, deviceId=0)
     profile = profile_of(export, tmp_path)
@@ -374,5 +374,5 @@ def test_nothing_of_the_environment_comes_out(tmp_path: Path) -> None:
     ],
 )
 def test_files_are_told_by_how_they_begin(name: str, data: bytes, *, is_one: bool) -> None:
-    """But for reports, whose form is nobody's but their program's."""
+    """But for reports, whose form is no one's but their program's."""
     assert NSIGHT_SYSTEMS.recognizes(Head(name, data)) is is_one

@@ -89,7 +89,7 @@ def test_a_damaged_export_is_read_or_refused(tmp_path: Path, data: st.DataObject
 
 
 def test_a_view_in_place_of_a_table_is_not_run(tmp_path: Path) -> None:
-    """Views are programs of whoever wrote the file; this one never ends."""
+    """Views are programs of the one who wrote the file; this one never ends."""
     export = NsightExport()
     path = export.write(
         tmp_path / "run.sqlite",
@@ -130,7 +130,7 @@ def test_virtual_tables_are_not_opened(tmp_path: Path) -> None:
 
 
 def test_secret_tables_cannot_be_read_at_all(tmp_path: Path) -> None:
-    """Not by name, and not by SQL that somebody may write some day."""
+    """Not by name, and not by SQL that someone may write some day."""
     export = NsightExport()
     export.row("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value="TOKEN=x", start=0)
     path = export.write(tmp_path / "run.sqlite")

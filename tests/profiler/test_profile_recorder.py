@@ -115,7 +115,7 @@ def test_kernels_are_told_apart_by_name_longest_in_sum_first() -> None:
 
 
 def test_names_beyond_the_limit_are_counted_as_one() -> None:
-    """Whoever makes a name for each kernel fills no memory."""
+    """The one who makes a name for each kernel fills no memory."""
     limits = ReadLimits(kernel_names_maximum=100)
     device = only(
         recorded(*(kernel(at, at + 1, f"kernel {at}") for at in range(150)), limits=limits)

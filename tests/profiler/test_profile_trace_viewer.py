@@ -159,7 +159,7 @@ def test_it_is_told_by_its_processes() -> None:
 
 
 def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
-    """Neither its metadata nor arguments that nobody asked for."""
+    """Neither its metadata nor arguments that no one asked for."""
     event = {**KERNEL, "args": {"env": "TOKEN=s3cret", "command_line": "/home/s3cret"}}
     document = {"metadata": {"environment": "s3cret"}, "traceEvents": [*NAMES, event, {}]}
     profile = read_bytes(tmp_path, json.dumps(document).encode())

@@ -100,7 +100,7 @@ def test_messages_of_the_profiler_are_notes(tmp_path: Path) -> None:
 
 
 def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
-    """Names of hosts, folders and files, and values that nobody asked for."""
+    """Names of hosts, folders and files, and values that no one asked for."""
     environment = {"env": "TOKEN=s3cret", "command_line": "train --key s3cret"}
     data = space(
         [

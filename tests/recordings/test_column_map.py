@@ -129,7 +129,7 @@ files: {'mi*.csv': {v: {signal: gpu_busy, unit: '%'}}}
 
 
 def test_a_map_that_fits_no_file_is_refused(replay: Replays, write: Writes) -> None:
-    """Even where the file could be read without it: somebody meant it to count."""
+    """Even where the file could be read without it: someone meant it to count."""
     log = write("timestamp,device,gpu_busy\n1,a,1\n")
     with pytest.raises(RecordingError, match=r"none of its patterns \(mi\*.csv\) fits log.csv"):
         replay(log, columns=write(MAP, "map.yaml"))

@@ -75,7 +75,7 @@ def test_a_slower_file_holds_for_two_of_its_intervals(replay: Replays, write: Wr
 
 
 def test_a_file_with_one_reading_holds_for_none(replay: Replays, write: Writes) -> None:
-    """Nobody knows how often it would have been read."""
+    """No one knows how often it would have been read."""
     fast = write(_csv([(t, "a", 0.5) for t in range(3)]), "fast.csv")
     slow = write(_csv([(1, "a", 60)], "temperature_celsius"), "slow.csv")
     assert replay(fast, slow).values("a", Signal.TEMPERATURE_CELSIUS) == [None, 60.0, None]

@@ -52,7 +52,7 @@ def test_an_empty_cell_is_missing(replay: Replays, write: Writes) -> None:
 
 
 def test_the_workload_column_says_who_holds_the_device(replay: Replays, write: Writes) -> None:
-    """From its row on until another row says otherwise; an empty cell is nobody."""
+    """From its row on until another row says otherwise; an empty cell is no one."""
     text = 'device,timestamp,workload,gpu_busy\na,1,"train, big",1\na,2,,0\nb,2,serve,1\n'
     played = replay(write(text))
     [holding] = played.snapshots[0].holdings["a"]

@@ -170,7 +170,7 @@ def test_the_longest_gaps_come_first() -> None:
 
 
 def test_the_story_says_when_nothing_is_to_do() -> None:
-    """And when nobody can say what was used."""
+    """And when no one can say what was used."""
     busy = device_facts(gpu(0), [{State.PRODUCTIVE: 24}] * 3)
     lines = list(summary_of(report_model(story_facts(devices=(busy,), advice=(), rules=()))))
 
@@ -201,7 +201,7 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
     ],
 )
 def test_figures_say_no_more_than_is_known(told: str, expected: str) -> None:
-    """As many digits as anybody is sure of."""
+    """As many digits as anyone is sure of."""
     assert told == expected
 
 

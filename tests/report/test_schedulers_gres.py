@@ -92,7 +92,7 @@ def test_a_mig_instance_is_all_its_device_files_and_has_no_links() -> None:
 
 
 def test_a_device_without_a_known_file_is_named_and_not_given() -> None:
-    """A guess would give jobs somebody else's GPU."""
+    """A guess would give jobs someone else's GPU."""
     lines = conf(bridged_pairs(), files={"GPU-2": ("/dev/nvidia5",)})
 
     assert lines[0] == "Name=gpu Type=a100_pcie File=/dev/nvidia5 Cores=0-7"

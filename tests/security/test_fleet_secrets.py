@@ -81,7 +81,7 @@ def test_what_a_store_repeats_is_starred(
 
 
 def test_a_token_that_no_header_may_hold_is_not_told(tmp_path: Path) -> None:
-    """Whoever saves it with a line in its middle learns which file it is."""
+    """The one who saves it with a line in its middle learns which file it is."""
     (tmp_path / "token").write_text(f"{MARK}\n{MARK}\n")
     with faulty_store() as store:
         config = configured(tmp_path, store.url, {"token_file": str(tmp_path / "token")})
@@ -92,7 +92,7 @@ def test_a_token_that_no_header_may_hold_is_not_told(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A real Prometheus with an estate; it lets anybody in."""
+    """A real Prometheus with an estate; it lets anyone in."""
     with odd_estate(["plain"]) as url:
         yield url
 

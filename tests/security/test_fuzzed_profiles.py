@@ -1,4 +1,4 @@
-"""Profilers' files that anybody may have made: each is read, or refused with an error of ours."""
+"""Profilers' files that anyone may have made: each is read, or refused with an error of ours."""
 
 import gzip
 import json
@@ -128,7 +128,7 @@ def test_a_trace_with_odd_values(
 def test_any_bytes(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, beginning: bytes
 ) -> None:
-    """What is behind a beginning that somebody knows, or behind none."""
+    """What is behind a beginning that someone knows, or behind none."""
     profile = opened(tmp_path_factory.mktemp("any"), beginning + content)
     if profile is not None:
         holds_together(profile)
@@ -168,7 +168,7 @@ def test_files_that_are_made_to_harm(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_of_such_files(tmp_path: Path) -> None:
-    """The file that is broken is named; whoever asks for all of them is refused by it."""
+    """The file that is broken is named; the one who asks for all of them is refused by it."""
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     assert len(read_all([tmp_path], LIMITS)) == len(FILES)

@@ -123,7 +123,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], byt
 
 
 def said_of(truth: dict[tuple[str, str], bytes], asked: Asked) -> bytes:
-    """What is right; nothing is known of what nobody asked before."""
+    """What is right; nothing is known of what no one asked before."""
     return truth.get((asked.path, urlencode(dict(asked.parameters))), NOTHING)
 
 
@@ -154,7 +154,7 @@ def test_a_store_that_lies_makes_no_look_fail_but_in_words(
 def test_a_name_does_nothing_to_a_terminal(
     tmp_path: Path, truth: dict[tuple[str, str], bytes], flags: tuple[str, ...]
 ) -> None:
-    """Whoever may name a node may not clear the screen of whoever looks at it."""
+    """The one who may name a node may not clear the screen of the one who looks at it."""
     with faulty_store() as store:
         store.judge = lambda asked: Reply(
             body=said_of(truth, asked).replace(b"spare-1", b"spare-\\u001b[2J\\u0007evil\\n1")

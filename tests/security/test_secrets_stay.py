@@ -17,7 +17,7 @@ SECRETS: Final = {
     "hook-url": "http://127.0.0.1:9/services/p4th-s3cret?sig=q3ry-s3cret",
     "dcgm-token": "dcgm-s3cret",
 }
-"""By the file that holds it; nobody listens where they are sent."""
+"""By the file that holds it; no one listens where they are sent."""
 MARK: Final = "s3cret"
 PAGES: Final = (
     *("/", "/metrics", "/api/v1/report", "/api/v1/advice", "/api/v1/summary", "/-/ready"),
@@ -87,7 +87,7 @@ def test_commands_tell_none_either(tmp_path: Path, config: str) -> None:
 
 
 def test_a_secret_in_an_address_is_refused_without_being_told(tmp_path: Path) -> None:
-    """Whoever writes a password where anybody reads it learns where it belongs."""
+    """The one who writes a password where anyone reads it learns where it belongs."""
     file = tmp_path / "rightsizer.yaml"
     for settings in (
         {"webhooks": [{"url": f"http://user:{MARK}@127.0.0.1:9/"}]},

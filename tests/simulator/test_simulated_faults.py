@@ -42,7 +42,7 @@ def test_a_function_answers_with_a_code_for_all(bench: Bench) -> None:
 
 
 def test_a_lost_gpu_answers_nothing(bench: Bench) -> None:
-    """By its old handle and by looking for it anew; the others are still there."""
+    """By its old handle and by looking for it again; the others are still there."""
     gpu = bench.gpu(4)
     bench.library.faults.lose(uuid_of(bench, 4))
     for call in (lambda: pynvml.nvmlDeviceGetPowerUsage(gpu), lambda: bench.gpu(4)):
@@ -53,7 +53,7 @@ def test_a_lost_gpu_answers_nothing(bench: Bench) -> None:
 
 
 def test_instances_are_lost_with_their_gpu() -> None:
-    """Whoever loses the GPU loses its instances."""
+    """The one who loses the GPU loses its instances."""
     with simulated_driver("a100-mig") as bench:
         instance = bench.instance(5, 0)
         bench.library.faults.lose(uuid_of(bench, 5))

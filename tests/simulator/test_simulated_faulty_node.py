@@ -67,7 +67,7 @@ def test_a_lost_gpu_is_down_in_plain_snapshots(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_is_plugged_in_late(tmp_path: Path) -> None:
-    """Nobody counts or finds it before; then it takes its index among the others."""
+    """No one counts or finds it before; then it takes its index among the others."""
     with driver_with(tmp_path, "{kind: absence, gpus: [1], after: 0, for: 15}") as bench:
         uuid = bench.node.units[1].device.uuid.encode()
         assert pynvml.nvmlDeviceGetCount() == 3

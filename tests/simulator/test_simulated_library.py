@@ -216,7 +216,7 @@ def test_the_memory_threshold_is_there_with_the_sensor() -> None:
 
 
 def test_a_sleeping_t4_trains_its_link_down() -> None:
-    """At generation 1 and P8 while nobody holds it, at 3 and P0 from when somebody does."""
+    """At generation 1 and P8 while no one holds it, at 3 and P0 from when someone does."""
     with simulated_driver("t4-pair", 8.9) as t4:
         gpu = t4.gpu(1)
         read = (pynvml.nvmlDeviceGetCurrPcieLinkGeneration, pynvml.nvmlDeviceGetPerformanceState)

@@ -118,7 +118,7 @@ def test_counters_begin_at_the_start() -> None:
 
 
 def test_counters_without_a_start_begin_when_they_are_read() -> None:
-    """A node that nobody told a start does not add up the years before."""
+    """A node that no one told a start does not add up the years before."""
     node = node_of("single-h100", None)
     uuid = node.units[0].device.uuid
     far = hour(24.0 * 365 * 20)

@@ -164,7 +164,7 @@ def test_readings_carry_the_pressure_of_their_owner() -> None:
 
 
 def test_an_empty_gpu_has_no_owner_and_no_pressure() -> None:
-    """Without a process there is nobody whose host signals could be read."""
+    """Without a process there is no one whose host signals could be read."""
     snapshot = next_of(source_of("eight-gpu-node", 3.0))
     uuid = snapshot.devices[7].uuid
     assert snapshot.readings[uuid].processes == ()

@@ -60,7 +60,7 @@ def test_what_nobody_prices_has_no_cost() -> None:
 
 
 def test_owning_writes_off_the_server_and_pays_its_power() -> None:
-    """Price, uplift, years, power, people: over the hours that somebody uses it."""
+    """Price, uplift, years, power, people: over the hours that someone uses it."""
     found = owned_cost(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
     terms = built_in_prices().on_premises
     assert found is not None

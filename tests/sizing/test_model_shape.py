@@ -131,7 +131,7 @@ def test_what_cannot_be_is_told_by_its_key(change: dict[str, Any], message: str)
 
 
 def test_latent_attention_keeps_a_rotated_part() -> None:
-    """64 wide where nobody says, as in all that are published; 0 stands where it is given."""
+    """64 wide where no one says, as in all that are published; 0 stands where it is given."""
     described = replace(LLAMA_8B, parameters=None, kv_lora_rank=512)
 
     assert completed_shape(described).rope_head_dim == 64
@@ -140,7 +140,7 @@ def test_latent_attention_keeps_a_rotated_part() -> None:
 
 
 def test_a_shape_that_is_far_too_small_is_said() -> None:
-    """It may be that of a mixture whose experts nobody gave: the parameters stand."""
+    """It may be that of a mixture whose experts no one gave: the parameters stand."""
     model = completed_shape(replace(LLAMA_8B, parameters=70e9))
 
     (note,) = shape_notes(model)

@@ -35,7 +35,7 @@ def test_what_one_leaves_the_other_takes() -> None:
 
 
 def test_an_idle_neighbor_costs_nothing() -> None:
-    """And an idle workload waits for nobody."""
+    """And an idle workload waits for no one."""
     full, idle = profile(1.0, 0.9), profile(0.0, 0.0)
     for sharing in Sharing:
         assert shared_placement(full, idle, sharing).time_ratio.value == pytest.approx(1.0)

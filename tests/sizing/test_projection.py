@@ -141,7 +141,7 @@ def test_a_slice_does_what_is_told_of_slices(compute: float, rest: float, name: 
 
 
 def test_memory_must_fit() -> None:
-    """Without a figure nobody can say."""
+    """Without a figure no one can say."""
     needed = profile(memory_bytes=30e9)
     assert project(needed, at(L40S)).fits is True
     assert project(needed, at("L4")).fits is False
@@ -193,7 +193,7 @@ def test_places_that_do_not_exist_are_named() -> None:
 
 @given(profiles())
 def test_the_same_place_changes_nothing(measured: WorkloadProfile) -> None:
-    """The time is the same to the last digit that matters, and nobody doubts it."""
+    """The time is the same to the last digit that matters, and no one doubts it."""
     found = project(measured, measured.place)
     assert found.time_ratio.value == pytest.approx(1.0)
     assert found.time_ratio.low == pytest.approx(1.0)

@@ -168,7 +168,7 @@ def test_one_counter_alone_is_refused() -> None:
 
 
 def test_what_was_not_measured_stays_unknown_there() -> None:
-    """No zero for a counter that nobody read; the busy share is the time line's."""
+    """No zero for a counter that no one read; the busy share is the time line's."""
     shares = project(profile(time(plain=0.5, host_wait=0.5)), at(L40S)).shares
 
     assert (shares.sm_active, shares.tensor_active, shares.dram_active) == (None, None, None)

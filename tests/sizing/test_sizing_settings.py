@@ -64,7 +64,7 @@ def test_training_settings_reach_the_rate() -> None:
 
 
 def test_cost_settings_reach_the_bill() -> None:
-    """Training draws more than serving unless somebody says otherwise."""
+    """Training draws more than serving unless someone says otherwise."""
     own = CostSettings(training_power_ratio=0.1)
     found, usual = best(TRAINING, replace(USUAL, cost=own)).bill, best(TRAINING).bill
 

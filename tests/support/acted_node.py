@@ -10,7 +10,7 @@ from rightsizer.advice.storage import Storage
 
 
 def main(path: str) -> None:
-    """Until somebody kills it."""
+    """Until someone kills it."""
     node = ActionNode(ActionRepository(Storage(path).database), [workload("llama")])
     node.advise()
     node.controller(action(command=("sleep", "600"))).look()

@@ -122,7 +122,7 @@ class ActionNode:
         peer: SocketPeer | None = ROOT,
         identity: str | None = None,
     ) -> None:
-        """Let somebody do something with advice, or something become of it."""
+        """Let someone do something with advice, or something become of it."""
         now = self.clock.wall_time()
         self.claims.pop(advice_id, None)
         if state is AdviceState.CLAIMED:

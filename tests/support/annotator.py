@@ -1,4 +1,4 @@
-"""A program that delivers what waits for a Grafana, until nothing does or somebody kills it.
+"""A program that delivers what waits for a Grafana, until nothing does or someone kills it.
 
 Its arguments: a history, Grafana's address, a file with its token.
 """

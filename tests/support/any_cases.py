@@ -140,7 +140,7 @@ def _windows(draw: st.DrawFn, tier: Tier, days: float) -> Window:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A workload, or a GPU that nobody holds, with its past and perhaps the node around it."""
+    """A workload, or a GPU that no one holds, with its past and perhaps the node around it."""
     devices, owner = draw(_devices()), draw(_owners())
     tier, days = draw(st.sampled_from(_TIERS)), draw(st.sampled_from([0.05, 1.0, 3.0]))
     if owner is None:

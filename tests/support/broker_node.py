@@ -93,7 +93,7 @@ class World:
         return {record.id: self._observation(record.id) for record in state.leases}
 
     def outside_bytes(self, uuid: str) -> float:
-        """What nobody has a lease for, the driver's own part included."""
+        """What no one has a lease for, the driver's own part included."""
         return _DRIVER_BYTES + sum(each.memory_bytes for each in _on(uuid, self.outsiders.values()))
 
     def _observation(self, name: str) -> LeaseObservation:

@@ -162,7 +162,7 @@ class MadeUp:
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """Nobody asks it here."""
+        """No one asks it here."""
         del store, report, now, lookback
         return FleetInventory()
 

@@ -54,7 +54,7 @@ def host_bound(**facts: Any) -> Judgement:
 
 
 class SetClock(FastClock):
-    """A clock that is moved by hand, and whose wall time somebody may set."""
+    """A clock that is moved by hand, and whose wall time someone may set."""
 
     def __init__(self) -> None:
         super().__init__(0, speed=1.0)
@@ -169,7 +169,7 @@ class CaptureNode:
             self.run("capture")
 
     def pass_its_start(self) -> None:
-        """Train on until somebody is called, and no longer."""
+        """Train on until someone is called, and no longer."""
         for _ in range(60):
             if self.captures:
                 return

@@ -106,7 +106,7 @@ class Desk:
         self.at(EPOCH + (last_minute - 1) * MINUTE)
 
     def leave_empty(self, first_minute: int, last_minute: int) -> None:
-        """Let nobody hold the GPU."""
+        """Let no one hold the GPU."""
         device = gpu()
         for minute in range(first_minute, last_minute):
             seen = snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)

@@ -96,7 +96,7 @@ def _help(action: argparse.Action) -> str:
     text = " ".join((action.help or "").split()).replace("%%", "%").replace("|", "\\|")
     if action.default is None or isinstance(action.default, bool | list | tuple):
         return text
-    # Whoever runs a command is named by default; no page can know who that is.
+    # The one who runs a command is named by default; no page can know who that is.
     is_person = action.dest == "actor" and action.default == getpass.getuser()
     default = "the user of the command" if is_person else f"`{action.default}`"
     return f"{text} (default: {default})" if "(default:" not in text else text

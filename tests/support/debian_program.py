@@ -1,6 +1,6 @@
 """Programs of Debian for tests: a package fetched once and unpacked beside the checkout.
 
-Nothing is installed and nobody has to be root: `apt-get download` and `dpkg-deb -x` suffice.
+Nothing is installed and no one has to be root: `apt-get download` and `dpkg-deb -x` suffice.
 """
 
 import os
@@ -77,7 +77,7 @@ def running_program(
 
 
 def answers(url: str) -> bool:
-    """Whether somebody says that all is well."""
+    """Whether someone says that all is well."""
     try:
         with urlopen(url, timeout=2) as answer:
             return bool(answer.status == 200)

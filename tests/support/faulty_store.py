@@ -122,7 +122,7 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
             asked = Asked(self.command, path, dict(parse_qsl(query)), dict(self.headers))
             reply = store.reply(asked)
             try:
-                # Whoever has read enough of a lie hangs up.
+                # The one who has read enough of a lie hangs up.
                 with suppress(ConnectionError):
                     self._send(reply)
             finally:

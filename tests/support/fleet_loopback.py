@@ -74,7 +74,7 @@ def loopback_store(gpus: int) -> Iterator[LoopbackStore]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
-            """Whoever asked may have ended meanwhile."""
+            """The one who asked may have ended meanwhile."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

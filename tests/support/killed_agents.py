@@ -99,7 +99,7 @@ def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
 
 
 class _Victim(threading.Thread):
-    """One agent, and whoever keeps asking it until it dies."""
+    """One agent, and the one who keeps asking it until it dies."""
 
     def __init__(self, folder: Path, pid: int, life_seconds: float, in_a_write: bool) -> None:  # noqa: FBT001
         super().__init__(daemon=True)
@@ -112,7 +112,7 @@ class _Victim(threading.Thread):
     def run(self) -> None:
         try:
             self._live()
-        except Exception as error:  # noqa: BLE001 - told by whoever waits for the thread.
+        except Exception as error:  # noqa: BLE001 - told by the one who waits for the thread.
             self._trouble = error
 
     def raise_trouble(self) -> None:

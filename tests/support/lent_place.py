@@ -1,4 +1,4 @@
-"""A folder with a lending agent's socket in it, and whoever runs something there."""
+"""A folder with a lending agent's socket in it, and the one who runs something there."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ broker: {{enabled: true, path: '{folder}/broker.db', maximum_reservations_per_us
 
 
 class Place:
-    """A folder with an agent's socket in it, and whoever runs something there."""
+    """A folder with an agent's socket in it, and the one who runs something there."""
 
     def __init__(self, folder: Path, nursery: Nursery) -> None:
         self.folder, self._nursery = folder, nursery
@@ -70,7 +70,7 @@ class Place:
         eventually(lambda: "waits as" in run.said)
 
     def nothing_is_lent(self) -> bool:
-        """Whether all is given back, and nobody waits."""
+        """Whether all is given back, and no one waits."""
         form = self.broker()
         return not form["leases"] and not form["queue"]
 

@@ -45,7 +45,7 @@ class BootClock:
         return self.wall
 
     def wait_until(self, deadline: Nanoseconds, stop: object) -> bool:
-        """Nobody waits by it."""
+        """No one waits by it."""
         raise AssertionError((deadline, stop))
 
 

@@ -15,7 +15,7 @@ _HEAD: Final = """\
 
 <!-- Generated from daemon/rightsizer/model/metrics.csv; change it there and run `make golden`. -->
 
-Everything that `/metrics` exports. Base units; ratios are 0 to 1; a value that nobody knows is
+Everything that `/metrics` exports. Base units; ratios are 0 to 1; a value that no one knows is
 absent, never 0. Value series carry `uuid` and at most two labels more; join the rest:
 
 ```promql

@@ -35,7 +35,7 @@ _MENDED: Final = {"image-train": range(9, 24), "finetune-ddp": range(18, 31)}
 """Days on which a workload does what the healthy one does."""
 _AWAY: Final = {"notebook-ana": range(12, 22)}
 _CLAIMED: Final = {"image-train": 5, "notebook-ana": 6}
-"""Days at whose end somebody claims what is open of a workload."""
+"""Days at whose end someone claims what is open of a workload."""
 _DISMISSED: Final = {"embedding-svc": 20}
 _OUTAGE: Final = (DEFAULT_START + 14 * _DAY + 6 * _HOUR, DEFAULT_START + 14 * _DAY + 13 * _HOUR)
 """When no agent ran."""

@@ -16,7 +16,7 @@ ODD: Final = st.one_of(
     st.text(max_size=12),
     st.sampled_from([[], {}, [[]], {"": None}, "9" * 400, "../../etc/passwd", -0.0, 1e308, 5e-324]),
 )
-"""Values that hardly anybody means."""
+"""Values that hardly anyone means."""
 _REMOVE: Final = object()
 
 

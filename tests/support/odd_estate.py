@@ -1,7 +1,7 @@
 """A small estate as stores come to have it: scraped twice, with gaps, renamed, half of it gone.
 
 A notebook that idles and a service that hardly works on one node, and two nodes of a board each
-that nobody holds. All variants are in one store, told apart by the label `estate`.
+that no one holds. All variants are in one store, told apart by the label `estate`.
 """
 
 import tempfile
@@ -176,7 +176,7 @@ def _with_a_gap(series: _Series) -> Iterator[_Series]:
 
 
 def _reset(series: _Series) -> Iterator[_Series]:
-    """Agents begin anew all the time."""
+    """Agents begin again all the time."""
     yield replace(series, resets_every=_RESETS_EVERY)
 
 

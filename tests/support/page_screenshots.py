@@ -1,4 +1,4 @@
-"""Makes the pictures of the page in `docs/screenshots/` anew, of a demonstration after its day.
+"""Makes the pictures of the page in `docs/screenshots/` again, of a demonstration after its day.
 
 `python tests/page_screenshots.py [NAME...]`; `tests/screenshots.py` makes those of reports.
 """

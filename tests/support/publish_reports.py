@@ -51,7 +51,7 @@ _OF_AN_H100 = tuple(
     and signal is not Signal.FAN_SPEED
     and not signal.startswith("retired_pages")
 )
-"""What a passive board with row remapping gives on the profiling tier, serving nobody."""
+"""What a passive board with row remapping gives on the profiling tier, serving no one."""
 
 _COLLECTORS = (
     *("gpm", "utilization", "memory", "power", "clocks", "temperature", "pcie", "nvlink"),

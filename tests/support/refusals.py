@@ -54,7 +54,7 @@ ENUMERATION: Final = frozenset(
         "nvmlDeviceGetMigDeviceHandleByIndex",
     }
 )
-"""Without these nobody can know of MIG instances."""
+"""Without these no one can know of MIG instances."""
 
 _MEMORY: Final = (
     Signal.MEMORY_USED_BYTES,
@@ -198,7 +198,7 @@ def watch(scenario: str, prepare: Prepare, ticks: int = 2, **options: Any) -> Ru
             snapshots.append(source.read())
             calls.append(library.calls - before)
             tick(clock)
-        # Whoever listens for errors would be waited for.
+        # The one who listens for errors would be waited for.
         library.faults.report(XidReportEvent(node.units[0].device.uuid, 13))
     for snapshot in snapshots:
         check_sane(snapshot)

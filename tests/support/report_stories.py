@@ -39,7 +39,7 @@ DAYS: Final = 3
 SPAN: Final[Nanoseconds] = DAYS * DAY
 RATE: Final = PriceRate(2.0, 4.0, "on_demand", "a list of prices", "2025-06 to 2025-11")
 HOSTILE: Final = "slurm/<script>alert('a|b')</script>"
-"""A name that would run, or break a table, if anybody let it."""
+"""A name that would run, or break a table, if anyone let it."""
 TRAINER: Final = "kubernetes/research/trainer"
 
 Hours = Mapping[State, float]

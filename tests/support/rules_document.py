@@ -29,7 +29,7 @@ _OPENING_POLICY_FIELDS: Final = frozenset(each.name for each in fields(OpeningPo
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
-    """The page with every marked stretch written anew.
+    """The page with every marked stretch written again.
 
     Raises:
         KeyError: it has a mark that nothing is made for.

@@ -36,7 +36,7 @@ class Run:
         return self.log.read_text() if self.log.exists() else ""
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, and nobody else."""
+        """Send it a signal, and no one else."""
         os.kill(self.pid, number)
 
     def wait(self) -> int:

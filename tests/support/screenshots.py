@@ -1,4 +1,4 @@
-"""Makes the pictures of `docs/screenshots/` anew, in headless Chromium.
+"""Makes the pictures of `docs/screenshots/` again, in headless Chromium.
 
 `python tests/screenshots.py [NAME...] [--history FILE]`; the month to be shown is lived first.
 """

@@ -1,4 +1,4 @@
-"""A simulated driver library below the real bindings, for whoever tests what reads a driver."""
+"""A simulated driver library below the real bindings, for the one who tests what reads a driver."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

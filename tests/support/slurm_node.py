@@ -1,6 +1,6 @@
 """Slurm's own parser of gres.conf: `slurmd -G` of Debian's packages, over device files of ours.
 
-It runs as anybody, asks nobody, and ends; the node is of as many sockets and cores as is said.
+It runs as anyone, asks no one, and ends; the node is of as many sockets and cores as is said.
 """
 
 import os

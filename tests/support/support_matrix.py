@@ -23,12 +23,12 @@ _TICKS: Final = 6
 _PROFILED_BY_DCGM: Final = frozenset(
     field.signal
     for field in DCGM_FIELDS.values()
-    # Traffic is of the whole card, and where it has none nobody has.
+    # Traffic is of the whole card, and where it has none no one has.
     if field.is_profiling and field.signal and field.signal.unit is Unit.RATIO
 )
 
 DERIVED: Final = frozenset({*CAPACITY_SIGNALS, Signal.SM_WORK})
-"""What follows from other signals and the board's capacity; nobody reads it."""
+"""What follows from other signals and the board's capacity; no one reads it."""
 NEAR: Final = (
     Signal.CPU_AFFINITY_LOCAL,
     Signal.HOST_MEMORY_LOCAL,
@@ -91,7 +91,7 @@ follow NVIDIA's public documentation and reports; they were not checked on every
 on a node is what its driver says: every question is tried, and one that is not supported is asked
 once.
 
-- `{nobody}`: nobody can tell. The signal is missing with a reason, never 0.
+- `{nobody}`: no one can tell. The signal is missing with a reason, never 0.
 - `dcgm`: NVML has nothing, the profiling counters of a [dcgm-exporter](telemetry.md#dcgm) have.
 - `*`: off unless `sources.nvml.disabled_collectors` is changed, as each direction blocks the driver
   for 20 ms. A dcgm-exporter with profiling counters tells the traffic of these boards too.

@@ -1,4 +1,4 @@
-"""Makes the pictures of commands in a terminal in `docs/screenshots/` anew, as SVG.
+"""Makes the pictures of commands in a terminal in `docs/screenshots/` again, as SVG.
 
 `python tests/support/terminal_pictures.py`; all are of a demonstration after its day, and of the
 log of the documentation.

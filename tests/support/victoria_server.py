@@ -80,7 +80,7 @@ def vmalert(store: Prometheus, rules: Mapping[str, str]) -> Iterator[str]:
             f"-datasource.url={store.url}",
             f"-remoteWrite.url={store.url}",
             f"-remoteRead.url={store.url}",
-            # Nobody is told in a test; vmalert does not start without an address.
+            # No one is told in a test; vmalert does not start without an address.
             f"-notifier.url=http://{_free_address()}",
             f"-httpListenAddr={address}",
         ]

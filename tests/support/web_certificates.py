@@ -20,7 +20,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Whoever signs certificates; all of it lies in one folder."""
+    """The one who signs certificates; all of it lies in one folder."""
 
     folder: Path
 

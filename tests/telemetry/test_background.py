@@ -1,4 +1,4 @@
-"""Values fetched on a thread of their own: a fetch that hangs or fails delays nobody."""
+"""Values fetched on a thread of their own: a fetch that hangs or fails delays no one."""
 
 import threading
 import time
@@ -73,7 +73,7 @@ def eventually(
 
 
 def test_nothing_stands_before_the_first_fetch() -> None:
-    """And nothing is fetched before somebody asks."""
+    """And nothing is fetched before someone asks."""
     well = Well()
     well.gate.clear()
     with fetching(well) as background:
@@ -175,7 +175,7 @@ def test_outcome_is_that_of_the_last_attempt() -> None:
 
 
 def test_refresh_fetches_at_the_next_chance() -> None:
-    """Whoever knows that the value has changed need not wait for the interval."""
+    """The one who knows that the value has changed need not wait for the interval."""
     well = Well()
     with fetching(well) as background:
         fetched(background)
@@ -199,7 +199,7 @@ def test_refresh_during_a_fetch_is_a_fetch_after_it() -> None:
 
 
 def test_value_is_as_old_as_its_fetch() -> None:
-    """One that nobody asked for in a long time is not new because somebody asks now."""
+    """One that no one asked for in a long time is not new because someone asks now."""
     well, fetched_by_now = Well(), threading.Event()
 
     def now() -> float:
@@ -219,7 +219,7 @@ def test_value_is_as_old_as_its_fetch() -> None:
 
 
 def test_close_ends_the_thread() -> None:
-    """At once where it is idle; a fetch that hangs keeps nobody, and ends with its thread."""
+    """At once where it is idle; a fetch that hangs keeps no one, and ends with its thread."""
     before = set(threading.enumerate())
     well = Well()
     with fetching(well) as background:

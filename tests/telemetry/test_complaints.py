@@ -37,7 +37,7 @@ SLOW_QUESTIONS = {
     "nvmlDeviceGetAccountingStats",
     "nvmlSystemGetProcessName",
 }
-"""Some block, some read a chip, some tell what is nobody's business."""
+"""Some block, some read a chip, some tell what is no one's business."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def page(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
 
 
 def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
-    """A hung GPU is down, with the call that holds it; whoever scrapes never waits for it."""
+    """A hung GPU is down, with the call that holds it; the one who scrapes never waits for it."""
     with (
         whole_node(tmp_path, deadline_seconds=0.5, hung_after_seconds=0.01) as node,
         served(node) as connection,
@@ -84,7 +84,7 @@ def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
 
 
 def test_pages_answer_while_all_of_the_driver_hangs(tmp_path: Path) -> None:
-    """Healthy is the agent, ready it is not: there is nothing that anybody could rely on."""
+    """Healthy is the agent, ready it is not: there is nothing that anyone could rely on."""
     with (
         whole_node(tmp_path, deadline_seconds=0.2, hung_after_seconds=0.01) as node,
         served(node) as connection,
@@ -185,7 +185,7 @@ def test_a_busy_memory_controller_is_not_bandwidth() -> None:
 
 
 def test_questions_that_cost_too_much_are_not_asked() -> None:
-    """Nor those whose answers are nobody's business."""
+    """Nor those whose answers are no one's business."""
     for scenario in ("eight-gpu-node", "a100-mig", "zoo"):
         assert not SLOW_QUESTIONS & set(asked_of(scenario))
 

@@ -1,4 +1,4 @@
-"""What somebody asks of the telemetry, from any thread, for a time or until it is taken back."""
+"""What someone asks of the telemetry, from any thread, for a time or until it is taken back."""
 
 import threading
 
@@ -85,7 +85,7 @@ def test_any_thread_may_ask() -> None:
 
 
 def test_each_askers_release_stands_by_itself() -> None:
-    """What lasts longest is in force; nobody but an operator takes back what is another's."""
+    """What lasts longest is in force; no one but an operator takes back what is another's."""
     clock = FastClock(0)
     controls = ReleaseController(clock)
     mine = controls.release(ReleasableResource.COUNTERS, 10.0)

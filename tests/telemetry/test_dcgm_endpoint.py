@@ -61,7 +61,7 @@ def test_a_page_is_read(packed: bool) -> None:  # noqa: FBT001 - a parameter.
 
 
 def test_it_is_asked_at_its_interval() -> None:
-    """However often somebody looks, a page is fetched no more often than is set."""
+    """However often someone looks, a page is fetched no more often than is set."""
     with dcgm_exporter() as exporter, watching(exporter.url, interval_seconds=15) as watch:
         seen = []
         for second in range(31):
@@ -121,7 +121,7 @@ def test_an_exporter_that_is_away_comes_back() -> None:
 
 
 def test_a_page_that_stands_still_is_stale() -> None:
-    """It is fetched without a fault, and yet nobody collects."""
+    """It is fetched without a fault, and yet no one collects."""
     with dcgm_exporter(page()) as exporter, watching(exporter.url) as watch:
         seen = [watch.after(15 * bool(at)) for at in range(6)]
         exporter.text = page(energy=8e6)

@@ -38,7 +38,7 @@ def until(source: LiveSource, clock: FastClock, is_so: Callable[[Snapshot], bool
 def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
     """An agent that starts while a GPU hangs reads all others, and tells the call of that one.
 
-    No thread enters the call anew while one hangs there; once it comes back, the GPU is there.
+    No thread enters the call again while one hangs there; once it comes back, the GPU is there.
     """
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     driver.hanging[call, 1] = gate

@@ -80,7 +80,7 @@ def test_readings_are_the_physical_truth() -> None:
 
 
 def test_one_mig_gpu_per_kind_of_signal() -> None:
-    """On A100 an instance has memory and processes, its GPU has power, nobody has activity."""
+    """On A100 an instance has memory and processes, its GPU has power, no one has activity."""
     clock = FastClock(NOON)
     _, library = simulated("a100-mig", clock)
     with reading(library, clock) as source:

@@ -69,7 +69,7 @@ class Watch:
         return snapshot
 
     def _listen(self, snapshot: Snapshot) -> None:
-        """Let the thread that listens for Xids begin anew, before fast time leaves it behind."""
+        """Let the thread that listens for Xids begin again, before fast time leaves it behind."""
         for _ in range(5000):
             if "xid" in snapshot.collectors:
                 return
@@ -107,7 +107,7 @@ def test_nothing_that_befalls_a_node_outlasts_itself() -> None:
         while watch.elapsed < 600:
             now, elapsed = watch.clock.time(), watch.elapsed
             snapshot = watch.tick(5.0)
-            time.sleep(0.01)  # Whoever listens for Xids lives in real time.
+            time.sleep(0.01)  # The one who listens for Xids lives in real time.
             if watch.node.unload(now):
                 loaded_since = elapsed + 5
                 assert not snapshot.readings
@@ -180,7 +180,7 @@ def test_a_library_that_is_installed_later_is_found() -> None:
 
 
 def test_a_driver_that_is_loaded_again_goes_on_where_it_was() -> None:
-    """Devices stay listed while it is away, and its counters that begin anew make no negative."""
+    """Devices stay listed while it is away, and its counters that begin again make no negative."""
     with watching("eight-gpu-node", hour(12)) as watch:
         before = watch.until(lambda snapshot: len(snapshot.readings) == 8)
         watch.library.faults.unload()

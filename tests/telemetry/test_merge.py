@@ -76,7 +76,7 @@ def test_a_reason_is_kept_unless_dcgm_knows_a_better_one() -> None:
 def test_nothing_is_lost_and_nothing_invented(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]
 ) -> None:
-    """Every value is one of the two sources' own, whoever has one; the origin names whose."""
+    """Every value is one of the two sources' own, the one who has one; the origin names whose."""
     found = merge_readings(ours, theirs, profiled=profiled, missing=why)
 
     assert found.values.keys() == ours.values.keys() | theirs.keys()

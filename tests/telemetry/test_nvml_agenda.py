@@ -42,7 +42,7 @@ def test_one_that_is_slow_makes_way_for_the_others() -> None:
 
 
 def test_what_was_never_asked_goes_first() -> None:
-    """Nobody knows what it costs before."""
+    """No one knows what it costs before."""
     items = items_of([0.3, 0.0])
     items[1].asked_at = None
 
@@ -92,7 +92,7 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
 
 
 def test_one_that_hung_once_is_soon_tried_again() -> None:
-    """A call that came back after an hour keeps nobody waiting for ten; twice says that it will.
+    """A call that came back after an hour keeps no one waiting for ten; twice says that it will.
 
     However long it hung, no reading is given up for longer than five minutes.
     """

@@ -125,7 +125,7 @@ def test_temperature_margin_may_be_passed(margin: int) -> None:
 
 
 def test_encoder_sessions_are_counted() -> None:
-    """Beside the count the driver tells means, which nobody asks for."""
+    """Beside the count the driver tells means, which no one asks for."""
     found = one_reading(offering(EncoderStats=telling(3, 60, 4000)))
     assert found.get(Signal.ENCODER_SESSIONS) == 3
 

@@ -177,7 +177,7 @@ def test_mig_instances_have_what_is_theirs() -> None:
 
 
 def test_mig_instance_without_gpm_is_not_idle() -> None:
-    """Before Hopper nobody can say how busy an instance is; that is no zero."""
+    """Before Hopper no one can say how busy an instance is; that is no zero."""
     gpu = FakeGpu("GPU-0", gpm=None, instances=[FakeInstance("MIG-a")])
     with reading(FakeDriver(gpu), FastClock(0)) as source:
         found = source.read().readings["MIG-a"]

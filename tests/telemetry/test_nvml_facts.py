@@ -125,7 +125,7 @@ def test_modes_are_looked_at_again_and_constants_are_not() -> None:
 
 
 def test_persistence_mode_says_whether_a_gpu_stays_awake() -> None:
-    """Without persistence a GPU is woken up by NVML; where nobody tells it is taken as awake."""
+    """Without persistence a GPU is woken up by NVML; where no one tells it is taken as awake."""
     sleepy = FakeDriver(FakeGpu("GPU-0", is_persistent=False))
     assert not inventory_of(sleepy).gpus[0].is_persistent
     sleepy.lacking.add("nvmlDeviceGetPersistenceMode")

@@ -81,14 +81,14 @@ def _two_pages(_driver: FakeDriver, *arguments: object) -> int:
 
 
 def test_ecc_that_is_off_counts_nothing() -> None:
-    """With ECC off a count of 0 would claim health that nobody watches over."""
+    """With ECC off a count of 0 would claim health that no one watches over."""
     found = one_reading(FakeDriver(FakeGpu("GPU-0", fields={1: 0, 3: 0, 4: 0, 5: 0, 6: 0})))
     assert values(found, ECC) == [None] * 4
     assert reasons(found, ECC) == {Missing.NOT_SUPPORTED}
 
 
 def test_board_without_any_of_it_is_asked_once() -> None:
-    """What a board does not have costs no call after the first slow round, and fails nobody."""
+    """What a board does not have costs no call after the first slow round, and fails no one."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     names = (
         "nvmlDeviceGetTotalEccErrors",

@@ -49,7 +49,7 @@ def test_codes_become_reasons(code: int, reason: Missing) -> None:
 
 @given(st.integers(min_value=1, max_value=100_000))
 def test_any_code_becomes_a_failure(code: int) -> None:
-    """A code that nobody knows is a failure too, even where the library has no words for it."""
+    """A code that no one knows is a failure too, even where the library has no words for it."""
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes[CALL] = code
     answer = asked(driver)

@@ -41,7 +41,7 @@ def linked(uuid: str, name: str = SXM, up: int = 12, count: int = 12, **more: ob
 
 
 def pair(one: FakeGpu, version: int = 4) -> FakeDriver:
-    """A driver with a GPU that has somebody to link to."""
+    """A driver with a GPU that has someone to link to."""
     driver = FakeDriver(one, FakeGpu("GPU-1", name=SXM, gpm=None))
     driver.more["nvmlDeviceGetNvLinkVersion"] = by_link(dict.fromkeys(range(36), version))
     return driver
@@ -181,7 +181,7 @@ def test_old_driver_without_fields_tells_states() -> None:
 
 
 def test_other_ends_are_asked_once() -> None:
-    """A switch tells nobody its address, a GPU does; cables do not move while NVML is open."""
+    """A switch tells no one its address, a GPU does; cables do not move while NVML is open."""
     driver, clock = pair(linked("GPU-0", up=3, count=3)), FastClock(0)
     driver.more |= {
         "nvmlDeviceGetNvLinkRemoteDeviceType": by_link({0: 2, 1: 0}),

@@ -102,7 +102,7 @@ def test_memory_that_contradicts_itself_is_missing(used: int, total: int) -> Non
 
 @pytest.mark.parametrize("number", [0, 2**31 - 1, 2**32 - 1])
 def test_limit_that_is_none_is_no_fact(number: int) -> None:
-    """A board of no watts, or of megawatts, has no limit that anybody could reckon with."""
+    """A board of no watts, or of megawatts, has no limit that anyone could reckon with."""
     driver = FakeDriver(FakeGpu("GPU-0"))
 
     def answer(_driver: FakeDriver, *arguments: Any) -> int:

@@ -108,7 +108,7 @@ def test_lists_that_fail_are_told_and_tried_again() -> None:
 
 
 def test_unknown_processes_are_not_none() -> None:
-    """Without the first list nobody knows the processes; an empty list says that there are none."""
+    """Without the first list no one knows the processes; an empty list says that there are none."""
     driver = holding(3, Graphics={21: GIB})
     driver.more |= dict.fromkeys([f"{LISTS['Compute']}_v{version}" for version in (2, 3)], _refuse)
     unknown = one_reading(driver)
@@ -125,7 +125,7 @@ def _refuse(*_: object) -> int:
 
 
 def test_processes_that_end_leave_no_share() -> None:
-    """Lists are as new as their own reading: a held share revives nobody."""
+    """Lists are as new as their own reading: a held share revives no one."""
     driver, clock = holding(3, MPSCompute={}), FastClock(0)
     processes: dict[int, int | None] = {11: GIB, 12: GIB}
     driver.more[f"{LISTS['Compute']}_v3"] = listing(processes)
@@ -209,7 +209,7 @@ def test_each_share_is_possible(samples: list[tuple[int, int]]) -> None:
 
 
 def test_instances_have_no_shares() -> None:
-    """The driver does not sample processes of MIG instances; nobody asks it to."""
+    """The driver does not sample processes of MIG instances; no one asks it to."""
     instances = [FakeInstance("MIG-a", processes={11: GIB}), FakeInstance("MIG-b")]
     driver = FakeDriver(FakeGpu("GPU-0", instances=instances))
     process_samples(driver, [ProcessSample(11, 1, 50)], newer=True)

@@ -80,7 +80,7 @@ def test_released_counters_are_freed_by_their_own_threads() -> None:
 
 
 def test_counters_are_taken_back() -> None:
-    """After the time that was asked for they are sampled anew, from a first sample on."""
+    """After the time that was asked for they are sampled again, from a first sample on."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
     told = []
@@ -149,7 +149,7 @@ def test_metric_that_was_refused_stays_refused() -> None:
 
 
 def test_hung_gpu_still_holds_its_counters() -> None:
-    """Nobody is told that the counters are free while a thread that has them hangs."""
+    """No one is told that the counters are free while a thread that has them hangs."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
@@ -207,7 +207,7 @@ def test_released_gpus_stay_listed_for_days() -> None:
 
 
 def test_gpus_are_taken_back_by_themselves() -> None:
-    """When its time is up, or somebody resumes, everything is as before."""
+    """When its time is up, or someone resumes, everything is as before."""
     driver, clock = two_gpus(), FastClock(0)
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
@@ -230,7 +230,7 @@ def test_gpus_are_taken_back_by_themselves() -> None:
 
 
 def test_release_waits_for_a_call_that_hangs() -> None:
-    """While a thread is inside the driver, nobody is told that NVML is closed."""
+    """While a thread is inside the driver, no one is told that NVML is closed."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
@@ -255,7 +255,7 @@ def test_release_waits_for_a_call_that_hangs() -> None:
 
 @pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
 def test_release_during_opening(call: str) -> None:
-    """What is being opened when somebody asks is closed again, and no reading comes of it."""
+    """What is being opened when someone asks is closed again, and no reading comes of it."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     driver.hanging[call, -1] = gate
@@ -313,7 +313,7 @@ def test_release_without_a_driver() -> None:
 
 
 def test_what_is_held_may_be_asked_while_gpus_come_and_go() -> None:
-    """From the thread of whoever asks for the release."""
+    """From the thread of the one who asks for the release."""
     clock = FastClock(0)
     stations = DevicePool(clock=clock, settings=LiveSettings())
     devices = [Device(f"GPU-{number}", number) for number in range(200)]

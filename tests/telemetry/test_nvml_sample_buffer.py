@@ -45,7 +45,7 @@ def buffer_of(driver: FakeDriver) -> Iterator[SampleBuffer]:
 
 
 def test_first_look_gives_nothing() -> None:
-    """The buffer reaches back to before anybody looked; from then on it is the mean."""
+    """The buffer reaches back to before anyone looked; from then on it is the mean."""
     samples = Samples(taken=[(10, 100), (20, 100)])
     with buffer_of(sampled(samples)) as buffer:
         assert buffer.mean() is None

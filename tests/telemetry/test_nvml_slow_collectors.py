@@ -157,7 +157,7 @@ def test_unsupported_slow_collector_costs_nothing() -> None:
 
 @pytest.mark.parametrize("disabled", ["power_limit", "fans", "ecc"])
 def test_slow_collectors_can_be_disabled(disabled: str) -> None:
-    """Like any other: nothing is asked, and nobody claims that it was."""
+    """Like any other: nothing is asked, and no one claims that it was."""
     collector = next(found for found in COLLECTORS if found.name == disabled)
     driver = FakeDriver(FakeGpu("GPU-0"))
     with reading(driver, FastClock(0), disabled_collectors=(disabled,)) as source:

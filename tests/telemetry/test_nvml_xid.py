@@ -97,7 +97,7 @@ def test_xids_are_counted_by_device_and_code() -> None:
 
 
 def test_xid_is_logged_with_its_meaning() -> None:
-    """A person reads what it means; one after which the hardware needs somebody is an error."""
+    """A person reads what it means; one after which the hardware needs someone is an error."""
     with capture_logs() as logs, listening(FakeGpu("GPU-0")) as node:
         node.events.report(0, 79)
         node.events.report(0, 31)
@@ -233,7 +233,7 @@ def test_lost_gpu_leaves_the_others_heard() -> None:
 
 
 def test_gpu_that_spoils_the_set_is_left_out() -> None:
-    """After an unknown error in registering, the set is worth nothing and is made anew."""
+    """After an unknown error in registering, the set is worth nothing and is made again."""
     with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:
         refused = int(pynvml.NVML_ERROR_UNKNOWN)
         node.driver.codes_of["nvmlDeviceRegisterEvents", 0] = refused
@@ -256,7 +256,7 @@ def test_counts_outlive_the_driver() -> None:
         for _ in range(20):
             node.listener.poll()
             time.sleep(0.002)
-        assert len(node.driver.calls) == calls  # Nobody is there to be asked.
+        assert len(node.driver.calls) == calls  # No one is there to be asked.
         node.listener.follow(None)
         node.opener.close()
         node.driver.is_loaded = True

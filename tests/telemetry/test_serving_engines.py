@@ -151,7 +151,7 @@ def test_first_page_gives_what_stands_and_the_second_what_happened(
 
 
 def test_an_engine_is_asked_once_an_interval(pages: Pages, node: Node) -> None:
-    """However often somebody looks; what it said holds meanwhile."""
+    """However often someone looks; what it said holds meanwhile."""
     pages.say("/metrics", vllm(10))
     said = node.after(0)
 
@@ -280,7 +280,7 @@ def test_restarted_engine_is_read_on(pages: Pages, node: Node) -> None:
 
 
 def test_another_engine_takes_the_address(pages: Pages, node: Node) -> None:
-    """It is recognized anew, and its totals are not held against the former's."""
+    """It is recognized again, and its totals are not held against the former's."""
     pages.say("/metrics", vllm(100))
     node.after(0)
     pages.say(
@@ -301,7 +301,7 @@ def test_the_wrong_engine_is_told(pages: Pages) -> None:
 
 
 def test_untied_endpoint_is_in_the_outcomes(pages: Pages) -> None:
-    """It answers, and nobody knows whose it is: that is no success."""
+    """It answers, and no one knows whose it is: that is no success."""
     pages.say("/metrics", vllm(1))
     node = Node(ServingEndpoint(pages.url))
     node.after(0)

@@ -18,7 +18,7 @@ def page(*lines: str) -> str:
 
 
 def histogram(name: str, labels: str, total: float, count: int) -> str:
-    """A histogram's lines, buckets included, which nobody reads."""
+    """A histogram's lines, buckets included, which no one reads."""
     inside = f"{labels}," if labels else ""
     braces = f"{{{labels}}}" if labels else ""
     return page(
@@ -336,7 +336,7 @@ def test_another_engine_at_the_same_address_is_a_first_page() -> None:
 
 
 def test_nothing_served_is_no_latency() -> None:
-    """Missing, not 0: nobody waited, so nobody knows how long he would have."""
+    """Missing, not 0: no one waited, so no one knows how long he would have."""
     found = values(vllm_new(requests=20), vllm_new(requests=20))
 
     assert Signal.TIME_TO_FIRST_TOKEN_SECONDS not in found

@@ -1,4 +1,4 @@
-"""Whose GPUs an engine's pressure is about, and that nobody guesses."""
+"""Whose GPUs an engine's pressure is about, and that no one guesses."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def test_two_pods_of_one_workload_are_two_engines() -> None:
 def test_what_cannot_be_tied_is_left_untied_and_says_why(
     endpoint: ServingEndpoint, why: str
 ) -> None:
-    """Also where the node has one owner alone: it may be somebody else's."""
+    """Also where the node has one owner alone: it may be someone else's."""
     split = replace(GPUS[0], has_mig_instances=True)
     holdings = {UUIDS[1]: held_by("llama-0")}
 

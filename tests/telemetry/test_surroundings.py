@@ -1,4 +1,4 @@
-"""What is around the GPUs, looked at off the coordinator: slow eyes and crashes delay nobody."""
+"""What is around the GPUs, looked at off the coordinator: slow eyes and crashes delay no one."""
 
 import threading
 import time
@@ -117,7 +117,7 @@ def test_what_is_seen_in_time_is_told_as_it_is() -> None:
 
 
 def test_slow_eyes_leave_what_was_seen_last() -> None:
-    """It stands meanwhile, that nobody could look is told, and nobody waits twice."""
+    """It stands meanwhile, that no one could look is told, and no one waits twice."""
     eyes = TestEyes()
     with looking(eyes) as surroundings:
         surroundings.look(HostQuery(), soon())
@@ -267,7 +267,7 @@ def test_neighbors_have_their_say_in_turn() -> None:
 
 
 class Scheduler:
-    """Owners of a node whose scheduler has given GPU-1 away, and nobody's processes."""
+    """Owners of a node whose scheduler has given GPU-1 away, and no one's processes."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -191,7 +191,7 @@ def test_it_is_gone_when_the_server_stops(tmp_path: Path, stack: ExitStack) -> N
 
 
 def test_the_socket_of_a_killed_agent_is_replaced(tmp_path: Path, stack: ExitStack) -> None:
-    """Nobody answers behind it."""
+    """No one answers behind it."""
     served(left_behind(tmp_path / "api.sock"), stack)
 
     assert ask(tmp_path / "api.sock", "/-/healthy")[0] == 200
@@ -251,7 +251,7 @@ def test_of_agents_that_start_at_once_one_gets_it(tmp_path: Path, stack: ExitSta
 
 
 def test_a_socket_of_somebody_else_by_now_is_not_removed(tmp_path: Path, stack: ExitStack) -> None:
-    """Whoever made the file that lies there takes it away."""
+    """The one who made the file that lies there takes it away."""
     path = tmp_path / "api.sock"
     mine = LocalSocket(path)
     stack.enter_context(closing(mine.listen()))
@@ -266,7 +266,7 @@ def test_a_socket_of_somebody_else_by_now_is_not_removed(tmp_path: Path, stack: 
 
 
 def test_a_file_that_is_no_socket_stays(tmp_path: Path, stack: ExitStack) -> None:
-    """A wrong setting costs nobody his file."""
+    """A wrong setting costs no one his file."""
     path = tmp_path / "notes.txt"
     path.write_text("mine")
 

@@ -112,7 +112,7 @@ def text_of(document: str, pattern: str) -> str:
 
 
 def test_figures_move_while_somebody_looks(tmp_path: Path) -> None:
-    """State, gauges and tiles follow the API; nothing is loaded anew for them."""
+    """State, gauges and tiles follow the API; nothing is loaded again for them."""
     before = full_report(1)
     (device,) = before.devices
     signals = {**device.signals, Signal.GPU_BUSY: 0.123}
@@ -207,7 +207,7 @@ def test_an_agent_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_readings_that_have_stopped_are_said_to_be_stale(tmp_path: Path) -> None:
-    """The agent answers, but nobody reads the GPUs any more."""
+    """The agent answers, but no one reads the GPUs any more."""
     report = node_report()
     old = tuple(replace(each, last_sample=NOW - HOUR) for each in report.devices)
     with served(lambda: replace(report, devices=old)) as address:

@@ -142,7 +142,7 @@ def test_nvlink_in_part_is_said_to_be() -> None:
 
 
 def test_a_node_without_topology_has_no_drawing() -> None:
-    """Nothing is drawn of what nobody knows."""
+    """Nothing is drawn of what no one knows."""
     report = node_report()
     assert view_of(report).topology is None
     assert 'id="topology"' not in page_of(report)
@@ -272,7 +272,7 @@ def test_advice_shows_how_and_what_came_of_it() -> None:
 
 
 def test_one_device_can_be_looked_at_alone() -> None:
-    """Its card and its advice, and nobody else's; an unknown one shows all."""
+    """Its card and its advice, and no one else's; an unknown one shows all."""
     report = node_report()
     uuid = report.devices[3].device.uuid
     alone = view_of(report, uuid)

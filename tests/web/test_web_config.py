@@ -206,7 +206,7 @@ def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, expected: str
 def test_a_fault_of_tls_is_told(
     authority: Authority, lines: tuple[str, ...], expected: str
 ) -> None:
-    """What cannot be used is refused before anybody connects."""
+    """What cannot be used is refused before anyone connects."""
     keys = {line.partition(":")[0] for line in lines}
     usual = ("cert_file: server.crt", "key_file: server.key")
     kept = [line for line in usual if line.partition(":")[0] not in keys]
@@ -216,7 +216,7 @@ def test_a_fault_of_tls_is_told(
 
 
 def test_tls_without_a_key_is_refused(tmp_path: Path) -> None:
-    """Half of it would be plain HTTP to somebody who asked for TLS."""
+    """Half of it would be plain HTTP to someone who asked for TLS."""
     found = faults(tmp_path, "tls_server_config:\n  client_auth_type: NoClientCert")
     assert [line.partition(": ")[2] for line in found] == [
         "tls_server_config.cert: TLS needs cert_file (or cert)",
@@ -231,7 +231,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_the_flag(tmp_path: Path) -> None:
-    """Nobody serves openly what was to be protected."""
+    """No one serves openly what was to be protected."""
     with pytest.raises(ConfigurationError, match=r"web\.yml: No such file.*--web\.config\.file"):
         WebConfigReader(tmp_path / "web.yml").read()
 

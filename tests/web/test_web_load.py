@@ -48,7 +48,7 @@ def test_load_is_the_sum_over_its_gpus() -> None:
 
 
 def test_stale_reading_is_no_load() -> None:
-    """A frozen value must not hold, or end, anybody's replicas."""
+    """A frozen value must not hold, or end, anyone's replicas."""
     status, text = asked(held(full_report()), age_seconds=3600.0)
 
     assert (status, text.strip()) == (503, "2 of 2 GPUs give no fresh reading")

@@ -95,7 +95,7 @@ def test_a_name_that_nobody_has_costs_the_same() -> None:
 
 
 def test_guesses_make_nobody_forgotten() -> None:
-    """However many there were, whoever was right is answered from memory."""
+    """However many there were, the one who was right is answered from memory."""
     desk = Desk(remembered_maximum=3)
     desk.check("alice", "secret")
     looks = desk.looks

@@ -193,7 +193,7 @@ def test_answers_carry_security_headers_and_no_version(start: Start) -> None:
 
 
 def test_a_connection_serves_many_requests(start: Start) -> None:
-    """Keep-alive spares scrapers a handshake, also after a body that nobody wanted."""
+    """Keep-alive spares scrapers a handshake, also after a body that no one wanted."""
     server = start(node_report())
     with closing(HTTPConnection("127.0.0.1", port_of(server), timeout=20)) as connection:
         connection.request("POST", "/metrics", body=b"ignored")

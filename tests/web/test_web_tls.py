@@ -228,7 +228,7 @@ def test_a_silent_client_is_sent_away_in_time(server: Open) -> None:
 
 
 def test_rotation_under_load_fails_no_scrape(server: Open, authority: Authority) -> None:
-    """Certificates are renewed by rename, key first, while clients dial anew each time."""
+    """Certificates are renewed by rename, key first, while clients dial again each time."""
     started = server(PLAIN)
     stop = threading.Event()
     answers: list[bytes] = []
@@ -243,7 +243,7 @@ def test_rotation_under_load_fails_no_scrape(server: Open, authority: Authority)
     seen = {serial(started, authority)}
     for _ in range(5):
         authority.sign("server", "IP:127.0.0.1")
-        # Whoever comes while the file is read is shown the old one.
+        # The one who comes while the file is read is shown the old one.
         seen.add(
             eventually(
                 lambda: serial(started, authority) not in seen and serial(started, authority)

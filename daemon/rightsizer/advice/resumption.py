@@ -76,7 +76,7 @@ class ResumptionModel:
         return cls(gaps, gaps / exponent)
 
     def after(self, gaps: Iterable[IdleGap]) -> "ResumptionModel":
-        """What it is once these were seen; those whose end nobody saw count as long as seen."""
+        """What it is once these were seen; those whose end no one saw count as long as seen."""
         lasting = [gap for gap in gaps if gap.seconds > LEAST_SECONDS]
         return ResumptionModel(
             self.gaps + sum(gap.has_ended for gap in lasting),

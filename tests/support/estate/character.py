@@ -42,7 +42,7 @@ __all__ = [
 STEP_SECONDS: Final = 300
 SLOTS: Final = 86400 // STEP_SECONDS
 EMPTY: Final = "empty:"
-"""Before the key of a board: one that nobody holds."""
+"""Before the key of a board: one that no one holds."""
 
 _FILE: Final = Path(__file__).with_name("characters.yaml")
 _SOURCES: Final = ("daemon", "tests/support/estate")

@@ -57,13 +57,13 @@ def dcgm_runs(  # noqa: PLR0913 - how exporters differ.
 def _counted(gpu: Gpu, counters: Counters, piece: Piece, labels: Pairs) -> Iterator[Run]:
     for name, grown in piece.character.dcgm_grown.items():
         growth = [(piece.first, sliced(grown, piece))]
-        # The driver counts, and does not begin anew with the exporter.
+        # The driver counts, and does not begin again with the exporter.
         for first, before, values in counters.grown(gpu, name, growth, resets=False):
             yield Run(name, labels, first, values, before)
 
 
 def _holder(labels: DcgmLabelEncoder, part: Part, *, is_exported: bool) -> Pairs:
-    """The labels of whoever holds the device; other names stand in their way at times."""
+    """The labels of the one who holds the device; other names stand in their way at times."""
     if part.job is None:
         return ()
     known = workload(part.job.name)

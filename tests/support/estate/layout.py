@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node, and who holds its GPUs; `-` for nobody, `NAME@CHARACTER` for a rank apart."""
+    """A node, and who holds its GPUs; `-` for no one, `NAME@CHARACTER` for a rank apart."""
 
     name: str
     pool: str

@@ -1,4 +1,4 @@
-"""What becomes of each GPU of the estate: who holds it when, and when nobody looked."""
+"""What becomes of each GPU of the estate: who holds it when, and when no one looked."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -12,9 +12,9 @@ from rightsizer.model.device import Device
 __all__ = ["Gpu", "Life", "Part", "live"]
 
 _AWAY: Final = ("serve-2", 5)
-"""A node, and the day on which nobody could reach it."""
+"""A node, and the day on which no one could reach it."""
 _RESTARTS: Final[Mapping[str, float]] = {"train-3": 9.55, "batch-1": 3.2, "serve-2": 6.0}
-"""Nodes whose agent began anew, counters and all, and on which day."""
+"""Nodes whose agent began again, counters and all, and on which day."""
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -39,7 +39,7 @@ class Gpu:
     number: int
     """Over the whole estate."""
     parts: tuple[Part, ...]
-    """In order; what lies between them nobody saw."""
+    """In order; what lies between them no one saw."""
     restarts: tuple[int, ...] = ()
     """Slots at whose beginning the agent's counters were 0 again."""
 

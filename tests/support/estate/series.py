@@ -27,7 +27,7 @@ class Run:
     """A counter's value when the first slot began; `None` for what does not count."""
     is_steady: bool = False
     """Whether it stays as it is, so that half the samples, and of the last day a fifth, give the
-    same answer, also to whoever looks back ten minutes."""
+    same answer, also to the one who looks back ten minutes."""
 
     @property
     def slots(self) -> range:
@@ -80,13 +80,13 @@ class Counters:
         *,
         resets: bool = True,
     ) -> Iterator[tuple[int, float, Sequence[float]]]:
-        """A counter's values over adjoining stretches, begun anew at restarts; one before them.
+        """A counter's values over adjoining stretches, begun again at restarts; one before them.
 
         Args:
             gpu: Whose it is.
             key: Which of its counters.
             growth: The first slot of each stretch, and by how much it grew in each slot.
-            resets: Whether it begins anew with the agent.
+            resets: Whether it begins again with the agent.
         """
         place, restarts = (gpu.number, key), gpu.restarts if resets else ()
         for first, grown in _joined(growth, restarts):

@@ -87,7 +87,7 @@ _TRUE_OF_ANY: Final = frozenset(
         *(Reason.MEMORY_BANDWIDTH_BOUND, Reason.TENSOR_CORES_UNUSED),
     }
 )
-"""Physics that some of them have, and nobody planted."""
+"""Physics that some of them have, and no one planted."""
 _ALSO: Final[Mapping[str, frozenset[Reason]]] = {
     "stall": frozenset({Reason.RANK_IMBALANCE}),
     "skew": frozenset({Reason.HIDDEN_STALL, Reason.STORAGE_BOUND, Reason.HOST_BOUND}),
@@ -98,7 +98,7 @@ _ALSO: Final[Mapping[str, frozenset[Reason]]] = {
     "nightly": frozenset({Reason.NVLINK_ABSENT}),
     "search-rank": _TOO_LARGE | {Reason.DIURNAL_AUTOSCALE},
     "embed-svc": frozenset({Reason.GPU_COUNT_OVERPROVISIONED}),
-    # Nobody works with them at midnight.
+    # No one works with them at midnight.
     "notebook-lab": frozenset({Reason.IDLE_HELD}),
     "notebook-bo": frozenset({Reason.IDLE_HELD}),
     "asr": _TOO_LARGE,
@@ -143,7 +143,7 @@ def planted_in(layout: Layout, metrics: Metrics) -> tuple[Planted, ...]:
 def score(layout: Layout, metrics: Metrics, findings: Iterable[Mapping[str, Any]]) -> Score:
     """Compare complaints, as the JSON of `rightsizer fleet` has them, with the truth.
 
-    Of devices that nobody holds anything may be said that says so.
+    Of devices that no one holds anything may be said that says so.
     """
     by_subject: dict[str, set[str]] = {}
     for finding in findings:

@@ -135,7 +135,7 @@ def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
         return
     if not cases.is_present(uuid):
         last = max(cases.rows(uuid), key=lambda row: row.end, default=None)
-        # Whoever left it before it went is not concerned.
+        # One who left it before it went is not concerned.
         is_held = last is not None and last.end >= days.last_present - COARSE_STEP
         yield LostDevice(device, days.last_present, last.workload if is_held and last else "")
         return
