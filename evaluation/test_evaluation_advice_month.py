@@ -12,7 +12,7 @@ from rightsizer.notify.grafana.service import AnnotationOutbox
 
 pytestmark = pytest.mark.timeout(240)
 
-TICK_SECONDS: Final = 3600.0
+TICK_SECONDS: Final = 7200.0
 RUN_EVERY_SECONDS: Final = 12 * 3600.0
 GPUS: Final = 3
 """Those of the healthy job, of the starved one, and of the notebook."""

@@ -15,13 +15,13 @@ from prometheus_server import Prometheus
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
-DAYS: Final = 3
+DAYS: Final = 2
 STATES: Final = "rightsizer_state_seconds_total"
 
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    """Three days of the small estate."""
+    """Two days of the small estate."""
     return live(SMALL, DAYS, START, tick_seconds=300, variants=1)
 
 
