@@ -173,7 +173,7 @@ def write_log(path: Path) -> None:
         f"2026/01/01 00:{at // 60:02}:{at % 60:02}.{3 * index:03}, {index}, NVIDIA H100 80GB HBM3, "
         f"{80 if index == 3 else 100} %, {61000 + index} MiB, "
         f"{chance.randint(400, 600) if index == 3 else chance.randint(118, 132)}.00 W\n"
-        for at in range(1500)
+        for at in range(700)
         for index in range(8)
     )
     path.write_text(head + "".join(rows))
