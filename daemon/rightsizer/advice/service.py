@@ -23,8 +23,8 @@ from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import Measured, measure_all
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
-from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
+from rightsizer.io.worker import attempt_all
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding, Severity

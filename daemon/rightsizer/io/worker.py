@@ -1,9 +1,9 @@
-"""Threads with a deadline, and threads that poll in the background."""
+"""Threads with a deadline, threads that poll in the background, and acts that may each fail."""
 
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
@@ -295,3 +295,15 @@ class PollingThread(Generic[T]):
         else:
             value, self._fetched_at = answer
             self._last = FetchResult(value, None, self._duration_seconds)
+
+
+def attempt_all(acts: Iterable[Callable[[], object]]) -> None:
+    """Do all of it; the first failure, whatever it is, is raised after the last."""
+    failures = []
+    for act in acts:
+        try:
+            act()
+        except Exception as failure:  # noqa: BLE001 - one act's fault is its own.
+            failures.append(failure)
+    if failures:
+        raise failures[0]

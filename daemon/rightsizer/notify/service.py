@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
+from rightsizer.io.worker import attempt_all
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings

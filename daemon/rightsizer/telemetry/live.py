@@ -11,9 +11,8 @@ import structlog
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.topology import TopologyFacts
-from rightsizer.io.attempts import attempt_all
 from rightsizer.io.clock import Clock
-from rightsizer.io.worker import Worker
+from rightsizer.io.worker import Worker, attempt_all
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Reading

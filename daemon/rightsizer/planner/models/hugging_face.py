@@ -208,7 +208,7 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
         nested = {key: each for part in family.nested for key, each in config.part(part).items()}
         return _transformer(Configuration({**nested, **config.values}, defaults), family, name)
     # Three modules that most plans have no use for.
-    from rightsizer.planner.models.recurrent.readers import RECURRENT  # noqa: PLC0415
+    from rightsizer.planner.models.recurrent import RECURRENT  # noqa: PLC0415
 
     if kind in RECURRENT:
         return RECURRENT[kind](Configuration(config.values, defaults), name)
