@@ -11,7 +11,7 @@ from rightsizer.model.state import Tier
 
 pytestmark = pytest.mark.timeout(240)
 
-TICK: Final = 1201.0
+TICK: Final = 1801.0
 WHOLE: Final[Stream] = (Tier.PROFILING, False)
 BASIC: Final[Stream] = (Tier.BASIC, False)
 

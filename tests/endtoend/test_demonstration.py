@@ -18,7 +18,7 @@ run_demo(
     DemoSettings(
         listen_address="127.0.0.1:0",
         speed=5400.0,
-        tick_seconds=480.0,
+        tick_seconds=960.0,
         memory_tick_seconds=3600.0,
     ),
     lambda text: print(text, flush=True),
@@ -42,7 +42,7 @@ ALSO: Final = {
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """The demonstration after its day; four minutes a tick in place of ten seconds."""
+    """The demonstration after its day; sixteen minutes a tick in place of ten seconds."""
     folder = tmp_path_factory.mktemp("demo")
     with agent_process(folder, command=(sys.executable, "-c", DEMO)) as process:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
