@@ -93,7 +93,7 @@ def test_half_a_character_becomes_a_question_mark() -> None:
 
 def test_a_page_without_an_end_is_not_read_to_it(tmp_path: Path) -> None:
     """An answer above the largest that is allowed is given up, whatever it unpacks from."""
-    packed = Reply(body=b" " * 128 * MEBIBYTE, headers={"Content-Encoding": "gzip"})
+    packed = Reply(body=b" " * 80 * MEBIBYTE, headers={"Content-Encoding": "gzip"})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with faulty_store() as store:
         store.judge = lambda _: packed
