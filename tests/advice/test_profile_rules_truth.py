@@ -18,7 +18,6 @@ QUIET = (
     "pytorch/hta_alexnet.json.gz",
     "pytorch/hta_cupti_counters.json.gz",
     "pytorch/hta_mi250_minitoy.json.gz",
-    "pytorch/hta_multirank",
     "pytorch/hta_no_distributed_info.json.gz",
     "pytorch/hta_triton_example.json.gz",
     "pytorch/tracelens_h100_qwen05b.json.gz",
@@ -26,7 +25,8 @@ QUIET = (
     "pytorch/tracelens_vllm_decode_graph.json.gz",
     "xla/tfprofiler_gpu_multi_worker.xplane.pb",
     "xla/tracelens_jax_te_fused_attn.xplane.pb",
-    "ncu/nsightful_copy_blocked.csv",
+    "ncu/rtx5070_gemm_tiled.csv",
+    "ncu/rtx5070_saxpy.csv",
     "mlperf/v4.1_8xH200_llama2-70b_offline",
 )
 """Busy, or too short, a start-up, or without a time line: nothing to complain of."""
@@ -82,6 +82,33 @@ def test_a_start_up_is_called_one() -> None:
 
     assert "a start-up" in str(found["launch_bound"].abstained)
     assert "a start-up" in str(found["host_bound"].abstained)
+
+
+def test_collectives_that_nothing_hides_are_found() -> None:
+    """Send and receive kernels are 65 % of the kernels' time, and half of all time."""
+    found = _findings(_folder() / "pytorch/hta_multirank")
+
+    assert [name for name, each in found.items() if each.is_complaint] == ["communication_bound"]
+
+
+def test_uncoalesced_access_is_found_and_its_cost_is_nvidias() -> None:
+    """Nsight Compute's own rule says 75 % of the sectors, and 74.14 % of the time at most."""
+    (found,) = _complaints("ncu/nsightful_copy_blocked.csv")
+
+    assert "uncoalesced" in found.summary
+    assert found.options[0].time_ratio_low == pytest.approx(1 - 0.7414, abs=0.02)
+
+
+def test_a_product_in_too_few_blocks_is_found() -> None:
+    """288 blocks on 152 multiprocessors, at 24 % of either peak: NVIDIA's rule says 50 %."""
+    (found,) = _complaints("ncu/superbench_cublaslt_sm100.log")
+
+    assert "1.9 waves" in found.summary
+    assert found.options[0].time_ratio_low == pytest.approx(0.5)
+
+
+def _complaints(name: str) -> list[Finding]:
+    return [each for each in _findings(_folder() / name).values() if each.is_complaint]
 
 
 @pytest.mark.parametrize("name", QUIET)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from profile_nsight import DETAIL_COLUMNS, details_page, raw_page
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import KernelUse, Profile
+from rightsizer.model.profile import KernelCounters, KernelUse, Profile
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
 from rightsizer.telemetry.profiles.reader import Head
@@ -79,7 +79,8 @@ def test_the_details_page_is_read_by_section_and_name(tmp_path: Path) -> None:
     assert kernel.dram_bytes_per_second == pytest.approx(2.5e9)
     assert kernel.occupancy_ratio == pytest.approx(0.8)
     assert kernel.uses_tensor_cores is None
-    assert profile.unread == {"metric of no use here": 3}
+    assert kernel.counters == KernelCounters(memory_ratio=0.7, theoretical_occupancy_ratio=1.0)
+    assert profile.unread == {"metric of no use here": 1}
     assert profile.events == len(DETAILS)
     assert any("how long a GPU was idle is not known" in note for note in profile.notes)
 

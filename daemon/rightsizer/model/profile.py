@@ -92,6 +92,28 @@ class TimeUse:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelCounters:
+    """What hardware counters and its launch tell of one kernel, each the mean over its runs."""
+
+    memory_ratio: float | None = None
+    """Throughput of the busiest level of memory, of its peak."""
+    theoretical_occupancy_ratio: float | None = None
+    """Warps that its registers, shared memory and block size leave room for, of the most."""
+    register_blocks: float | None = None
+    """Blocks that a multiprocessor has the registers for."""
+    shared_memory_blocks: float | None = None
+    """Blocks that a multiprocessor has the shared memory for."""
+    warp_blocks: float | None = None
+    """Blocks that a multiprocessor has the warps for."""
+    waves: float | None = None
+    """Times that its blocks fill all multiprocessors."""
+    excess_sectors_ratio: float | None = None
+    """Of the sectors of global memory that are moved, those that coalesced access would not."""
+    active_threads: float | None = None
+    """Threads of a warp at work in an instruction, of 32."""
+
+
+@dataclass(frozen=True, slots=True)
 class KernelUse:
     """All runs of one kernel."""
 
@@ -112,6 +134,8 @@ class KernelUse:
     """DRAM throughput, of its peak."""
     dram_bytes_per_second: float | None = None
     """Read and written, where that was counted."""
+    counters: KernelCounters | None = None
+    """`None` where nothing of them was measured."""
 
 
 @dataclass(frozen=True, slots=True)

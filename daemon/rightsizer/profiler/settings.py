@@ -177,6 +177,44 @@ class ProfileTensorCoresUnusedSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileKernelInefficientSettings:
+    """When a kernel falls short of its board, by hardware counters."""
+
+    on_ratio: float = setting(
+        0.1,
+        help="Share of the kernels' time in kernels that fall short which counts.",
+        source="less than a tenth of the time is not worth a change of a kernel",
+    )
+    bound_minimum_ratio: float = setting(
+        0.6,
+        help="Throughput of arithmetic or memory from which on a kernel is limited by it.",
+        source="Nsight Compute, Speed Of Light: below 60 % of either it is latency",
+    )
+    excess_sectors_minimum_ratio: float = setting(
+        0.25,
+        help="Sectors moved to no use, of all, from which on access is called uncoalesced.",
+        source="a quarter: 8 of the 32 bytes of a sector",
+    )
+    occupancy_maximum_ratio: float = setting(
+        0.5,
+        help="Occupancy that a kernel's resources leave room for, up to which they limit it.",
+        source="half the warps hide the latency of most kernels (NVIDIA, CUDA best practices)",
+    )
+    tail_minimum_ratio: float = setting(
+        0.2,
+        help="Part of the time that the last, partial wave of blocks may take which counts.",
+        source="Nsight Compute, Launch Statistics: one wave in so many; four full waves and a part",
+    )
+    threads_maximum: float = setting(
+        24.0,
+        help="Threads of a warp at work up to which its branches are called divergent.",
+        unit="threads",
+        within=(1.0, 32.0),
+        source="three quarters of 32, Nsight Compute's rule on thread divergence",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileRankImbalanceSettings:
     """When a rank is a straggler."""
 
@@ -199,6 +237,7 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
     ("profile_communication_bound", ProfileCommunicationBoundSettings),
     ("profile_storage_bound", ProfileStorageBoundSettings),
     ("profile_tensor_cores_unused", ProfileTensorCoresUnusedSettings),
+    ("profile_kernel_inefficient", ProfileKernelInefficientSettings),
     ("profile_rank_imbalance", ProfileRankImbalanceSettings),
 )
 """Each rule's own by its name."""

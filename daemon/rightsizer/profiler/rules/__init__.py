@@ -5,6 +5,7 @@ from typing import Any, Final
 from rightsizer.profiler.rules import (
     communication_bound,
     host_bound,
+    kernel_inefficient,
     launch_bound,
     pcie_bound,
     rank_imbalance,
@@ -20,5 +21,6 @@ PROFILE_RULES: Final[tuple[ProfileRule[Any], ...]] = (
     communication_bound.RULE,
     storage_bound.RULE,
     tensor_cores_unused.RULE,
+    kernel_inefficient.RULE,
     rank_imbalance.RULE,
 )

@@ -1,11 +1,19 @@
 """Tables of kernels, copies and host spans: how often, how long."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 from zlib import crc32
 
-from rightsizer.model.profile import CopyKind, CopyUse, HostMemory, HostSpanUse, KernelUse, SpanKind
+from rightsizer.model.profile import (
+    CopyKind,
+    CopyUse,
+    HostMemory,
+    HostSpanUse,
+    KernelCounters,
+    KernelUse,
+    SpanKind,
+)
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_collective, uses_tensor_cores
@@ -18,6 +26,9 @@ def short_name(name: str, maximum: int) -> str:
         return name
     mark = f"...{crc32(name.encode(errors='replace')):08x}"
     return name[: maximum - len(mark)] + mark
+
+
+_COUNTERS: Final = frozenset(each.name for each in fields(KernelCounters))
 
 
 @dataclass(slots=True)
@@ -51,13 +62,14 @@ class KernelRow:
             self._longest = max(self._longest, longest)
 
     def measure(self, figure: str, value: Any, weight: float) -> None:
-        """What was measured of some runs, a number, by the field's name in `KernelUse`."""
+        """What was measured of some runs, by the field's name in `KernelUse` or its counters."""
         total, weights = self._figures.get(figure, (0, 0))
         self._figures[figure] = (total + value * weight, weights + weight)
 
     def use(self, per_second: int) -> KernelUse:
         """What it comes to, of so many units of time a second."""
         means = {name: float(total / weight) for name, (total, weight) in self._figures.items()}
+        counted = {name: means.pop(name) for name in _COUNTERS & means.keys()}
         return KernelUse(
             self.name,
             self.count,
@@ -66,6 +78,7 @@ class KernelRow:
             self._longest / per_second,
             self.is_collective,
             self.uses_tensor_cores,
+            counters=KernelCounters(**counted) if counted else None,
             **means,
         )
 

@@ -71,7 +71,8 @@ class KernelLaunch:
                 continue
             known = getattr(figure, part)
             value = figure.value if known is None else known
-            factor = factor_of(figure.unit or ("%" if ".pct_of_" in key[1] else ""))
+            is_percent = key[1].endswith((".pct", "_pct")) or ".pct_of_" in key[1]
+            factor = factor_of(figure.unit or ("%" if is_percent else ""))
             if factor is not None and value >= 0:
                 return float(value * factor)
         return None
@@ -103,6 +104,55 @@ _RATIOS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
     ),
 }
 """By the field's name in `KernelUse`."""
+_COUNTER_RATIOS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
+    "memory_ratio": (
+        *((section, "Memory Throughput") for section in _SPEED_OF_LIGHT),
+        ("GPU Speed Of Light", "SOL Memory"),
+        ("", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),
+    ),
+    "theoretical_occupancy_ratio": (
+        ("Occupancy", "Theoretical Occupancy"),
+        ("", "sm__maximum_warps_per_active_cycle_pct"),
+    ),
+}
+_COUNTER_NUMBERS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
+    "register_blocks": (
+        ("Occupancy", "Block Limit Registers"),
+        ("", "launch__occupancy_limit_registers"),
+    ),
+    "shared_memory_blocks": (
+        ("Occupancy", "Block Limit Shared Mem"),
+        ("", "launch__occupancy_limit_shared_mem"),
+    ),
+    "warp_blocks": (("Occupancy", "Block Limit Warps"), ("", "launch__occupancy_limit_warps")),
+    "waves": (("Launch Statistics", "Waves Per SM"), ("", "launch__waves_per_multiprocessor")),
+    "active_threads": (
+        ("Warp State Statistics", "Avg. Active Threads Per Warp"),
+        ("", "smsp__thread_inst_executed_per_inst_executed.ratio"),
+    ),
+}
+"""By the field's name in `KernelCounters`, as are the ratios."""
+_EXCESS_SECTORS: Final[tuple[MetricKey, MetricKey]] = (
+    ("", "derived__memory_l2_theoretical_sectors_global_excessive"),
+    ("", "memory_l2_theoretical_sectors_global"),
+)
+_BYTES_USED: Final[tuple[MetricKey, ...]] = tuple(
+    ("", f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{way}.pct")
+    for way in ("ld", "st")
+)
+"""Of a sector's bytes, those that the threads asked for."""
+_SECTORS: Final = tuple(
+    tuple(("", f"l1tex__t_{what}_pipe_lsu_mem_global_op_{way}.sum") for way in ("ld", "st"))
+    for what in ("sectors", "requests")
+)
+_COALESCED_SECTORS: Final = 16.0
+"""Sectors of a request of 32 threads that read 16 bytes each, side by side: the most that a
+coalesced one takes."""
+_EXCESS_RULE: Final = re.compile(
+    r"excessive sectors \((\d+)% of the total|"
+    r"global access, expected (\d+) transactions, got (\d+)"
+)
+"""What the profiler's rule on access says, and what it said until 2020."""
 _DRAM_RATE: Final[tuple[MetricKey, ...]] = (
     ("Memory Workload Analysis", "Memory Throughput"),
     ("", "dram__bytes.sum.per_second"),
@@ -127,7 +177,11 @@ _TENSOR_RULE: Final = re.compile(
     r"\bTensor\b[^.]{0,40} is the highest-utilized pipeline|dominated by its Tensor"
 )
 _WANTED: Final = frozenset(
-    chain(DURATION, *_RATIOS.values(), _DRAM_RATE, *_DRAM_BYTES, MULTIPROCESSORS)
+    chain(
+        *(DURATION, _DRAM_RATE, MULTIPROCESSORS, _EXCESS_SECTORS, _BYTES_USED),
+        *(*_RATIOS.values(), *_COUNTER_RATIOS.values(), *_COUNTER_NUMBERS.values()),
+        *(*_DRAM_BYTES, *_SECTORS),
+    )
 )
 
 
@@ -137,8 +191,11 @@ def is_wanted(key: MetricKey) -> bool:
 
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
-    """What was measured beside its time, by the field's name in `KernelUse`."""
-    found = {name: launch.first(keys, ratio_in) for name, keys in _RATIOS.items()}
+    """What was measured beside its time, by the field's name in `KernelUse` or its counters."""
+    ratios = {**_RATIOS, **_COUNTER_RATIOS}
+    found = {name: launch.first(keys, ratio_in) for name, keys in ratios.items()}
+    found |= {name: launch.first(keys, _as_it_is) for name, keys in _COUNTER_NUMBERS.items()}
+    found["excess_sectors_ratio"] = _excess_sectors(launch)
     found["dram_bytes_per_second"] = _dram_rate(launch)
     return {name: value for name, value in found.items() if value is not None}
 
@@ -160,6 +217,32 @@ def _dram_rate(launch: KernelLaunch) -> float | None:
         if len(known) == len(parts):
             return sum(known) / duration
     return None
+
+
+def _as_it_is(_: str) -> float:
+    """The factor of a plain number, whatever it counts."""
+    return 1.0
+
+
+def _excess_sectors(launch: KernelLaunch) -> float | None:
+    """By its own metrics, else by what a rule says, else by the sectors of a request."""
+    excess, whole = (launch.first((key,), _as_it_is) for key in _EXCESS_SECTORS)
+    if excess is not None and whole:
+        return min(1.0, excess / whole)
+    used = [launch.first((key,), ratio_in) for key in _BYTES_USED]
+    # Of what it does not do at all, loads or stores, the ratio is 0.
+    if told := [each for each in used if each]:
+        return 1.0 - min(1.0, *told, 1.0)
+    said = [found for each in launch.rules if (found := _EXCESS_RULE.search(each.text))]
+    if said:
+        return max(
+            float(each[1]) / 100 if each[1] else 1.0 - int(each[2]) / max(1, int(each[3]))
+            for each in said
+        )
+    sectors, requests = (
+        sum(launch.first((key,), _as_it_is) or 0.0 for key in keys) for keys in _SECTORS
+    )
+    return max(0.0, 1.0 - _COALESCED_SECTORS * requests / sectors) if sectors and requests else None
 
 
 def counts_tensor_cores(launch: KernelLaunch) -> bool | None:
@@ -338,7 +421,7 @@ class ComputePages:
         for column, cell, unit in zip(table.columns, cells, units, strict=True):
             if column == DEVICE_NAME:
                 launch.device_name = cell.strip()
-            elif _RAW in column and is_wanted(("", column)):
+            elif is_wanted(("", column)):
                 if (value := printed_number(cell, self._mark)) is not None:
                     launch.metrics["", column] = LaunchMetric(value, unit.strip())
                 else:

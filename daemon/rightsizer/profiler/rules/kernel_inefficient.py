@@ -1,0 +1,205 @@
+"""Kernels that fall short of what their board could do, told by hardware counters."""
+
+from collections.abc import Iterator, Sequence
+from math import floor
+from typing import Final, NamedTuple
+
+from rightsizer.advice.confidence import probability_above
+from rightsizer.model.finding import Action, Instruction, Reason, Risk
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.profile import KernelCounters, KernelUse, Profile
+from rightsizer.profiler.rules import rule
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
+from rightsizer.profiler.settings import ProfileKernelInefficientSettings
+
+_MOST_NAMED: Final = 5
+_NAME_CHARACTERS: Final = 60
+_WARP_THREADS: Final = 32
+
+
+class _Cause(NamedTuple):
+    """Why a kernel falls short, and the part of its time that this costs at most."""
+
+    text: str
+    saved_ratio: float
+    remedy: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class _JudgedKernel:
+    """A kernel with what limits it."""
+
+    device: str
+    kernel: KernelUse
+    limit: str
+    """`compute`, `memory`, `latency`, or nothing where no throughput was measured."""
+    throughput_ratio: float | None
+    """Of the multiprocessors or the memory, whichever is nearer to its peak."""
+    causes: tuple[_Cause, ...]
+
+    @property
+    def is_short(self) -> bool:
+        return bool(self.causes) or self.limit == "latency"
+
+    @property
+    def saved_ratio(self) -> float:
+        """Of its time at most: it cannot get past the peak of what is busiest."""
+        most = max((each.saved_ratio for each in self.causes), default=1.0)
+        if self.throughput_ratio is None:
+            return most
+        excess = self.kernel.counters and self.kernel.counters.excess_sectors_ratio
+        return min(most, 1.0 - self.throughput_ratio * (1.0 - (excess or 0.0)))
+
+    @property
+    def text(self) -> str:
+        why = ", ".join(each.text for each in self.causes)
+        if self.throughput_ratio is None:
+            return why
+        at = f"{self.throughput_ratio:.0%} of its peak"
+        said = {
+            "compute": f"SM throughput is at {at}",
+            "memory": f"memory throughput is at {at}",
+            "latency": f"neither SM nor memory throughput is beyond {at}",
+        }[self.limit]
+        return f"{said}{', ' if why else ''}{why}"
+
+
+def judge(
+    profiles: Sequence[Profile], settings: ProfileKernelInefficientSettings
+) -> ProfileVerdict:
+    """Whether kernels wait for memory, for each other or for room where the board has more."""
+    judged = [
+        found
+        for profile in profiles
+        for device in profile.devices
+        for kernel in device.kernels
+        if not kernel.is_collective
+        and (found := _judged(rule.key_of(profile, device), kernel, settings)).text
+    ]
+    whole = sum(each.kernel.seconds for each in judged)
+    if not judged or not whole:
+        why = "no counters in it tell what limits its kernels; `ncu --set full --csv` has them"
+        raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
+    judged.sort(key=lambda each: -each.kernel.seconds)
+    short = [each for each in judged if each.is_short]
+    ratio = sum(each.kernel.seconds for each in short) / whole
+    shown = (short or judged)[0]
+    share = shown.kernel.seconds / whole
+    saved = sum(each.kernel.seconds * each.saved_ratio for each in short) / whole
+    remedies = {each.remedy.title: each.remedy for one in short for each in one.causes}
+    runs = float(sum(each.kernel.count for each in judged))
+    is_held = ratio >= settings.on_ratio
+    return ProfileVerdict(
+        f"{_named(shown.kernel.name)} ({share:.0%} of the kernels' time): {shown.text}.",
+        {"certainty": probability_above(ratio, runs, settings.on_ratio)},
+        {
+            "inefficient_ratio": round(ratio, 4),
+            "kernels": {each.kernel.name: each.text for each in (short or judged)[:_MOST_NAMED]},
+        },
+        tuple(dict.fromkeys(each.device for each in short)) if is_held else (),
+        reason=Reason.KERNEL_INEFFICIENT,
+        action=Action.OPTIMIZE_KERNEL,
+        gain=Gain(0.0, saved, None),
+        description="Change how these kernels run; the time is that of the profiled kernels.",
+        instructions=tuple(remedies.values()) or (_LATENCY,),
+        risk=Risk.MEDIUM,
+    )
+
+
+def _named(name: str) -> str:
+    """Its beginning: signatures of templates go on for lines, and the evidence has them whole."""
+    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 3]}..."
+
+
+def _judged(
+    device: str, kernel: KernelUse, settings: ProfileKernelInefficientSettings
+) -> _JudgedKernel:
+    counters = kernel.counters or KernelCounters()
+    memory = counters.memory_ratio if counters.memory_ratio is not None else kernel.dram_ratio
+    compute, limit, throughput = kernel.compute_ratio, "", None
+    if compute is not None and compute >= max(settings.bound_minimum_ratio, memory or 0.0):
+        limit, throughput = "compute", compute
+    elif memory is not None and memory >= settings.bound_minimum_ratio:
+        limit, throughput = "memory", memory
+    elif compute is not None and memory is not None:
+        limit, throughput = "latency", max(compute, memory)
+    causes = [*_access(counters, limit, settings)]
+    if limit == "latency":
+        causes += [*_room(kernel, counters, settings), *_divergence(counters, settings)]
+    return _JudgedKernel(device, kernel, limit, throughput, tuple(causes))
+
+
+def _access(
+    counters: KernelCounters, limit: str, settings: ProfileKernelInefficientSettings
+) -> Iterator[_Cause]:
+    excess = counters.excess_sectors_ratio
+    if limit != "compute" and excess and excess >= settings.excess_sectors_minimum_ratio:
+        text = f"{excess:.0%} of the sectors that it moves are of no use (uncoalesced access)"
+        yield _Cause(text, excess, _COALESCE)
+
+
+def _room(
+    kernel: KernelUse, counters: KernelCounters, settings: ProfileKernelInefficientSettings
+) -> Iterator[_Cause]:
+    """Too few blocks for the board, or too few warps on a multiprocessor."""
+    waves, room = counters.waves, counters.theoretical_occupancy_ratio
+    if waves is not None and 0 < waves < 1:
+        text = f"its blocks fill {waves:.0%} of the multiprocessors' room"
+        yield _Cause(text, 1.0 - waves, _MORE_BLOCKS)
+    elif waves is not None and waves > floor(waves):
+        tail = 1.0 / (floor(waves) + 1)
+        if tail >= settings.tail_minimum_ratio:
+            text = f"the last of its {waves:.1f} waves of blocks leaves multiprocessors idle"
+            yield _Cause(text, tail, _MORE_BLOCKS)
+    # Products on tensor cores hide latency within a block, not by many of them.
+    if (
+        room is not None
+        and room <= settings.occupancy_maximum_ratio
+        and not (kernel.uses_tensor_cores)
+    ):
+        limits = {
+            "its registers": counters.register_blocks,
+            "its shared memory": counters.shared_memory_blocks,
+            "its block size": counters.warp_blocks,
+        }
+        known = {name: round(blocks) for name, blocks in limits.items() if blocks}
+        least = min(known.values(), default=None)
+        by = " and ".join(name for name, blocks in known.items() if blocks == least)
+        text = f"{by or 'what it takes'} leave room for {room:.0%} of the warps"
+        yield _Cause(text, 1.0 - room, _OCCUPANCY)
+
+
+def _divergence(
+    counters: KernelCounters, settings: ProfileKernelInefficientSettings
+) -> Iterator[_Cause]:
+    threads = counters.active_threads
+    if threads and threads <= settings.threads_maximum:
+        text = f"{threads:.0f} of the {_WARP_THREADS} threads of a warp work on average"
+        yield _Cause(text, 1.0 - threads / _WARP_THREADS, _CONVERGE)
+
+
+_COALESCE: Final = Instruction(
+    "Let neighboring threads touch neighboring addresses",
+    "structure of arrays, the fastest index across threads; transpose through shared memory; "
+    "vector loads; the profiler's Source Counters page names the lines",
+)
+_MORE_BLOCKS: Final = Instruction(
+    "Give the board more blocks, or blocks of even waves",
+    "a larger batch, smaller tiles, split-K or stream-K, several small problems in one launch",
+)
+_OCCUPANCY: Final = Instruction(
+    "Take less of a multiprocessor for each block",
+    "__launch_bounds__, fewer live values, smaller tiles in shared memory, another block size",
+)
+_CONVERGE: Final = Instruction(
+    "Let the threads of a warp take one branch",
+    "sort or bin work by its kind; predicate short branches; balance what each thread does",
+)
+_LATENCY: Final = Instruction(
+    "Give each thread independent work to hide latency",
+    "unroll, load ahead, more elements a thread; the page Warp State Statistics tells what warps "
+    "wait for",
+)
+RULE: Final = rule.ProfileRule(
+    "profile_kernel_inefficient", ProfileKernelInefficientSettings(), judge
+)

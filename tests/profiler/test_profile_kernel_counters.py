@@ -1,0 +1,105 @@
+"""What Nsight Compute counted of a kernel: limits of occupancy, waves, access, divergence."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from profile_nsight import details_page, raw_page
+from rightsizer.model.profile import KernelCounters
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_compute.reader import read
+
+SPEED = "GPU Speed Of Light Throughput"
+DURATION = (SPEED, "Duration", "us", "12.50")
+LOADS = "l1tex__t_{}_pipe_lsu_mem_global_op_ld.sum"
+
+
+def _counters(text: str, tmp_path: Path) -> KernelCounters | None:
+    path = tmp_path / "kernels.csv"
+    path.write_text(text, encoding="utf-8")
+    (device,) = read(path, ReadLimits()).devices
+    return device.kernels[0].counters
+
+
+def _of_raw(metrics: dict[str, str], tmp_path: Path) -> KernelCounters | None:
+    cells = {"gpu__time_duration.sum": "1000", **metrics}
+    return _counters(raw_page(dict.fromkeys(cells, "") | UNITS, [("kernel", cells)]), tmp_path)
+
+
+UNITS = {"gpu__time_duration.sum": "ns"}
+
+
+def test_details_tell_what_limits_a_kernel(tmp_path: Path) -> None:
+    """The sections that `--set full` has."""
+    rows = [
+        DURATION,
+        (SPEED, "Memory Throughput", "%", "61.84"),
+        ("Occupancy", "Theoretical Occupancy", "%", "18.75"),
+        ("Occupancy", "Block Limit Registers", "block", "1"),
+        ("Occupancy", "Block Limit Shared Mem", "block", "2"),
+        ("Occupancy", "Block Limit Warps", "block", "5"),
+        ("Launch Statistics", "Waves Per SM", "", "1.89"),
+        ("Warp State Statistics", "Avg. Active Threads Per Warp", "", "31.5"),
+    ]
+    found = _counters(details_page(rows), tmp_path)
+    assert found is not None
+    assert asdict(found) == pytest.approx(
+        {
+            "memory_ratio": 0.6184,
+            "theoretical_occupancy_ratio": 0.1875,
+            "register_blocks": 1,
+            "shared_memory_blocks": 2,
+            "warp_blocks": 5,
+            "waves": 1.89,
+            "excess_sectors_ratio": None,
+            "active_threads": 31.5,
+        }
+    )
+
+
+def test_hardware_names_tell_the_same(tmp_path: Path) -> None:
+    """The raw page, and what was asked for metric by metric."""
+    found = _of_raw(
+        {
+            "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": "50",
+            "sm__maximum_warps_per_active_cycle_pct": "75",
+            "launch__occupancy_limit_registers": "6",
+            "launch__waves_per_multiprocessor": "0.5",
+            "smsp__thread_inst_executed_per_inst_executed.ratio": "16",
+            "derived__memory_l2_theoretical_sectors_global_excessive": "300",
+            "memory_l2_theoretical_sectors_global": "400",
+        },
+        tmp_path,
+    )
+    assert found is not None
+    assert (found.memory_ratio, found.theoretical_occupancy_ratio) == (0.5, 0.75)
+    assert (found.register_blocks, found.waves, found.active_threads) == (6, 0.5, 16)
+    assert found.excess_sectors_ratio == 0.75
+
+
+@pytest.mark.parametrize(
+    ("sectors", "requests", "excess"),
+    [("400", "100", 0.0), ("1,600", "100", 0.0), ("3,200", "100", 0.5)],
+)
+def test_sectors_of_a_request_tell_what_no_width_explains(
+    sectors: str, requests: str, excess: float, tmp_path: Path
+) -> None:
+    """Up to 16 may be wide loads side by side; beyond, threads are apart."""
+    metrics = {LOADS.format("sectors"): sectors, LOADS.format("requests"): requests}
+    found = _of_raw(metrics, tmp_path)
+    assert found is not None
+    assert found.excess_sectors_ratio == pytest.approx(excess)
+
+
+def test_bytes_used_of_a_sector_are_told_by_what_is_worse(tmp_path: Path) -> None:
+    """Loads of a quarter; stores that are none count for nothing."""
+    name = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.pct"
+    found = _of_raw({name.format("ld"): "25", name.format("st"): "0"}, tmp_path)
+    assert found is not None
+    assert found.excess_sectors_ratio == 0.75
+
+
+def test_nothing_counted_is_nothing(tmp_path: Path) -> None:
+    """A duration alone."""
+    assert _of_raw({}, tmp_path) is None
