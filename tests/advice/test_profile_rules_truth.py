@@ -84,6 +84,14 @@ def test_a_start_up_is_called_one() -> None:
     assert "a start-up" in str(found["host_bound"].abstained)
 
 
+def test_waiting_for_the_device_in_each_step_is_found() -> None:
+    """A power iteration that copies its residual back: the host launches nothing ahead."""
+    (found,) = _complaints("nsys/nsightful_power_iteration.sqlite")
+
+    assert found.rule == "profile_host_bound"
+    assert "idle 36.7% of the time after the host waited for it" in found.summary
+
+
 def test_collectives_that_nothing_hides_are_found() -> None:
     """Send and receive kernels are 65 % of the kernels' time, and half of all time."""
     found = _findings(_folder() / "pytorch/hta_multirank")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from profile_traces import KinetoTrace
-from profiles_built import copies, device, kernel, profile, time_use
+from profiles_built import copies, device, kernel, profile, span, time_use
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason
-from rightsizer.model.profile import HostMemory, LaunchUse, Profile
+from rightsizer.model.profile import HostMemory, LaunchUse, Profile, SpanKind
 from rightsizer.profiler.figures import lost_text
 from rightsizer.profiler.profile_encoder import profile_form
 from rightsizer.profiler.rules import (
@@ -43,6 +43,20 @@ def test_kernels_that_come_by_graphs_are_not_to_be_captured_again() -> None:
     found = judged(launch_bound, profile(device(kernels=(SHORT,), time=WAITING, launches=launches)))
     assert found.kind is FindingKind.OPTIMIZED
     assert "each of 83 kernels (graphs)" in found.summary
+
+
+def test_a_host_that_waits_for_the_device_is_told_so() -> None:
+    """Not that launches are slow: it had launched nothing ahead."""
+    time = replace(WAITING, synchronization_wait_seconds=0.55)
+    waits = span(SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", 1.2)
+    waiting = profile(device(kernels=(SHORT,), time=time), host_spans=(waits,))
+    found = judged(host_bound, waiting)
+    assert found.reasons == (Reason.HOST_BOUND,)
+    assert "idle 55.0% of the time after the host waited for it" in found.summary
+    assert "cudaStreamSynchronize" in found.summary
+    assert "non_blocking" in found.instructions[0].text
+    assert found.evidence["saved_ratio_high"] == 0.55
+    assert judged(launch_bound, waiting).kind is FindingKind.OPTIMIZED
 
 
 @pytest.mark.parametrize("rule", [launch_bound, host_bound])

@@ -141,6 +141,32 @@ def test_what_the_host_did_is_summed_by_kind(tmp_path: Path) -> None:
     assert profile.unread == {"python_function": 1}
 
 
+@pytest.mark.parametrize(
+    ("call", "memory", "waits"),
+    [
+        ("cudaMemcpyAsync", "Device -> Pageable", {"copy to pageable memory": 1}),
+        ("cudaMemcpyAsync", "Device -> Pinned", {}),
+        ("cudaMemcpy", "Device -> Pinned", {"cudaMemcpy": 1}),
+        ("hipMemcpyWithStream", "Device -> Pinned", {"hipMemcpyWithStream": 1}),
+        ("cudaFree", "Device -> Pinned", {"cudaFree": 1}),
+        ("cudaMallocAsync", "Device -> Pinned", {}),
+    ],
+)
+def test_calls_in_which_the_host_waits_are_told_by_what_they_do(
+    call: str, memory: str, waits: dict[str, int], tmp_path: Path
+) -> None:
+    """A copy into pageable memory is waited for, whatever its call is named."""
+    profile = profile_of(
+        KinetoTrace()
+        .kernel("gemm", 0, 5, correlation=1)
+        .complete("cuda_runtime", call, 2, 9, correlation=7)
+        .complete("gpu_memcpy", f"Memcpy DtoH ({memory})", 6, 2, device=0, bytes=4, correlation=7),
+        tmp_path,
+    )
+
+    assert {each.name: each.count for each in profile.host_spans} == waits
+
+
 def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
     """A rank without a GPU is not a GPU at zero percent."""
     profile = profile_of(KinetoTrace().complete("cpu_op", "aten::mm", 0, 5), tmp_path)

@@ -15,6 +15,7 @@ from profile_calls import (
     recorded,
     step,
     time_of,
+    wait,
 )
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import CopyUse, HostSpanUse, LaunchUse, SpanKind
@@ -37,6 +38,31 @@ def test_a_gap_is_not_the_hosts_where_the_launch_was_there_before() -> None:
                    kernel(400, 500, correlation=2))  # fmt: skip
 
     assert nanoseconds(time.other_idle_seconds) == 200
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "loads", "waited"),
+    [
+        (10, 52, (), 150),
+        (10, 52, (loader(60, 100),), 110),
+        (10, 52, (loader(40, 300),), 0),
+        (50, 60, (), 0),
+        (10, 50, (), 0),
+        (60, 90, (), 0),
+    ],
+)
+def test_a_wait_of_the_host_costs_what_the_device_then_waits(
+    begin: int, end: int, loads: tuple[Call, ...], waited: int
+) -> None:
+    """The host waited when the device ran dry, so nothing was launched ahead; loading is its own.
+
+    A wait that ended before, or began after, is not what the device waits for.
+    """
+    time = time_of(launch(1, 0, 5), kernel(10, 50, correlation=1), wait(begin, end), *loads,
+                   launch(2, 190, 195), kernel(200, 210, correlation=2))  # fmt: skip
+
+    assert nanoseconds(time.host_wait_seconds) == 150
+    assert nanoseconds(time.synchronization_wait_seconds) == waited
 
 
 @pytest.mark.parametrize(("gap", "cause"), [(30, "kernel_wait"), (31, "other_idle")])

@@ -20,6 +20,7 @@ __all__ = [
     "recorded",
     "step",
     "time_of",
+    "wait",
 ]
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -73,6 +74,11 @@ def step(start: int, end: int, name: str = "step") -> Call:
 def loader(start: int, end: int) -> Call:
     """The host waiting for its loader."""
     return Call("host_span", (SpanKind.LOADER, "__next__", start, end))
+
+
+def wait(start: int, end: int) -> Call:
+    """The host waiting for the device."""
+    return Call("host_span", (SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", start, end))
 
 
 def only(recorder: Recorder) -> DeviceProfile:

@@ -75,6 +75,9 @@ class TimeUse:
     """Idle while the next kernel was not launched yet."""
     loader_wait_seconds: float = 0.0
     """Of `host_wait_seconds`, what the host spent in its loader."""
+    synchronization_wait_seconds: float = 0.0
+    """Of `host_wait_seconds`, outside of the loader, waits that began while the host waited for the
+    device: it could not launch ahead."""
     kernel_wait_seconds: float = 0.0
     """Idle between kernels that follow each other directly: the hardware's own gaps."""
     other_idle_seconds: float = 0.0

@@ -86,6 +86,16 @@ class ProfileHostBoundSettings:
         help="Mean time of a kernel up to which launches are what it waits for, not the host.",
         source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
     )
+    synchronization_on_ratio: float = setting(
+        0.1,
+        help="Share of a device's span idle after the host waited for it, from which on it counts.",
+        source="a tenth of the time; a wait beside kernels that are launched ahead costs nothing",
+    )
+    synchronization_removed_low_ratio: float = setting(
+        0.2,
+        help="Part of that idle time which goes at least, once the host does not wait.",
+        source="a cautious fifth: what the host does then is its own time still",
+    )
     removed_low_ratio: float = setting(
         0.5,
         help="Part of the wait for a loader that more workers remove at least.",

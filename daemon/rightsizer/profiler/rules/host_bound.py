@@ -18,6 +18,8 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
     members = rule.at_work(profiles, settings.steady)
     if any(each.loader_wait_ratio >= settings.loader_on_ratio for each in members):
         return _of_loader(members, settings)
+    if any(_sync_ratio(each, settings) >= settings.synchronization_on_ratio for each in members):
+        return _of_synchronization(members, settings)
     held = [each for each in members if _is_held(each, settings)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
     is_other = _waits(worst, settings) >= settings.on_ratio and not _is_held(worst, settings)
@@ -77,11 +79,46 @@ def _of_loader(
     )
 
 
+def _sync_ratio(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
+    wait = member.time.synchronization_wait_seconds
+    return member.recurring_ratio(wait, settings.outlier_minimum_ratio)
+
+
+def _of_synchronization(
+    members: Sequence[ProfiledMember], settings: ProfileHostBoundSettings
+) -> ProfileVerdict:
+    threshold = settings.synchronization_on_ratio
+    worst, ratio, culprits = rule.over(members, lambda each: _sync_ratio(each, settings), threshold)
+    waits = _longest(worst, SpanKind.SYNCHRONIZATION)
+    named = ", ".join(f"{each.count:,} x {each.name}" for each in waits)
+    return ProfileVerdict(
+        f"{worst.key} is idle {worst.share(worst.time.synchronization_wait_seconds):.1%} of the "
+        f"time after the host waited for it ({named}) and had launched nothing ahead"
+        f"{rule.outlier_text(worst, settings)}.",
+        rule.factors_of(worst, ratio, threshold),
+        _evidence(worst, waits),
+        culprits,
+        reason=Reason.HOST_BOUND,
+        action=Action.NONE,
+        gain=Gain.of(
+            worst,
+            lambda time: time.synchronization_wait_seconds,
+            settings.synchronization_removed_low_ratio,
+        ),
+        description="Do not wait for the GPU within a step.",
+        instructions=(_DO_NOT_WAIT, _LOOK),
+        risk=Risk.LOW,
+    )
+
+
 def _evidence(member: ProfiledMember, spans: Sequence[HostSpanUse]) -> dict[str, object]:
     return {
         "device": member.key,
         "host_wait_ratio": round(member.host_wait_ratio, 4),
         "loader_wait_ratio_at_most": round(member.loader_wait_ratio, 4),
+        "synchronization_wait_ratio": round(
+            member.share(member.time.synchronization_wait_seconds), 4
+        ),
         "loader_seconds_per_step": [
             round(each.loader_seconds, 6) for each in member.device.steps[:_MOST_STEPS]
         ],

@@ -73,8 +73,8 @@ def _is_held(member: ProfiledMember, settings: ProfileLaunchBoundSettings) -> bo
 
 
 def _launch_wait_seconds(time: TimeUse) -> float:
-    """What the loader explains is not the launches' fault."""
-    return time.host_wait_seconds - time.loader_wait_seconds
+    """What the loader explains is not the launches' fault, nor what waiting for the device does."""
+    return time.host_wait_seconds - time.loader_wait_seconds - time.synchronization_wait_seconds
 
 
 _CAPTURE: Final = Instruction(

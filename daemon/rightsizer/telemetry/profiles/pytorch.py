@@ -1,13 +1,22 @@
 """Reader of PyTorch's profiler: Kineto's JSON, plain or packed, with hardware counters or not."""
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat, SpanKind
+from rightsizer.model.profile import (
+    CopyKind,
+    DeviceProfile,
+    HostMemory,
+    Profile,
+    ProfiledDevice,
+    ProfileFormat,
+    SpanKind,
+)
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.profiles.json_events import (
     Event,
@@ -17,12 +26,13 @@ from rightsizer.telemetry.profiles.json_events import (
     percent,
     whole_number,
 )
+from rightsizer.telemetry.profiles.launches import Launches
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import copy_kind, host_memory, python_span, span_kind
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
-from rightsizer.telemetry.profiles.time_line import Interval
+from rightsizer.telemetry.profiles.time_line import Column, Interval
 
 _UNNAMED: Final = ("", "__missing__")
 _TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")
@@ -37,6 +47,12 @@ _Arguments: TypeAlias = Mapping[str, Any]
 _Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
 
 _STEP: Final = re.compile(r"ProfilerStep\s*#")
+_WAIT: Final = re.compile(
+    r"Synchronize|Memcpy(?!\w*Async)|(?:cuda|cu|hip)(?:Free|Malloc|MemAlloc|MemFree)(?:_v\d+)?$"
+)
+"""Calls that return when the device is done; memory is taken and given back on an idle device."""
+_AWAITED: Final = (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE)
+_AWAITED_COPY: Final = "copy to pageable memory"
 _OPERATORS: Final = ("cpu_op", "operator")
 _ANNOTATION_PREFIXES: Final = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
 _PREFIXED: Final = re.compile(r"[a-z0-9]+_(runtime|driver|memcpy|memset)")
@@ -66,6 +82,9 @@ class PyTorchEvents:
         """Those with work on them, in order of appearance."""
         self.copies_without_size = 0
         """Some of ROCm's."""
+        self._copy_calls = Launches()
+        self._awaited: Column = array("q")
+        """Numbers of copies in which the host waits, whatever their call is named."""
         self.latest: Nanoseconds = 0
         """The last start of an event."""
         self._handlers: dict[str, _Handler] = {
@@ -96,6 +115,11 @@ class PyTorchEvents:
     def finish(self) -> None:
         """Hand over what depends on the whole: steps told by devices alone, memory totals."""
         self._tie({})
+        for correlation in self._awaited:
+            if (row := self._copy_calls.row(correlation)) is not None:
+                start = self._copy_calls.start(row)
+                end = start + self._copy_calls.duration(row)
+                self._recorder.host_span(SpanKind.SYNCHRONIZATION, _AWAITED_COPY, start, end)
         if not self._has_steps:
             for name, span, device in self._device_steps:
                 self._recorder.step(name, *span, device)
@@ -176,9 +200,12 @@ class PyTorchEvents:
 
     def _copy(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name, device = _name(event), self._device(event, arguments)
+        kind, memory, correlation = copy_kind(name), host_memory(name), _correlation(arguments)
+        if (kind, memory) == _AWAITED and correlation is not None:
+            self._awaited.append(correlation)
         size = whole_number(arguments.get("bytes"))
         self.copies_without_size += size is None
-        self._recorder.copy(device, *span, copy_kind(name), host_memory(name), size or 0)
+        self._recorder.copy(device, *span, kind, memory, size or 0)
         return True
 
     def _fill(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
@@ -188,13 +215,15 @@ class PyTorchEvents:
     def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name = _name(event)
         correlation = _correlation(arguments)
-        if "Synchronize" in name:
+        is_wait = _WAIT.search(name) is not None
+        if is_wait:
             self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, *span)
-        elif correlation is not None:
+        if correlation is not None and "Synchronize" not in name:
             self._recorder.launch(correlation, *span)
-        else:
-            return False
-        return True
+            if "Memcpy" in name and not is_wait:
+                self._copy_calls.add(correlation, *span)
+            return True
+        return is_wait
 
     def _annotation(self, event: Event, _: _Arguments, span: Interval) -> bool:
         name = _name(event)

@@ -142,7 +142,7 @@ class CopyTable:
 
 
 _REST: Final = "(others)"
-_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT)
+_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT, SpanKind.SYNCHRONIZATION)
 
 
 class HostSpans:
@@ -170,7 +170,7 @@ class HostSpans:
         self._rows[key] = (known + count, time + total)
 
     def times(self, kind: SpanKind) -> Iterator[Interval]:
-        """When the host was in its loader, or at a checkpoint: apart from each other, in order."""
+        """When the host was in its loader, at a checkpoint or waiting: apart, in order."""
         return union(self._lines[kind].intervals())
 
     def uses(self) -> tuple[HostSpanUse, ...]:

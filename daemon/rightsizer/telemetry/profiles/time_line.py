@@ -61,6 +61,12 @@ class Within:
         self.current = next(self._rest, None)
         """The next one that may cover anything; `None` at the end."""
 
+    def covers(self, moment: Nanoseconds) -> bool:
+        """Whether one of them began before a moment and lasts beyond; moments rise."""
+        while (current := self.current) is not None and current[1] <= moment:
+            self.current = next(self._rest, None)
+        return current is not None and current[0] < moment
+
     def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[Interval]:
         """The parts between; each time begins no earlier than the one before ended."""
         while (current := self.current) is not None and current[0] < end:

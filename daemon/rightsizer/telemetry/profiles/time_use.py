@@ -1,7 +1,7 @@
 """Use of a device's time between marks, and step by step."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, pairwise
 from typing import Final
@@ -45,6 +45,7 @@ class MeasuredLine:
         self._rulers["kernel"].add_all(union(kernels.intervals()))
         counter, rulers = LaunchCounter(launches), self._rulers
         loader = Within(spans.times(SpanKind.LOADER))
+        waits = Within(spans.times(SpanKind.SYNCHRONIZATION))
         checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
         # Before the first kernel the device waited as well, where a step had begun by then.
         lead_in = ((every[0], every[0], None),)
@@ -53,8 +54,11 @@ class MeasuredLine:
                 rulers[cause].add(begin, end)
             if cause == "host_wait":
                 self.longest_host_wait = max(self.longest_host_wait, end - begin)
-            if cause == "host_wait" and loader.current is not None:
-                rulers["loader_wait"].add_all(loader.of(begin, end))
+            if cause == "host_wait":
+                in_loader = [*loader.of(begin, end)]
+                rulers["loader_wait"].add_all(in_loader)
+                if waits.covers(begin):
+                    rulers["synchronization_wait"].add_all(_outside(begin, end, in_loader))
             if cause != "kernel_wait" and checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
         self.launches = counter.use()
@@ -97,9 +101,19 @@ class MeasuredLine:
         )
 
 
+def _outside(start: Nanoseconds, end: Nanoseconds, taken: Iterable[Interval]) -> Iterator[Interval]:
+    """What intervals apart from each other, in order and within it, leave of a time."""
+    for begin, until in taken:
+        if start < begin:
+            yield start, begin
+        start = until
+    if start < end:
+        yield start, end
+
+
 _RULERS: Final = (
     *("kernel", "collective", "compute", "copy", "either", "any"),
-    *("host_wait", "loader_wait", "kernel_wait", "checkpoint_wait"),
+    *("host_wait", "loader_wait", "synchronization_wait", "kernel_wait", "checkpoint_wait"),
 )
 """`compute` is any kernel but collectives, `either` a kernel or a copy, `any` a
 kernel, a copy or memory that is set; else as in `TimeUse`."""

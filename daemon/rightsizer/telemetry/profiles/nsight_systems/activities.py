@@ -135,7 +135,9 @@ WAITS: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 
 _VERSION: Final = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 _LAUNCH: Final = re.compile(r"(?:cu|cuda)(?:Graph)?Launch(?!HostFunc)")
-_WAIT: Final = re.compile(r"(?:cu|cuda)(?:\w*Synchronize|Memcpy\w*(?<!Async))$")
+_WAIT: Final = re.compile(
+    r"(?:cu|cuda)(?:\w*Synchronize|Memcpy\w*(?<!Async)|Free|Malloc|MemAlloc|MemFree)$"
+)
 _COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
 _WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
 
