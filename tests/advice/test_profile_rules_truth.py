@@ -14,16 +14,12 @@ from rightsizer.telemetry.profiles.registry import read_all
 
 QUIET = (
     "nsys/flameox_2025.5.2.sqlite",
-    "nsys/nsysai_mfu_2gpu_before.sqlite",
     "pytorch/hta_alexnet.json.gz",
     "pytorch/hta_cupti_counters.json.gz",
     "pytorch/hta_mi250_minitoy.json.gz",
     "pytorch/hta_no_distributed_info.json.gz",
     "pytorch/hta_triton_example.json.gz",
-    "pytorch/tracelens_h100_qwen05b.json.gz",
-    "pytorch/tracelens_mi300_qwen05b.json.gz",
     "pytorch/tracelens_vllm_decode_graph.json.gz",
-    "xla/tfprofiler_gpu_multi_worker.xplane.pb",
     "xla/tracelens_jax_te_fused_attn.xplane.pb",
     "ncu/rtx5070_gemm_tiled.csv",
     "ncu/rtx5070_saxpy.csv",
@@ -82,6 +78,22 @@ def test_a_start_up_is_called_one() -> None:
 
     assert "a start-up" in str(found["launch_bound"].abstained)
     assert "a start-up" in str(found["host_bound"].abstained)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pytorch/tracelens_h100_qwen05b.json.gz",
+        "pytorch/tracelens_mi300_qwen05b.json.gz",
+        "nsys/nsysai_mfu_2gpu_before.sqlite",
+        "xla/tfprofiler_gpu_multi_worker.xplane.pb",
+    ],
+)
+def test_eager_networks_that_mostly_move_memory_are_found(name: str) -> None:
+    """A language model without a compiler spends half its time beside products and attention."""
+    (found,) = _complaints(name)
+
+    assert found.action is Action.FUSE_KERNELS
 
 
 def test_waiting_for_the_device_in_each_step_is_found() -> None:

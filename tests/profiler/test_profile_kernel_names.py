@@ -2,11 +2,12 @@
 
 import pytest
 
-from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.model.profile import CopyKind, HostMemory, KernelFamily, SpanKind
 from rightsizer.telemetry.profiles.names import (
     copy_kind,
     host_memory,
     is_collective,
+    kernel_family,
     python_span,
     span_kind,
     uses_tensor_cores,
@@ -131,3 +132,38 @@ def test_frames_of_python_are_named_without_folders() -> None:
     )
     assert python_span("/home/me/train.py(12): save") is None
     assert python_span("torch/nn/modules/module.py(1739): _wrapped_call_impl") is None
+
+
+_F = KernelFamily
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", _F.COLLECTIVE),
+        ("triton_poi_fused_add_softmax_3", _F.FUSED),
+        ("loop_add_fusion_12", _F.FUSED),
+        ("triton_tem_fused_mm_3", _F.MATRIX_PRODUCT),
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>", _F.ATTENTION),
+        ("attn_fwd", _F.ATTENTION),
+        ("volta_scudnn_128x128_stridedB_splitK_medium_nn_v1", _F.CONVOLUTION),
+        ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_f32_nhwckrsc", _F.CONVOLUTION),
+        ("nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN", _F.MATRIX_PRODUCT),
+        ("Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT256x128x64", _F.MATRIX_PRODUCT),
+        ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel", _F.NORMALIZATION),
+        ("void cudnn::bn_fw_tr_1C11_singleread_spec<float, 512>", _F.NORMALIZATION),
+        ("void (anonymous namespace)::softmax_warp_forward<c10::BFloat16>", _F.SOFTMAX),
+        ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<Adam>", _F.OPTIMIZER),
+        ("void at::native::(anonymous namespace)::indexSelectLargeIndex<float>", _F.LOOKUP),
+        ("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>", _F.COPY),
+        ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<half>", _F.COPY),
+        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>", _F.REDUCTION),
+        ("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>", _F.ELEMENTWISE),
+        ("void at::native::elementwise_kernel<128, 2, {lambda(int)#1}>", _F.ELEMENTWISE),
+        ("void at::native::vectorized_elementwise_kernel<4, normal_distribution>", _F.ELEMENTWISE),
+        ("my_stencil(float*, int)", _F.OTHER),
+    ],
+)
+def test_a_kernels_family_is_told_by_its_name(name: str, family: KernelFamily) -> None:
+    """What it is for; a functor within an elementwise kernel tells a copy, not the optimizer."""
+    assert kernel_family(name) is family

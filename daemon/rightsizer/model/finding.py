@@ -87,6 +87,7 @@ class Action(StrEnum):
     ENABLE_CUDA_GRAPHS = "enable_cuda_graphs"
     ENABLE_MIXED_PRECISION = "enable_mixed_precision"
     OPTIMIZE_KERNEL = "optimize_kernel"
+    FUSE_KERNELS = "fuse_kernels"
     OVERLAP_COMMUNICATION = "overlap_communication"
     INVESTIGATE_STRAGGLER = "investigate_straggler"
     SET_POWER_LIMIT = "set_power_limit"

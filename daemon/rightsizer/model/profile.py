@@ -94,6 +94,27 @@ class TimeUse:
         return self.host_wait_seconds + self.kernel_wait_seconds + self.other_idle_seconds
 
 
+class KernelFamily(StrEnum):
+    """What a kernel is for, by its name."""
+
+    COLLECTIVE = "collective"
+    FUSED = "fused"
+    """Several operators that a compiler joined."""
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
+    MATRIX_PRODUCT = "matrix_product"
+    NORMALIZATION = "normalization"
+    SOFTMAX = "softmax"
+    OPTIMIZER = "optimizer"
+    LOOKUP = "lookup"
+    """Embeddings, gathers and scatters."""
+    COPY = "copy"
+    """Casts, transposes, concatenations and fills."""
+    REDUCTION = "reduction"
+    ELEMENTWISE = "elementwise"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class KernelCounters:
     """What hardware counters and its launch tell of one kernel, each the mean over its runs."""
@@ -137,6 +158,7 @@ class KernelUse:
     """DRAM throughput, of its peak."""
     dram_bytes_per_second: float | None = None
     """Read and written, where that was counted."""
+    family: KernelFamily = KernelFamily.OTHER
     counters: KernelCounters | None = None
     """`None` where nothing of them was measured."""
 

@@ -1,5 +1,6 @@
 """Figures and rows of a profile as people read them, in the terminal and in the report alike."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
@@ -190,6 +191,16 @@ def is_contradicted(finding: ProfileForm) -> bool:
 def rule_text(finding: ProfileForm) -> str:
     """The name of the rule."""
     return readable_name(str(finding["rule"]).removeprefix("profile_"))
+
+
+def family_text(kernels: Sequence[ProfileForm]) -> str:
+    """The share of each family in the time of all kernels, most first."""
+    sums: Counter[str] = Counter()
+    for each in kernels:
+        sums[each["family"]] += each["seconds"]
+    whole = sum(sums.values()) or 1.0
+    told = (f"{readable_name(name)} {percent(part / whole)}" for name, part in sums.most_common())
+    return ", ".join(told)
 
 
 def short_text(name: str, longest: int) -> str:

@@ -9,6 +9,7 @@ from rightsizer.profiler.figures import (
     ProfileForm,
     beside,
     change_row,
+    family_text,
     gain_text,
     host_step_rows,
     idle_parts,
@@ -97,6 +98,8 @@ def _device(form: ProfileForm) -> list[str]:
             f"    {launches['count']:,} launches in {time_text(launches['host_seconds'])} of the "
             f"host; {launches['short_kernels']:,} kernels shorter than their launch"
         )
+    if form["kernels"]:
+        lines += wrapped(f"kernels by family: {family_text(form['kernels'])}", 4)
     if form["memory_peak_bytes"] is not None:
         lines.append(f"    {size_text(form['memory_peak_bytes'])} of memory at the most")
     lines += [

@@ -6,6 +6,7 @@ from rightsizer.profiler.rules import (
     communication_bound,
     host_bound,
     kernel_inefficient,
+    kernels_unfused,
     launch_bound,
     pcie_bound,
     rank_imbalance,
@@ -21,6 +22,7 @@ PROFILE_RULES: Final[tuple[ProfileRule[Any], ...]] = (
     communication_bound.RULE,
     storage_bound.RULE,
     tensor_cores_unused.RULE,
+    kernels_unfused.RULE,
     kernel_inefficient.RULE,
     rank_imbalance.RULE,
 )

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.model.profile import CopyKind, HostMemory, KernelFamily, SpanKind
 
 _COLLECTIVE: Final = re.compile(
     r"nccl|rccl|msccl"
@@ -60,6 +60,44 @@ def uses_tensor_cores(name: str) -> bool | None:
     if _MATRIX_UNITS.search(name):
         return True
     return False if _OTHER_UNITS.search(name) else None
+
+
+_FAMILIES: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), family)
+    for family, pattern in (
+        # What a compiler made, but its templates of products; XLA's own are called fusions.
+        (KernelFamily.FUSED, r"^triton_(?:poi|per|red|for)_|(?:^|_)fusion(?:_|$)"),
+        (KernelFamily.ATTENTION, r"attention|attn|flash_(?:fwd|bwd)|fmha|sdpa|\bmha_"),
+        (
+            KernelFamily.CONVOLUTION,
+            r"convol|conv\d?d|wgrad|dgrad|fprop|scudnn|winograd|igemm_\w*gtcx|depthwise",
+        ),
+        (
+            KernelFamily.MATRIX_PRODUCT,
+            r"gemm|gemv|nvjet|matmul|Cijk_|cutlass|\bdot_kernel|split_?k|marlin|^triton_tem_\w*mm",
+        ),
+        (KernelFamily.OPTIMIZER, r"multi_tensor_apply|adamw?\b|\bsgd|\blamb(?!da)"),
+        (KernelFamily.SOFTMAX, r"softmax"),
+        (KernelFamily.NORMALIZATION, r"norm(?!al)|\bbn_[fb]w"),
+        (KernelFamily.LOOKUP, r"embedding|index|gather|scatter"),
+        (KernelFamily.COPY, r"copy|CatArray|transpose|permute|n[hc]\w{2}ToN|\bfill|FillFunctor"),
+        (KernelFamily.REDUCTION, r"reduce|\bcub::|scan|sort|topk|argm(?:ax|in)"),
+        (
+            KernelFamily.ELEMENTWISE,
+            r"elementwise|pointwise|EigenMetaKernel|dropout|gelu|silu|relu|act_and_mul|^cupy_",
+        ),
+    )
+)
+"""The first that fits: a fused kernel's name lists its operators, and one that is written for
+all kinds of operators, such as elementwise ones, its functor."""
+
+
+def kernel_family(name: str) -> KernelFamily:
+    """What it is for."""
+    if is_collective(name):
+        return KernelFamily.COLLECTIVE
+    found = (family for pattern, family in _FAMILIES if pattern.search(name))
+    return next(found, KernelFamily.OTHER)
 
 
 # M is what Intel's tracer calls memory that the device's driver did not allocate: the host's.

@@ -11,12 +11,13 @@ from rightsizer.model.profile import (
     HostMemory,
     HostSpanUse,
     KernelCounters,
+    KernelFamily,
     KernelUse,
     SpanKind,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.names import is_collective, uses_tensor_cores
+from rightsizer.telemetry.profiles.names import is_collective, kernel_family, uses_tensor_cores
 from rightsizer.telemetry.profiles.time_line import Interval, SpanLine, union
 
 
@@ -78,6 +79,7 @@ class KernelRow:
             self._longest / per_second,
             self.is_collective,
             self.uses_tensor_cores,
+            family=KernelFamily.COLLECTIVE if self.is_collective else kernel_family(self.name),
             counters=KernelCounters(**counted) if counted else None,
             **means,
         )

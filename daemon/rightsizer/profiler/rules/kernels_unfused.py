@@ -1,0 +1,69 @@
+"""Elementwise operators and copies that each go through memory, where one kernel could serve."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rightsizer.model.finding import Action, Instruction, Reason, Risk
+from rightsizer.model.profile import KernelFamily, KernelUse, Profile
+from rightsizer.profiler.rules import rule
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.settings import ProfileKernelsUnfusedSettings
+
+_MOST_NAMED: Final = 5
+_SMALL: Final = frozenset({KernelFamily.ELEMENTWISE, KernelFamily.COPY})
+
+
+def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) -> ProfileVerdict:
+    """Whether a device mostly reads and writes what the operator before has just written."""
+    members = rule.at_work(profiles, settings.steady, needs_launches=False)
+    worst, ratio, culprits = rule.over(
+        members,
+        lambda each: each.share(each.time.kernel_seconds * _part(each)),
+        settings.on_ratio,
+    )
+    kernels = _small(worst)
+    runs = sum(each.count for each in kernels)
+    part = _part(worst)
+    return ProfileVerdict(
+        f"{worst.key} runs {runs:,} elementwise operators and copies {ratio:.1%} of the time; each "
+        "reads and writes memory for little arithmetic.",
+        rule.factors_of(worst, ratio, settings.on_ratio),
+        {
+            "device": worst.key,
+            "unfused_ratio": round(ratio, 4),
+            "runs": runs,
+            "kernels": {each.name: round(each.seconds, 6) for each in kernels[:_MOST_NAMED]},
+        },
+        culprits,
+        reason=Reason.MEMORY_BANDWIDTH_BOUND,
+        action=Action.FUSE_KERNELS,
+        gain=Gain.of(
+            worst,
+            # Kernels are summed over the whole span; a step has its part of them.
+            lambda time: time.kernel_seconds * part,
+            settings.removed_low_ratio,
+            settings.removed_high_ratio,
+        ),
+        description="Fuse neighboring operators.",
+        instructions=(_COMPILE,),
+        risk=Risk.LOW,
+    )
+
+
+def _small(member: ProfiledMember) -> list[KernelUse]:
+    return [each for each in member.kernels_at_work if each.family in _SMALL]
+
+
+def _part(member: ProfiledMember) -> float:
+    """Of all kernels' time, which may overlap."""
+    whole = sum(each.seconds for each in member.device.kernels)
+    return sum(each.seconds for each in _small(member)) / whole if whole else 0.0
+
+
+_COMPILE: Final = Instruction(
+    "Let a compiler fuse them, or take kernels that are fused already",
+    "model = torch.compile(model); jax.jit, or tf.function(jit_compile=True), around the step\n"
+    "fused RMSNorm, rotary embedding, SwiGLU, cross entropy and optimizers (fused=True); "
+    "channels_last, which saves the transpositions of convolutions",
+)
+RULE: Final = rule.ProfileRule("profile_kernels_unfused", ProfileKernelsUnfusedSettings(), judge)
