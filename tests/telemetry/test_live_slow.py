@@ -135,9 +135,12 @@ def test_one_slow_call_is_asked_less_often_alone() -> None:
         )
         node.until(lambda snapshot: len(snapshot.slow) == 8)
         before = {uuid: len(times) for uuid, times in node.read_at.items()}
-        postponed = set()
-        for _ in range(60):
+        postponed: set[str] = set()
+        ticks = 0
+        # On a machine with other work a GPU's turn may come late.
+        while ticks < 60 or (ticks < 600 and postponed != before.keys()):
             snapshot = node.tick()
+            ticks += 1
             assert not snapshot.down
             for uuid, slow in snapshot.slow.items():
                 if "process_utilization" in slow.postponed:

@@ -18,6 +18,7 @@ from rightsizer.model.profile import (
     SpanKind,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.json_events import (
     Event,
     JsonEvents,
@@ -82,7 +83,10 @@ class PyTorchEvents:
         """Those with work on them, in order of appearance."""
         self.copies_without_size = 0
         """Some of ROCm's."""
+        self._stacks = CallStacks(limits.kernel_names_maximum)
         self._copy_calls = Launches()
+        self._copy_threads: dict[int, int] = {}
+        self._threads: dict[tuple[str, str], int] = {}
         self._awaited: Column = array("q")
         """Numbers of copies in which the host waits, whatever their call is named."""
         self.latest: Nanoseconds = 0
@@ -119,7 +123,10 @@ class PyTorchEvents:
             if (row := self._copy_calls.row(correlation)) is not None:
                 start = self._copy_calls.start(row)
                 end = start + self._copy_calls.duration(row)
-                self._recorder.host_span(SpanKind.SYNCHRONIZATION, _AWAITED_COPY, start, end)
+                thread = self._copy_threads[correlation]
+                self._stacks.wait(thread, _AWAITED_COPY, (start, end))
+        for name, span in self._stacks.waits():
+            self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, *span)
         if not self._has_steps:
             for name, span, device in self._device_steps:
                 self._recorder.step(name, *span, device)
@@ -147,18 +154,24 @@ class PyTorchEvents:
             self._pass_over(category)
 
     def _handler(self, event: Event, category: str) -> _Handler | None:
-        """What takes it; most operators are told by their names to be of no use."""
+        """What takes it; `None` where nothing does."""
         kind = category.lower()
         if kind in _OPERATORS:
-            # Annotations were operators once; other operators say nothing that kernels do not.
+            # Annotations were operators once.
             is_annotation = _name(event).startswith(_ANNOTATION_PREFIXES)
-            return self._annotation if is_annotation else None
+            return self._annotation if is_annotation else self._operator
         handler = self._handlers.get(kind)
         if handler is None and (prefixed := _PREFIXED.fullmatch(kind)):
             handler = self._handlers[prefixed[1]]
             if len(self._handlers) < _CATEGORIES_MAXIMUM:
                 self._handlers[kind] = handler
         return handler
+
+    def _thread(self, event: Event) -> int:
+        key = str(event.get("pid")), str(event.get("tid"))
+        if key not in self._threads and len(self._threads) >= _CATEGORIES_MAXIMUM:
+            return len(self._threads)
+        return self._threads.setdefault(key, len(self._threads))
 
     def _pass_over(self, category: str) -> None:
         name = category[:_CATEGORY_MAXIMUM]
@@ -217,11 +230,12 @@ class PyTorchEvents:
         correlation = _correlation(arguments)
         is_wait = _WAIT.search(name) is not None
         if is_wait:
-            self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, *span)
+            self._stacks.wait(self._thread(event), name, span)
         if correlation is not None and "Synchronize" not in name:
             self._recorder.launch(correlation, *span)
             if "Memcpy" in name and not is_wait:
                 self._copy_calls.add(correlation, *span)
+                self._copy_threads[correlation] = self._thread(event)
             return True
         return is_wait
 
@@ -234,7 +248,13 @@ class PyTorchEvents:
             self._recorder.host_span(span_kind(name), name, *span)
         return True
 
+    def _operator(self, event: Event, _: _Arguments, span: Interval) -> bool:
+        # Of no use but to tell what issued a wait.
+        self._stacks.operator(self._thread(event), _name(event), span)
+        return False
+
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
+        self._stacks.frame(self._thread(event), _name(event), span)
         found = python_span(_name(event))
         if found is not None:
             self._recorder.host_span(*found, *span)

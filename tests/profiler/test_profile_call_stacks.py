@@ -1,0 +1,95 @@
+"""What issued a wait: the outermost operator, and the program's own line that called it."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profile_traces import KinetoTrace
+from rightsizer.model.profile import SpanKind
+from rightsizer.telemetry.profiles.call_stacks import CallStacks
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
+
+
+def _waits(*calls: tuple[str, int, str, tuple[int, int]]) -> list[str]:
+    stacks = CallStacks(100)
+    for kind, thread, name, span in calls:
+        getattr(stacks, kind)(thread, name, span)
+    return [name for name, _ in stacks.waits()]
+
+
+WAIT = ("wait", 1, "cudaStreamSynchronize", (50, 60))
+
+
+def test_a_wait_is_told_with_its_operator_and_line() -> None:
+    """The outermost operator is what the program wrote, the innermost line is where."""
+    told = _waits(
+        ("frame", 1, "/home/me/train.py(1): <module>", (0, 1000)),
+        ("frame", 1, "/home/me/train.py(42): step", (10, 900)),
+        ("frame", 1, "torch/_tensor.py(9): item", (20, 800)),
+        ("frame", 1, "<built-in method item of Tensor>", (25, 700)),
+        ("operator", 1, "aten::item", (30, 70)),
+        ("operator", 1, "aten::_local_scalar_dense", (40, 65)),
+        WAIT,
+    )
+    assert told == ["cudaStreamSynchronize in aten::item, train.py(42): step"]
+
+
+def test_what_is_over_or_of_another_thread_issued_nothing() -> None:
+    """Nor what ends within the wait."""
+    told = _waits(
+        ("operator", 1, "aten::add", (10, 40)),
+        ("operator", 2, "aten::item", (30, 70)),
+        ("operator", 1, "aten::mul", (45, 55)),
+        ("frame", 1, "train.py(1): before", (0, 49)),
+        WAIT,
+    )
+    assert told == ["cudaStreamSynchronize"]
+
+
+_SPAN = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(pair), max(pair)))
+
+
+@given(st.lists(_SPAN, max_size=20), st.lists(_SPAN, min_size=1, max_size=10))
+def test_any_calls_are_told_as_by_looking_at_each(
+    operators: list[tuple[int, int]], waits: list[tuple[int, int]]
+) -> None:
+    """Of those that hold a wait the one that begins first, then ends last."""
+    stacks = CallStacks(100)
+    for place, span in enumerate(operators):
+        stacks.operator(1, f"op{place}", span)
+    for span in waits:
+        stacks.wait(1, "wait", span)
+    for name, (start, end) in stacks.waits():
+        holding = [each for each in operators if each[0] <= start and each[1] >= end]
+        if not holding:
+            assert name == "wait"
+            continue
+        first = min(holding, key=lambda each: (each[0], -each[1]))
+        assert operators[int(name.removeprefix("wait in op"))] == first
+
+
+def test_a_trace_tells_which_line_waits(tmp_path: Path) -> None:
+    """As PyTorch writes it with stacks, a copy to pageable memory among them."""
+    path = (
+        KinetoTrace()
+        .kernel("gemm", 0, 5, correlation=1)
+        .complete("cpu_op", "aten::to", 10, 30)
+        .complete("python_function", "/srv/secret/train.py(7): log", 5, 90)
+        .complete("cuda_runtime", "cudaMemcpyAsync", 12, 9, correlation=7)
+        .complete(
+            "gpu_memcpy",
+            "Memcpy DtoH (Device -> Pageable)",
+            16,
+            2,
+            device=0,
+            bytes=4,
+            correlation=7,
+        )
+        .write(tmp_path)
+    )
+    spans = open_profile(path, ReadLimits()).host_spans
+    assert [each.name for each in spans if each.kind is SpanKind.SYNCHRONIZATION] == [
+        "copy to pageable memory in aten::to, train.py(7): log"
+    ]
