@@ -217,6 +217,21 @@ def test_calls_in_which_the_host_waited_are_spans(tmp_path: Path) -> None:
     assert profile.unread["CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"] == 1
 
 
+def test_a_wait_is_told_with_the_range_that_issued_it(tmp_path: Path) -> None:
+    """The innermost one of its thread; a step's number would make each wait another."""
+    export = NsightExport()
+    export.kernel(0, US)
+    export.range(0, 100, "Step 3")
+    export.range(5, 90, "loss logging #12")
+    export.call(10, 60, "cudaStreamSynchronize_v3020", 1)
+    export.call(92, 95, "cudaStreamSynchronize_v3020", 2)
+
+    assert spans_of(profile_of(export, tmp_path), SpanKind.SYNCHRONIZATION) == {
+        "cudaStreamSynchronize in loss logging": 1,
+        "cudaStreamSynchronize": 1,
+    }
+
+
 def test_waits_stand_in_for_calls_that_were_not_recorded(tmp_path: Path) -> None:
     """Those of streams for one another are no waits of the host."""
     export = NsightExport()

@@ -1,4 +1,4 @@
-"""Calls of a host's threads, which tell what issued a wait: an operator, a line of the program."""
+"""Calls of a host's threads, which tell what issued a wait: an operator, a line, a range."""
 
 import re
 from array import array
@@ -10,6 +10,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.time_line import Column, Interval, order
 
 _LIBRARY_FRAME: Final = re.compile(r"<|nn\.Module|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
+_TURN: Final = re.compile(r"[\s#:=_\-]*\d+$")
 _FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 
 
@@ -80,6 +81,11 @@ class CallStacks:
         """A function of Python; those of libraries are not what a person can change."""
         if not _LIBRARY_FRAME.match(name) and (found := _FRAME.fullmatch(name)):
             self._add(self._frames, thread, found[1], span)
+
+    def range(self, thread: int, name: str, span: Interval) -> None:
+        """A range that the program named; without a number at its end, which counts its turns."""
+        if plain := _TURN.sub("", name):
+            self._add(self._frames, thread, plain, span)
 
     def wait(self, thread: int, name: str, span: Interval) -> None:
         """A call in which the host waits."""

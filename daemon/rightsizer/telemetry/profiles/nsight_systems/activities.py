@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.time_line import Column, order
@@ -157,8 +158,10 @@ def is_wait(name: str) -> bool:
     return _WAIT.match(name) is not None
 
 
-def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Column) -> None:
-    """Launches and waits of all processes.
+def record_host_calls(
+    database: ExportDatabase, recorder: Recorder, stacks: CallStacks, awaited: Column
+) -> None:
+    """Launches of all processes, and waits by their threads.
 
     The host waited as well for copies with an awaited correlation, whatever their call is named:
     into pageable memory, a copy is never in passing. The correlations are in order.
@@ -179,7 +182,7 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
         elif waits or (
             copies and tie is not None and bisect_left(awaited, tie) < bisect_right(awaited, tie)
         ):
-            recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
+            stacks.wait(thread, name, (start, end))
         else:
             database.unread["CUDA call that neither launches nor waits"] += 1
     if WAITS in database.tables:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
+from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat, SpanKind
+from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
 from rightsizer.telemetry.profiles.nsight_systems.activities import (
@@ -73,7 +74,9 @@ _RANGE_TYPES: Final = frozenset({59, 60, 70, 71})
 """Push/pop and start/end ranges, plain and with a time of their own."""
 
 
-def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
+def record_ranges(
+    database: ExportDatabase, recorder: Recorder, gpus: Gpus, stacks: CallStacks
+) -> None:
     """Ranges by name; those that are steps also as steps of the devices of their process."""
     columns = ("end", "text", "textId", "globalTid")
     for start, kind, end, text, number, thread in database.rows(
@@ -96,6 +99,8 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
                 recorder.step(name, start, end, device)
             # One row of the file, which the span above has counted.
             recorder.events = counted
+        else:
+            stacks.range(thread, name, (start, end))
 
 
 @contextmanager
@@ -206,9 +211,12 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
     recorder = Recorder(limits)
     gpus = Gpus(database, recorder)
     awaited = record_activities(database, recorder, gpus)
-    record_host_calls(database, recorder, awaited)
+    stacks = CallStacks(limits.kernel_names_maximum)
+    record_host_calls(database, recorder, stacks, awaited)
     record_memory(database, recorder, gpus)
-    record_ranges(database, recorder, gpus)
+    record_ranges(database, recorder, gpus, stacks)
+    for name, (start, end) in stacks.waits():
+        recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
     for table in sorted(database.tables - _USED):
         if _TIMES & database.columns(table) and (count := database.count(table)):
             database.unread[table] += count
