@@ -15,7 +15,7 @@ from api_schema import faults, json_schema_of
 from rightsizer.cli.main import main
 
 SUPPORT: Final = Path(__file__).parent.parent / "support"
-SPEED: Final = "720"
+SPEED: Final = "240"
 """Ten minutes in less than a second."""
 SCENARIO: Final = """\
 name: held

@@ -1,6 +1,7 @@
 """GPM: two samples of one owner, measured apart, and given back."""
 
 import threading
+from unittest.mock import MagicMock
 
 import pynvml
 import pytest
@@ -9,6 +10,7 @@ from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
+from rightsizer.telemetry.nvml.collectors import gpm
 
 PIPE = Signal.TENSOR_ACTIVE
 
@@ -160,3 +162,17 @@ def test_failed_allocation_is_tried_again() -> None:
     assert not failed.collectors["gpm"].success
     assert found.get(PIPE) == 0.6
     assert driver.samples_alive == 0
+
+
+def test_a_close_beside_another_frees_no_buffer_twice() -> None:
+    """Twice is once too often for a driver; a late reader closes when the pool does."""
+    freed: list[str] = []
+
+    def ask(_: str, buffer: str) -> None:
+        freed.append(buffer)
+        sampler.close()
+
+    sampler = gpm._Sampler(MagicMock(**{"library.ask": ask}))
+    sampler._buffers.extend(["first", "second"])
+    sampler.close()
+    assert sorted(freed) == ["first", "second"]

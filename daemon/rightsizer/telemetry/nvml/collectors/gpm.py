@@ -1,6 +1,7 @@
 """GPM, the profiling counters of Hopper and later: what happened between two samples."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from ctypes import Structure
 from functools import partial
 from typing import Any, Final
@@ -121,10 +122,10 @@ class _Sampler:
             builder.fail(signal, self._absent.get(signal, failure))
 
     def close(self) -> None:
-        """Free the buffers."""
-        for buffer in self._buffers:
-            self._handle.library.ask("nvmlGpmSampleFree", buffer)
-        self._buffers.clear()
+        """Free the buffers, each of them once: a late reader may close beside the pool."""
+        while self._buffers:
+            with suppress(IndexError):
+                self._handle.library.ask("nvmlGpmSampleFree", self._buffers.pop())
         self._sampled_at = None
 
     def _want(self, signals: Collection[Signal]) -> None:
