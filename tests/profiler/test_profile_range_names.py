@@ -3,8 +3,8 @@
 import pytest
 
 from rightsizer.model.profile import SpanKind
-from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
-from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, is_launch, is_wait
+from rightsizer.telemetry.profiles.names import is_step, is_wait_call, range_kind, range_name
+from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, is_launch
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_calls_are_told_by_their_names(text: str, name: str, role: str) -> None:
     """Of the runtime and of the driver, in any version."""
     assert call_name(text) == name
     assert is_launch(name) is (role == "launch")
-    assert is_wait(name) is (role == "wait")
+    assert is_wait_call(name) is (role == "wait")
 
 
 @pytest.mark.parametrize(

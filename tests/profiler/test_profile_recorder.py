@@ -49,6 +49,7 @@ def test_a_gap_is_not_the_hosts_where_the_launch_was_there_before() -> None:
         (50, 60, (), 0),
         (10, 50, (), 0),
         (60, 90, (), 0),
+        (60, 90, (Call("host_span", (SpanKind.SYNCHRONIZATION, "barrier", 10, 52)),), 0),
     ],
 )
 def test_a_wait_of_the_host_costs_what_the_device_then_waits(

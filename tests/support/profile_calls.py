@@ -78,7 +78,7 @@ def loader(start: int, end: int) -> Call:
 
 def wait(start: int, end: int) -> Call:
     """The host waiting for the device."""
-    return Call("host_span", (SpanKind.SYNCHRONIZATION, "cudaStreamSynchronize", start, end))
+    return Call("wait", ("cudaStreamSynchronize", start, end))
 
 
 def only(recorder: Recorder) -> DeviceProfile:

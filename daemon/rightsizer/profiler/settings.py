@@ -242,7 +242,7 @@ class ProfileKernelInefficientSettings:
         help="Threads of a warp at work up to which its branches are called divergent.",
         unit="threads",
         within=(1.0, 32.0),
-        source="three quarters of 32, Nsight Compute's rule on thread divergence",
+        source="three quarters of the 32 threads of a warp",
     )
 
 

@@ -8,6 +8,7 @@ from rightsizer.advice.confidence import probability_above
 from rightsizer.model.finding import Action, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile
+from rightsizer.profiler.figures import short_text
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileKernelInefficientSettings
@@ -88,9 +89,10 @@ def judge(
     saved = sum(each.kernel.seconds * each.saved_ratio for each in short) / whole
     remedies = {each.remedy.title: each.remedy for one in short for each in one.causes}
     runs = float(sum(each.kernel.count for each in judged))
+    name = short_text(shown.kernel.name, _NAME_CHARACTERS)
     is_held = ratio >= settings.on_ratio
     return ProfileVerdict(
-        f"{_named(shown.kernel.name)} ({share:.0%} of the kernels' time): {shown.text}.",
+        f"{name} ({share:.0%} of the kernels' time): {shown.text}.",
         {"certainty": probability_above(ratio, runs, settings.on_ratio)},
         {
             "inefficient_ratio": round(ratio, 4),
@@ -104,11 +106,6 @@ def judge(
         instructions=tuple(remedies.values()) or (_LATENCY,),
         risk=Risk.MEDIUM,
     )
-
-
-def _named(name: str) -> str:
-    """Its beginning: signatures of templates go on for lines, and the evidence has them whole."""
-    return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 3]}..."
 
 
 def _judged(
@@ -155,7 +152,7 @@ def _room(
     if (
         room is not None
         and room <= settings.occupancy_maximum_ratio
-        and not (kernel.uses_tensor_cores)
+        and not kernel.uses_tensor_cores
     ):
         limits = {
             "its registers": counters.register_blocks,

@@ -125,6 +125,18 @@ def host_memory(name: str) -> HostMemory:
     return next(found, HostMemory.UNKNOWN)
 
 
+_WAIT_CALL: Final = re.compile(
+    r"(?:cuda|cu|hip)(?:\w*Synchronize|Memcpy(?!\w*Async)|(?:Free|Malloc|MemAlloc|MemFree)"
+    r"(?:_v\d+)?$)"
+)
+"""Memory is taken and given back on an idle device."""
+
+
+def is_wait_call(name: str) -> bool:
+    """Whether a call of CUDA or HIP returns only when the device has done something."""
+    return _WAIT_CALL.match(name) is not None
+
+
 _LOADER: Final = re.compile(
     r"dataloader|data_?load(?:er|ing)?\b|(?:load|get|next|wait_for)_batch\b|batch_loading",
     re.IGNORECASE,

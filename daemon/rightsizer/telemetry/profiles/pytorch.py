@@ -15,7 +15,6 @@ from rightsizer.model.profile import (
     Profile,
     ProfiledDevice,
     ProfileFormat,
-    SpanKind,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.profiles.call_stacks import CallStacks
@@ -29,7 +28,13 @@ from rightsizer.telemetry.profiles.json_events import (
 )
 from rightsizer.telemetry.profiles.launches import Launches
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.names import copy_kind, host_memory, python_span, span_kind
+from rightsizer.telemetry.profiles.names import (
+    copy_kind,
+    host_memory,
+    is_wait_call,
+    python_span,
+    span_kind,
+)
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
@@ -48,10 +53,6 @@ _Arguments: TypeAlias = Mapping[str, Any]
 _Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
 
 _STEP: Final = re.compile(r"ProfilerStep\s*#")
-_WAIT: Final = re.compile(
-    r"Synchronize|Memcpy(?!\w*Async)|(?:cuda|cu|hip)(?:Free|Malloc|MemAlloc|MemFree)(?:_v\d+)?$"
-)
-"""Calls that return when the device is done; memory is taken and given back on an idle device."""
 _AWAITED: Final = (CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE)
 _AWAITED_COPY: Final = "copy to pageable memory"
 _OPERATORS: Final = ("cpu_op", "operator")
@@ -126,7 +127,7 @@ class PyTorchEvents:
                 thread = self._copy_threads[correlation]
                 self._stacks.wait(thread, _AWAITED_COPY, (start, end))
         for name, span in self._stacks.waits():
-            self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, *span)
+            self._recorder.wait(name, *span)
         if not self._has_steps:
             for name, span, device in self._device_steps:
                 self._recorder.step(name, *span, device)
@@ -228,7 +229,7 @@ class PyTorchEvents:
     def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name = _name(event)
         correlation = _correlation(arguments)
-        is_wait = _WAIT.search(name) is not None
+        is_wait = is_wait_call(name)
         if is_wait:
             self._stacks.wait(self._thread(event), name, span)
         if correlation is not None and "Synchronize" not in name:

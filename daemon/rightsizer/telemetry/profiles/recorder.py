@@ -137,6 +137,11 @@ class Recorder:
         if self._takes("host span", start, end):
             self._spans.add(kind, name, start, end)
 
+    def wait(self, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
+        """A call in which the host waited for the device; a range named so need not be one."""
+        if self._takes("wait", start, end):
+            self._spans.add_wait(name, start, end)
+
     def step(
         self, name: str, start: Nanoseconds, end: Nanoseconds, device: str | None = None
     ) -> None:

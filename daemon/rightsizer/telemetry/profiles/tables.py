@@ -144,7 +144,7 @@ class CopyTable:
 
 
 _REST: Final = "(others)"
-_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT, SpanKind.SYNCHRONIZATION)
+_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT)
 
 
 class HostSpans:
@@ -155,13 +155,18 @@ class HostSpans:
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
         self._rows: dict[tuple[SpanKind, str], tuple[int, Nanoseconds]] = {}
-        self._lines = {kind: SpanLine() for kind in _LAID}
+        self._lines = {kind: SpanLine() for kind in (*_LAID, SpanKind.SYNCHRONIZATION)}
 
     def add(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
         """One span."""
         self.add_sum(kind, name, 1, end - start)
-        if kind in self._lines:
+        if kind in _LAID:
             self._lines[kind].add(start, end)
+
+    def add_wait(self, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
+        """One call that waits for a device."""
+        self.add_sum(SpanKind.SYNCHRONIZATION, name, 1, end - start)
+        self._lines[SpanKind.SYNCHRONIZATION].add(start, end)
 
     def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> None:
         """Several spans of unknown times."""

@@ -22,7 +22,7 @@ from rightsizer.model.profile import (
 )
 from rightsizer.model.units import seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
+from rightsizer.telemetry.profiles.names import is_step, is_wait_call, range_kind, range_name
 from rightsizer.telemetry.profiles.nsight_stats.tables import (
     StatsReport,
     StatsRow,
@@ -32,7 +32,7 @@ from rightsizer.telemetry.profiles.nsight_stats.tables import (
     is_notice,
     titles_in,
 )
-from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, is_launch, is_wait
+from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, is_launch
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable
@@ -133,7 +133,7 @@ class StatsSums:
             return False
         name, (count, total, _) = call_name(text), found
         if not is_launch(name):
-            return is_wait(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, found)
+            return is_wait_call(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, found)
         known = self._launches or LaunchUse(0, 0.0)
         self._launches = LaunchUse(known.count + count, known.host_seconds + seconds(total))
         return True
@@ -205,9 +205,9 @@ class StatsTrace:
             self.has_calls = True
             if is_launch(name) and correlation is not None:
                 self._recorder.launch(correlation, start, start + duration)
-            elif is_wait(name):
+            elif is_wait_call(name):
                 span = start, start + duration
-                self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, *span)
+                self._recorder.wait(name, *span)
             else:
                 self.unread["CUDA call that neither launches nor waits"] += 1
 

@@ -9,8 +9,9 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
-from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.telemetry.profiles.call_stacks import CallStacks
+from rightsizer.telemetry.profiles.names import is_wait_call
 from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.time_line import Column, order
@@ -136,9 +137,6 @@ WAITS: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 
 _VERSION: Final = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
 _LAUNCH: Final = re.compile(r"(?:cu|cuda)(?:Graph)?Launch(?!HostFunc)")
-_WAIT: Final = re.compile(
-    r"(?:cu|cuda)(?:\w*Synchronize|Memcpy\w*(?<!Async)|Free|Malloc|MemAlloc|MemFree)$"
-)
 _COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
 _WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
 
@@ -153,11 +151,6 @@ def is_launch(name: str) -> bool:
     return _LAUNCH.match(name) is not None
 
 
-def is_wait(name: str) -> bool:
-    """Whether a call returns only when the device has done something."""
-    return _WAIT.match(name) is not None
-
-
 def record_host_calls(
     database: ExportDatabase, recorder: Recorder, stacks: CallStacks, awaited: Column
 ) -> None:
@@ -169,7 +162,7 @@ def record_host_calls(
     if CALLS not in database.tables:
         for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
             if name := _WAIT_TYPES.get(code):
-                recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
+                recorder.wait(name, start, end)
             else:
                 database.unread["wait of a stream, not of the host"] += 1
         return
@@ -194,4 +187,4 @@ def record_host_calls(
 def _told_by(text: str) -> tuple[str, bool, bool, bool]:
     """The name of a call, and whether it launches, waits or copies."""
     name = call_name(text)
-    return name, is_launch(name), is_wait(name), _COPY.match(name) is not None
+    return name, is_launch(name), is_wait_call(name), _COPY.match(name) is not None

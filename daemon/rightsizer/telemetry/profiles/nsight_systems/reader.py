@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat, SpanKind
+from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
 from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
@@ -216,7 +216,7 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
     record_memory(database, recorder, gpus)
     record_ranges(database, recorder, gpus, stacks)
     for name, (start, end) in stacks.waits():
-        recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
+        recorder.wait(name, start, end)
     for table in sorted(database.tables - _USED):
         if _TIMES & database.columns(table) and (count := database.count(table)):
             database.unread[table] += count

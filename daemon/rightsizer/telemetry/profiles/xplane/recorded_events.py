@@ -57,7 +57,9 @@ def record_host_event(
 ) -> bool:
     """Hands an event on; whether it is of any use here."""
     found = _span_of(name)
-    if found is not None:
+    if found is not None and found[0] is SpanKind.SYNCHRONIZATION:
+        recorder.wait(found[1], *span)
+    elif found is not None:
         recorder.host_span(*found, *span)
     is_used = found is not None
     if name in _ALLOCATIONS:
