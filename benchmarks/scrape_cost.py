@@ -16,6 +16,8 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -72,7 +74,9 @@ def measure(_: Options) -> Iterator[Figure]:
 
 
 def _of_node(name: str, node: _Node, most_milliseconds: float) -> Iterator[Figure]:
-    exposition = MetricsExposition(node.accountant.latest, wall_time=lambda: node.now)
+    exposition = MetricsExposition(
+        node.accountant.latest, MetricsSettings(level=Level.FULL), wall_time=lambda: node.now
+    )
     server = WebServer(
         ["127.0.0.1:0"],
         latest=node.accountant.latest,

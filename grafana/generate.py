@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -18,6 +18,7 @@ from grafana.boards.health import health
 from grafana.boards.node import node
 from grafana.boards.waste import waste
 from grafana.boards.workload import workload
+from grafana.levels import with_level
 
 __all__ = ["BOARDS", "FOLDER", "dashboards", "main"]
 
@@ -52,13 +53,17 @@ def dashboards() -> dict[str, str]:
 
 
 def _text(built: object) -> str:
-    made = json.loads(json.dumps(built, cls=JSONEncoder), object_hook=_in_sight)
+    made = json.loads(json.dumps(built, cls=JSONEncoder), object_hook=_finished)
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
-def _in_sight(made: dict[str, object]) -> dict[str, object]:
-    """The SDK puts every link and every annotation away into a menu, and cannot do otherwise."""
-    return {key: value for key, value in made.items() if key != "placement" or value != _MENU}
+def _finished(made: dict[str, Any]) -> dict[str, Any]:
+    """A part that says which level it needs, and that is in sight.
+
+    The SDK puts every link and every annotation away into a menu, and cannot do otherwise.
+    """
+    kept = {key: value for key, value in made.items() if key != "placement" or value != _MENU}
+    return with_level(kept)
 
 
 def _committed(path: Path) -> str:

@@ -73,7 +73,7 @@ def test_a_signal_puts_in_force_what_may_change(tmp_path: Path) -> None:
     assert (before[0], after[0]) == (0.99, 0.77)
     assert "process_max_fds" in before[1]
     assert "process_max_fds" not in after[1]
-    assert 'rightsizer_webhook_requests_total{webhook="night"}' in after[1]
+    assert 'rightsizer_webhooks_pending{webhook="night"}' in after[1]
     assert waiting["keys"] == "web.enable_lifecycle"
     assert classes
     assert runs >= 1.0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.loader import load, variable_of
+from rightsizer.config.loader import DROPPED, load, variable_of
 from rightsizer.config.shape import Group, shape_of
 from rightsizer.model.errors import ConfigurationError
 from sample_settings import Color, Job, Policy, Settings, Store
@@ -44,6 +44,27 @@ def test_every_kind_of_value_is_read() -> None:
         policies=(Policy(Color.GREEN),),
         collectors={"gpm": False},
     )
+
+
+def test_dropped_keys_are_passed_over_with_a_warning_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the file and of the environment, so that an upgrade keeps no agent from its start."""
+    dropped = {("store", "cache"): "leave it out", ("legacy",): "store.path does it"}
+    for path, remedy in dropped.items():
+        monkeypatch.setitem(DROPPED, path, remedy)
+    text = "store:\n  path: there\n  cache: 7\nlegacy: {a: 1}\n"
+    found = loaded(text, RIGHTSIZER_STORE__CACHE="8")
+    assert found == loaded("store: {path: there}")
+    lines = capsys.readouterr().err.splitlines()
+    passed = "this release has no such key and passes it over, the next one will refuse it"
+    assert sorted(lines) == [
+        f"warning: RIGHTSIZER_STORE__CACHE: store.cache: {passed}; leave it out",
+        f"warning: sample.yaml:3:3: store.cache: {passed}; leave it out",
+        f"warning: sample.yaml:4:1: legacy: {passed}; store.path does it",
+    ]
+    monkeypatch.undo()
+    assert faults(text)[0].startswith("sample.yaml:3:3: store.cache: unknown key")
 
 
 def test_a_variable_goes_before_the_file_and_leaves_its_neighbors() -> None:

@@ -8,23 +8,30 @@ from typing import Any, Final
 import pytest
 
 from json_schema import faults
-from kubernetes_manifests import KUBERNETES, built_from, named
+from kubernetes_manifests import KUBERNETES, built_from, documents, named
 from rightsizer import __version__
 from rightsizer.agent.whole_settings import WholeSettings
 from rightsizer.config.loader import load_file
 from rightsizer.fleet.command import COMMAND
+from rightsizer.fleet.settings import Shard
 from rightsizer.io.yaml import load_yaml
 
 FLEET: Final = KUBERNETES / "fleet"
 SCHEMA: Final = Path(__file__).parent / "schemas" / "service_monitor.json"
 SCRAPE: Final = KUBERNETES.parent / "prometheus" / "scrape-kubernetes.yaml"
-FORMS: Final = {"service": "Deployment", "cron-job": "CronJob"}
+FORMS: Final = {
+    "service": "Deployment",
+    "cron-job": "CronJob",
+    "sharded-service": "StatefulSet",
+    "sharded-cron-job": "CronJob",
+}
+_FILES: Final = {"sharded-service": "stateful-set", "sharded-cron-job": "cron-job"}
 
 
 def template(form: str) -> Any:
     """The pods' template."""
     spec = named(built_from(FLEET / form), FORMS[form])["spec"]
-    return (spec["jobTemplate"]["spec"] if form == "cron-job" else spec)["template"]
+    return (spec["jobTemplate"]["spec"] if form.endswith("cron-job") else spec)["template"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -53,7 +60,8 @@ def test_a_pod_has_no_more_than_it_needs(form: str) -> None:
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert {"requests", "limits"} == container["resources"].keys()
     mounted = [each["name"] for each in container["volumeMounts"]]
-    assert sorted(mounted) == sorted(each["name"] for each in pod["volumes"])
+    claimed = ["state"] if form == "sharded-service" else []
+    assert sorted(mounted) == sorted([*claimed, *(each["name"] for each in pod["volumes"])])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -67,8 +75,34 @@ def test_its_command_line_is_one_that_the_program_takes(form: str) -> None:
 
     assert name == COMMAND.name
     assert arguments.config_file == Path("/etc/rightsizer/rightsizer.yaml")
-    assert arguments.serve is (form == "service")
-    assert arguments.save is (form == "cron-job")
+    assert arguments.serve is form.endswith("service")
+    assert arguments.save is form.endswith("cron-job")
+
+
+@pytest.mark.parametrize("form", ["sharded-service", "sharded-cron-job"])
+def test_there_are_as_many_pods_as_shards(form: str) -> None:
+    """Each has its number from where Kubernetes writes it: as many as are counted with."""
+    (whole,) = documents(FLEET / form / f"{_FILES[form]}.yaml")
+    spec = whole["spec"] if form == "sharded-service" else whole["spec"]["jobTemplate"]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    (shard,) = (each for each in container["args"] if each.startswith("--shard="))
+    assert [each["name"] for each in container["env"]] == ["SHARD"]
+    count = spec["replicas"] if form == "sharded-service" else spec["completions"]
+    assert shard == f"--shard=$(SHARD)/{count}"
+    assert Shard.parse(f"{count - 1}/{count}").index == count - 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_file_that_is_named_is_there_and_valid(form: str) -> None:
+    """What a machine without kubectl can hold of them."""
+    (kustomization,) = documents(FLEET / form / "kustomization.yaml")
+    validate = pytest.importorskip("kubernetes_validate")
+    for name in kustomization["resources"]:
+        if name.endswith(".yaml"):
+            for each in documents(FLEET / form / name):
+                validate.validate(each, validate.latest_version(), strict=True)
+        else:
+            assert (FLEET / form / name / "kustomization.yaml").is_file()
 
 
 def test_the_configuration_loads_and_keeps_what_it_reads_on_the_volume() -> None:

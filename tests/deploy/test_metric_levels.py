@@ -1,12 +1,13 @@
 """What alerts and dashboards need of the levels of metrics, as the page on cost says it."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from grafana.levels import level_needed
 from rightsizer.io.yaml import load_yaml
-from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import Level
 
 ROOT: Final = Path(__file__).parents[2]
@@ -18,21 +19,6 @@ def rules_of(name: str) -> list[dict[str, Any]]:
     """The rules of a file."""
     text = (ROOT / "config" / "prometheus" / name).read_text("utf-8")
     return [rule for group in load_yaml(text, name).data["groups"] for rule in group["rules"]]
-
-
-RECORDED: Final = {rule["record"]: rule["expr"] for rule in rules_of("rules.yaml")}
-
-
-def level_needed(expression: str) -> Level:
-    """The least level at which all that an expression asks for is exported."""
-    levels = [Level.ESSENTIAL]
-    for name in re.findall(r"[a-z_]+:[a-z0-9_:]+|\brightsizer_[a-z0-9_]+", expression):
-        metric = METRICS.get(name.removesuffix("_bucket"))
-        if name in RECORDED:
-            levels.append(level_needed(RECORDED[name]))
-        elif metric is not None:
-            levels.append(metric.level)
-    return max(levels, key=lambda level: level.rank)
 
 
 def expressions(node: Any) -> list[str]:
@@ -67,3 +53,32 @@ def test_page_counts_what_each_dashboard_has_at_each_level() -> None:
 def test_no_alert_asks_for_histograms() -> None:
     """They are a third of all series."""
     assert not any("_bucket" in rule["expr"] for rule in rules_of("alerts.yaml"))
+
+
+def test_panels_say_what_they_need() -> None:
+    """Those that the default level leaves empty, and no others."""
+    for path in sorted(BOARDS.glob("*.json")):
+        for panel in panels(json.loads(path.read_text("utf-8"))["panels"]):
+            ranks = [level_needed(each).rank for each in expressions(panel.get("targets", []))]
+            needs_full = bool(ranks) and min(ranks) > Level.STANDARD.rank
+            assert ("web.metrics.level: full" in panel.get("description", "")) is needs_full
+
+
+def panels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All panels, those in folded rows too."""
+    return [each for row in rows for each in (row, *panels(row.get("panels", [])))]
+
+
+@pytest.mark.parametrize(
+    ("expression", "level"),
+    [
+        ("rightsizer_device_up", Level.ESSENTIAL),
+        ("rate(rightsizer_condition_seconds_total[5m])", Level.STANDARD),
+        ("rightsizer_sm_work_distribution_ratio_bucket", Level.FULL),
+        ("rightsizer_topology_link_info", Level.ESSENTIAL),
+        ("up", Level.ESSENTIAL),
+    ],
+)
+def test_a_query_needs_what_it_asks_for(expression: str, level: Level) -> None:
+    """What is off by default is exported whole once it is on."""
+    assert level_needed(expression) is level

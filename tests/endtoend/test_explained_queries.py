@@ -18,8 +18,10 @@ from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.model.finding import Finding
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.explanation_query import Query, queries_of
@@ -54,7 +56,9 @@ class Life:
             settings.accounting, partial(apply_policies, policies=settings.policies)
         )
         self._exposition = MetricsExposition(
-            self._accountant.latest, wall_time=self._clock.wall_time
+            self._accountant.latest,
+            MetricsSettings(level=Level.FULL),
+            wall_time=self._clock.wall_time,
         )
         self._series: dict[str, list[tuple[float, Nanoseconds]]] = {}
         self._live()

@@ -11,7 +11,9 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.state import Cause, State
 from rightsizer.report.json_encoder import report_form
@@ -48,7 +50,11 @@ def scraped(interval_seconds: float, span_seconds: int) -> Series:
     """Its samples by name and labels."""
     report = last_report(interval_seconds, span_seconds)
     text = (
-        MetricsExposition(lambda: report, wall_time=lambda: report.wall_time).render().body.decode()
+        MetricsExposition(
+            lambda: report, MetricsSettings(level=Level.FULL), wall_time=lambda: report.wall_time
+        )
+        .render()
+        .body.decode()
     )
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value

@@ -13,13 +13,16 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import FindingKind, Reason, Savings, Severity
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import JobReport, Report
 
 
 def samples(report: Report, name: str, **settings: int) -> list[tuple[dict[str, str], float]]:
     """Labels and values of a metric's series."""
     exposition = MetricsExposition(
-        lambda: report, MetricsSettings(**settings), wall_time=lambda: report.wall_time
+        lambda: report,
+        MetricsSettings(level=Level.FULL, **settings),
+        wall_time=lambda: report.wall_time,
     )
     families = text_string_to_metric_families(exposition.render().body.decode())
     return [

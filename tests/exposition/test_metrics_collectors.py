@@ -29,7 +29,8 @@ SERVING_LIMIT = 1900
 
 def exposition_of(report: Report, settings: MetricsSettings | None = None) -> MetricsExposition:
     """An exposition of one report."""
-    return MetricsExposition(lambda: report, settings, wall_time=lambda: NOW)
+    whole = MetricsSettings(level=Level.FULL)
+    return MetricsExposition(lambda: report, settings or whole, wall_time=lambda: NOW)
 
 
 def names_of(body: bytes) -> set[str]:
@@ -92,14 +93,14 @@ def test_a_collector_that_is_off_has_no_sample() -> None:
     """And takes nothing else with it."""
     everything = collectors_of(exposition_of(serving_report()).render().body)
     for collector in everything:
-        settings = MetricsSettings().switched(off=[collector])
+        settings = MetricsSettings(level=Level.FULL).switched(off=[collector])
         left = collectors_of(exposition_of(serving_report(), settings).render().body)
         assert left == everything - {collector}
 
 
 def test_a_collector_that_is_on_adds_its_own() -> None:
     """The ways between GPUs are one of those that are off by default."""
-    settings = MetricsSettings(collectors=CollectorSwitches(topology=True))
+    settings = MetricsSettings(collectors=CollectorSwitches(topology=True), level=Level.FULL)
     plain = names_of(exposition_of(full_report()).render().body)
     more = names_of(exposition_of(full_report(), settings).render().body)
 
@@ -179,6 +180,16 @@ def test_a_level_bounds_the_series_of_a_gpu(level: Level, most: int) -> None:
     body = exposition_of(serving_report(), MetricsSettings(level=level)).render().body
     series = [line for line in body.decode().splitlines() if not line.startswith("#")]
     assert len(series) <= most * 8, len(series)
+
+
+def test_what_is_switched_on_by_name_is_exported_whole_at_every_level() -> None:
+    """A level bounds the usual collectors; nobody turns on links to see nothing of them."""
+    on = CollectorSwitches(topology=True, links=True)
+    for level in Level:
+        settings = MetricsSettings(level=level, collectors=on)
+        found = names_of(exposition_of(full_report(), settings).render().body)
+        assert "rightsizer_topology_link_info" in found
+    assert MetricsSettings().level is Level.STANDARD
 
 
 def test_each_level_has_what_the_one_below_has() -> None:

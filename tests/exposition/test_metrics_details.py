@@ -13,6 +13,7 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.driver_codes import ClockEvent, XidLog
 from rightsizer.model.metric import DETAIL_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
+from rightsizer.model.metric_family import Level
 from rightsizer.model.reading import Reading
 from rightsizer.model.report import DeviceReport, NodeReport, Report
 from rightsizer.model.signal import Signal
@@ -65,7 +66,7 @@ Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 def samples_of(report: Report, now: int = NOW, *, details: bool = False) -> Samples:
     """Every sample of an exposition, by name and labels."""
-    settings = MetricsSettings(details=details)
+    settings = MetricsSettings(details=details, level=Level.FULL)
     exposition = MetricsExposition(lambda: report, settings, wall_time=lambda: now)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value

@@ -26,6 +26,7 @@ from rightsizer.exposition.families import BUCKET_EDGES, Families
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import Report
 from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -36,7 +37,8 @@ DOWN = 5
 
 def exposition_of(report: Report | None, now: int = NOW, **settings: int) -> MetricsExposition:
     """An exposition of one report at one time."""
-    return MetricsExposition(lambda: report, MetricsSettings(**settings), wall_time=lambda: now)
+    whole = MetricsSettings(level=Level.FULL, **settings)
+    return MetricsExposition(lambda: report, whole, wall_time=lambda: now)
 
 
 def text_of(report: Report | None, now: int = NOW, **settings: int) -> str:

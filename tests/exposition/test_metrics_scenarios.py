@@ -14,6 +14,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.report.freshness import FreshnessSettings
@@ -48,7 +49,7 @@ def last_report(scenario: str) -> Report:
 def exposition_of(scenario: str, **settings: bool) -> MetricsExposition:
     """The exposition at the end of a scenario, without prometheus_client's own process."""
     report = last_report(scenario)
-    chosen = MetricsSettings(**settings).switched(off=["process"])
+    chosen = MetricsSettings(level=Level.FULL, **settings).switched(off=["process"])
     return MetricsExposition(lambda: report, chosen, wall_time=lambda: report.wall_time)
 
 

@@ -17,6 +17,7 @@ from evaluation.fleet import START, sources_of
 from fleet_command import asked_in_process, configured
 from prometheus_server import Prometheus
 from rightsizer.fleet.clusters import clusters_in
+from rightsizer.fleet.merge import merged
 from rightsizer.fleet.model import Cluster
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
@@ -123,6 +124,38 @@ def test_sources_are_told_by_cluster(form: dict[str, Any]) -> None:
     for each in form["sources"]:
         devices[each["cluster"]] = devices.get(each["cluster"], 0) + each["devices"]
     assert devices == {"east": 6, "west": 3}
+
+
+@pytest.mark.parametrize("form", ["cluster"], indirect=True)
+def test_shards_that_are_merged_answer_as_a_single_look(
+    server: Prometheus, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    """Row by row, whichever clusters are in which; each shard has its own cache and ledger."""
+    settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
+    config = configured(tmp_path, server.url, **settings)
+    parts = [
+        asked_in_process(config, "--json", "--all", "--at", str(END), "--shard", f"{shard}/3").form
+        for shard in range(3)
+    ]
+    names = [[row["name"] for row in each["clusters"]] for each in parts]
+    assert names == [[], ["east"], ["west"]]
+    assert {each.name for each in tmp_path.glob("*.db")} == {f"fleet-{n}-of-3.db" for n in (1, 2)}
+    whole = merged(parts, ["0", "1", "2"])
+    assert whole.keys() == form.keys()
+    for name in whole.keys() - {"use", "notes"}:
+        if isinstance(whole[name], list):
+            assert sorted(whole[name], key=str) == sorted(form[name], key=str), name
+        else:
+            assert whole[name] == _nearly(form[name]), name
+
+
+def _nearly(value: Any) -> Any:
+    """The same numbers, however they were summed."""
+    if isinstance(value, dict):
+        return {key: _nearly(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_nearly, value))
+    return pytest.approx(value) if isinstance(value, float) else value
 
 
 def test_the_text_has_a_row_for_each_cluster(server: Prometheus, tmp_path: Path) -> None:

@@ -103,7 +103,12 @@ def agent_process(
         flags = ("--config.file", str(folder / "rightsizer.yaml"), *flags)
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [*_dying_with_its_parent(), *command, *flags], stdout=log, stderr=log, cwd=folder
+            [*_dying_with_its_parent(), *command, *flags],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            # Tests look at metrics of every level; a file that names one is not heard.
+            env={**os.environ, "RIGHTSIZER_WEB__METRICS__LEVEL": "full"},
         )
     try:
         yield AgentProcess(process, log_file, _address(process, log_file, answers or _is_healthy))

@@ -30,7 +30,7 @@ FLUSH_SECONDS: Final = 1.0
 _CONFIG: Final = f"""\
 sampling: {{interval: 200ms}}
 history: {{path: history.db, flush_interval: {FLUSH_SECONDS:g}s}}
-web: {{listen_addresses: ["127.0.0.1:0"]}}
+web: {{listen_addresses: ["127.0.0.1:0"], metrics: {{level: full}}}}
 sources: {{simulated: {{scenario: t4-pair}}}}
 path: {{api_socket: ""}}
 """

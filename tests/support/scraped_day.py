@@ -12,9 +12,11 @@ from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.fleet.cache.day_frame import DAY
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.device import Device
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -70,7 +72,9 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
 
 
 def _page(report: Report, node: str) -> Iterator[str]:
-    page = MetricsExposition(lambda: report, wall_time=lambda: report.wall_time).render()
+    page = MetricsExposition(
+        lambda: report, MetricsSettings(level=Level.FULL), wall_time=lambda: report.wall_time
+    ).render()
     labels = _LABELS.format(node=node)
     for line in page.body.decode().splitlines():
         if not line.startswith("#"):

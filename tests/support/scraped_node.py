@@ -10,7 +10,9 @@ from readings import EPOCH, SECOND
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.exposition import MetricsExposition, Rendering
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report, Totals
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
@@ -56,14 +58,20 @@ def _scrapes() -> Iterator[Report]:
             yield report
 
 
+def _page(report: Report, names: tuple[str, ...]) -> Rendering:
+    whole = MetricsSettings(level=Level.FULL)
+    return MetricsExposition(lambda: report, whole, wall_time=lambda: report.wall_time).render(
+        names=names
+    )
+
+
 def scraped_node(names: tuple[str, ...]) -> Scraped:
     """A node's last hour; of the page only the families with these names are kept."""
     lines, times, totals = [], [], []
     reports = list(_scrapes())
     moved = int(time.time()) - reports[-1].wall_time / SECOND
     for report in reports:
-        page = MetricsExposition(lambda: report, wall_time=lambda: report.wall_time)  # noqa: B023
-        taken = page.render(names=names)
+        taken = _page(report, names)
         times.append(report.wall_time / SECOND + moved)
         totals.append({each.device.uuid: each.totals for each in report.devices})
         for line in taken.body.decode().splitlines():

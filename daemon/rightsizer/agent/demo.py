@@ -14,6 +14,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.metric_family import Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
@@ -125,6 +126,8 @@ def _settings(demo: DemoSettings) -> Settings:
             config_file=demo.web_config_file,
             enable_lifecycle=demo.enable_lifecycle,
             server=replace(base.web.server, page_refresh_seconds=5.0),
+            # Every panel of every dashboard is to be seen.
+            metrics=replace(base.web.metrics, level=Level.FULL),
         ),
         log=replace(base.log, level=type(base.log.level).WARNING),
         # The socket is for the agent that reads this machine's GPUs.

@@ -1,5 +1,6 @@
 """Loader of the configuration file and the environment into frozen settings."""
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -13,6 +14,12 @@ from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_docu
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, replace
 
+DROPPED: Final[dict[tuple[str, ...], str]] = {}
+"""Keys that this release has dropped, by their path, with what to do instead.
+
+They are passed over with a warning until the next release, which refuses them as unknown: an
+upgrade that nobody watches must not keep an agent from its start.
+"""
 _PREFIX: Final = "RIGHTSIZER_"
 _STEP: Final = "__"
 
@@ -166,7 +173,10 @@ def _load(
 ) -> tuple[_Settings, SettingOrigins]:
     """The settings in texts, each with its name, over one another, and where they come from."""
     shape = shape_of(root)
-    said, told = overrides(shape, environ, others)
+    gone = {variable_of(path): path for path in DROPPED}
+    said, told = overrides(
+        shape, {name: value for name, value in environ.items() if name not in gone}, others
+    )
     faults = [printable(fault) for fault in told]
     try:
         document = merge_documents([load_yaml(text, name) for name, text in texts])
@@ -178,7 +188,9 @@ def _load(
         faults.extend(_lines(theirs, Document("", None, {}), said, shape))
         faults.append(printable(" ".join(str(error).split())))
         raise ConfigurationError("\n".join(faults)) from None
-    data = overridden(_without(document.data, others), said)
+    for name in gone.keys() & environ.keys():
+        _warn(name, gone[name])
+    data = overridden(_without(_without_dropped(document), others), said)
     origins = SettingOrigins(document, said)
     if data is None and not faults and isinstance(defaults := shape.default(), root):
         return defaults, origins
@@ -260,6 +272,32 @@ def _text(path: Path, remedy: str) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigurationError(f"{path}:{line}:1: is not UTF-8; save it as UTF-8") from None
+
+
+def _without_dropped(document: Document) -> Any:
+    """The document's data without the keys that this release has dropped, each told of."""
+    data = document.data
+    for path in DROPPED:
+        if path in document.places:
+            _warn(document.where(path), path)
+            data = _without_path(data, path)
+    return data
+
+
+def _without_path(data: Any, path: tuple[str, ...]) -> Any:
+    key, *rest = path
+    if not isinstance(data, dict) or key not in data:
+        return data
+    below = {key: _without_path(data[key], tuple(rest))} if rest else {}
+    return {name: value for name, value in data.items() if name != key} | below
+
+
+def _warn(where: str, path: tuple[str, ...]) -> None:
+    """One line on standard error, for how to log is not known before the settings are."""
+    sys.stderr.write(
+        f"warning: {where}: {spell_path(path)}: this release has no such key and passes it over, "
+        f"the next one will refuse it; {DROPPED[path]}\n"
+    )
 
 
 def _without(data: Any, others: Collection[str]) -> Any:

@@ -11,7 +11,12 @@ from prometheus_client.utils import floatToGoString
 
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import Collector, Level, MetricFamily
+from rightsizer.model.metric_family import (
+    DEFAULT_COLLECTORS,
+    Collector,
+    Level,
+    MetricFamily,
+)
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _SERIES_KEPT: Final = 32768
@@ -122,6 +127,7 @@ class Families:
     """Collects samples by metric; only metrics of the table can be added.
 
     Those of a collector that is off are left out, and those of a level above the chosen one.
+    A collector that is off by default was asked for by name, so that it exports all it has.
     """
 
     def __init__(
@@ -129,7 +135,7 @@ class Families:
     ) -> None:
         self._collectors = collectors
         self._samples: dict[str, list[tuple[MetricSeries, float]] | None] = {
-            name: [] if metric.collector in collectors and metric.level.rank <= level.rank else None
+            name: [] if _is_exported(metric, collectors, level) else None
             for name, metric in METRICS.items()
         }
 
@@ -167,6 +173,11 @@ class Families:
                 family = empty_family(METRICS[name])
                 family.samples = samples
                 yield family
+
+
+def _is_exported(metric: MetricFamily, collectors: Collection[Collector], level: Level) -> bool:
+    is_usual = metric.collector in DEFAULT_COLLECTORS
+    return metric.collector in collectors and (metric.level.rank <= level.rank or not is_usual)
 
 
 @lru_cache(maxsize=_HISTOGRAMS_KEPT)

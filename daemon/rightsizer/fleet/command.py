@@ -5,7 +5,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.explanation import explanation_text
@@ -14,6 +14,7 @@ from rightsizer.console.progress import ProgressLine
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.merge import merged, read_answers
 from rightsizer.fleet.page import fleet_document
 from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.selection import Selection, selected
@@ -38,6 +39,7 @@ without --save the advice is not even remembered. docs/fleet.md has more.
   rightsizer fleet --store.url http://thanos-query:10902 --dry-run
   rightsizer fleet --config.file fleet.yaml --save --html estate.html
   rightsizer fleet --config.file fleet.yaml --serve
+  rightsizer fleet --shard 3/16 --json > 3.json; rightsizer fleet merge *.json
 """
 
 
@@ -55,6 +57,7 @@ _MODES: Final = """
 _SELECTION: Final = """
 --top N: show the first so many pieces of advice, by money, then by severity
 --cluster NAME: answer for one cluster
+--shard I/N: look at one part of the clusters, of N; `merge` makes one answer of all
 --team NAME: answer for one team
 --since DURATION: advice that was opened within it, as in 24h; a kept ledger knows when that was
 """
@@ -70,6 +73,10 @@ _ANSWER: Final = """
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which store, how far back, and how to answer."""
+    parser.add_argument("action", choices=("merge",), nargs="?", help="make one answer of several")
+    parser.add_argument(
+        "answers", type=Path, nargs="*", metavar="ANSWER.json", help="answers in JSON, to merge"
+    )
     add_flags(parser.add_argument, _LOOK, lookback=duration, at=float)
     add_flags(parser.add_mutually_exclusive_group().add_argument, _MODES)
     add_flags(parser.add_argument, _SELECTION, top=whole_number, since=duration)
@@ -84,6 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
         RightsizerError: no store is named, it does not answer, or a file is out of reach.
     """
     _refuse_what_does_not_fit(arguments)
+    if arguments.action == "merge":
+        form = merged(read_answers(arguments.answers), list(map(str, arguments.answers)))
+        _show(arguments, form)
+        return 0
     settings = _settings(arguments)
     if arguments.serve:
         serve_fleet(settings)
@@ -104,14 +115,21 @@ def run(arguments: argparse.Namespace) -> int:
             form = explain_once(judge, settings, arguments.explain)
             text = explanation_text(form)
         else:
-            whole = encode_answer(run_once(judge, settings, clock, keeps=arguments.save))
-            form = selected(whole, _selection(arguments))
-            text = fleet_text(form) if arguments.top is None else fleet_text(form, arguments.top)
-            if arguments.html is not None:
-                with whole_file(arguments.html, "page") as file:
-                    file.write(fleet_document(form).encode())
+            found = run_once(judge, settings, clock, keeps=arguments.save)
+            _show(arguments, encode_answer(found))
+            return 0
     answer(arguments, form, text)
     return 0
+
+
+def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
+    """Print what was asked for of an answer, and write its page."""
+    form = selected(whole, _selection(arguments))
+    text = fleet_text(form) if arguments.top is None else fleet_text(form, arguments.top)
+    if arguments.html is not None:
+        with whole_file(arguments.html, "page") as file:
+            file.write(fleet_document(form).encode())
+    answer(arguments, form, text)
 
 
 def _selection(arguments: argparse.Namespace) -> Selection:
@@ -133,6 +151,11 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
         if most is not None and arguments.lookback > most:
             raise UsageError(f"--lookback: {asked} is more than {format_duration(most)}")
         fleet = replace(fleet, lookback_seconds=arguments.lookback)
+    if arguments.shard is not None:
+        try:
+            fleet = replace(fleet, shard=arguments.shard)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from None
     if arguments.web_listen_address:
         addresses = tuple(map(checked_address, arguments.web_listen_address))
         web = replace(web, listen_addresses=addresses)
@@ -144,6 +167,10 @@ _SELECTED: Final = ("top", "cluster", "team", "since")
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     """Before anything is asked: a flag that would do nothing is a misunderstanding."""
+    if arguments.action == "merge":
+        _refuse_what_is_no_merge(arguments)
+    elif arguments.answers:
+        raise UsageError("files are for `rightsizer fleet merge`; leave them out")
     refused: dict[str, tuple[str, ...]] = {
         "--serve": ("save", "html", "at", "all", "json", *_SELECTED),
         "--dry-run": ("save", "html", "all", *_SELECTED),
@@ -160,6 +187,15 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
         raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
     if arguments.all and not arguments.json:
         raise UsageError("--all is for --json; the text tells of complaints alone")
+
+
+def _refuse_what_is_no_merge(arguments: argparse.Namespace) -> None:
+    if not arguments.answers:
+        raise UsageError("merge: name the answers, as in `rightsizer fleet merge a.json b.json`")
+    for flag in ("store.url", "shard", "lookback", "at", "serve", "dry-run", "explain", "save"):
+        given = getattr(arguments, flag.replace(".", "_").replace("-", "_"))
+        if given is not None and given is not False:
+            raise UsageError(f"--{flag} is nothing for merge; leave it out")
 
 
 COMMAND: Final = Command("fleet", configure, run, _DESCRIPTION)

@@ -13,7 +13,7 @@ from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.model import Cluster, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.endpoint import WaitingCallback
-from rightsizer.fleet.settings import FleetConfig, FleetSettings
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, Shard
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.composite import CompositeSource
@@ -121,14 +121,14 @@ def fleet_context(
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
     found = clusters_in(store, fleet.cluster_label, now, lookback)
-    clusters, probed = found.clusters, list[_ProbedCluster]()
+    clusters, probed = _of_shard(found.clusters, fleet.shard), list[_ProbedCluster]()
     for done, cluster in enumerate(clusters, start=1):
         sources = CompositeSource(sources_of(settings, catalogue), fleet)
         of_cluster = store.within(cluster.matchers) if cluster.matchers else store
         probed.append(_probed(sources, cluster, of_cluster, now, lookback))
         progress("probing", done, len(clusters) + 1)
     reports = tuple(chain.from_iterable(each.reports for each in probed))
-    if not any(report.devices for report in reports):
+    if not any(report.devices for report in reports) and (clusters or not found.clusters):
         reason = why_nothing(store, now, lookback)
         raise StoreError(f"the store at {fleet.store.url} {reason}")
     inventory = joined(each.inventory for each in probed)
@@ -146,7 +146,20 @@ def fleet_context(
     ]
     plan = plan_of(planned, cache.done, now, fleet)
     progress("probing", 1, 1)
-    return FleetContext(now, reports, inventory, plan, store, readers, found.warnings)
+    notes = found.warnings
+    if fleet.shard:
+        there = ", ".join(each.name or "the one without a name" for each in clusters) or "none"
+        among = f"Shard {fleet.shard} has {len(clusters)} of {len(found.clusters)} clusters"
+        notes = (*notes, f"{among}: {there}.")
+    return FleetContext(now, reports, inventory, plan, store, readers, notes)
+
+
+def _of_shard(clusters: tuple[Cluster, ...], shard: str) -> tuple[Cluster, ...]:
+    """The clusters of a shard; all where there is none."""
+    if not shard:
+        return clusters
+    part = Shard.parse(shard)
+    return tuple(each for each in clusters if part.has(each.name))
 
 
 class _ProbedCluster(NamedTuple):

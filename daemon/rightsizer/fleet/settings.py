@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.advice.policy import Policy
@@ -143,6 +145,42 @@ FleetRuleTree: Any = make_dataclass(
 """Each rule's own settings under its name, so that a rule is registered in one place."""
 
 
+_MOST_SHARDS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of the clusters of a store."""
+
+    index: int
+    """Less than the count."""
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """The part that `3/16` names; `16/16` is `0/16`, so that all may be counted from 1 too.
+
+        Raises:
+            ValueError: the text has another form.
+        """
+        parts = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+        index, count = map(int, parts.groups()) if parts else (1, 0)
+        if not 1 <= count <= _MOST_SHARDS or index > count:
+            raise ValueError(
+                f"shard: '{text}' is no part of a fleet; write it as 3/16, of {_MOST_SHARDS} parts "
+                "at most"
+            )
+        return cls(index % count, count)
+
+    def has(self, cluster: str) -> bool:
+        """Whether a cluster is in it; where it is does not change as other clusters come."""
+        return crc32(cluster.encode()) % self.count == self.index
+
+    def path(self, path: Path) -> Path:
+        """A file of its own beside that of the whole."""
+        return path.with_name(f"{path.stem}-{self.index}-of-{self.count}{path.suffix}")
+
+
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
     """The `fleet` section of the configuration."""
@@ -162,6 +200,12 @@ class FleetSettings:
         help="Label that tells clusters apart, where there are several in the store; empty for the "
         "first that a series has of `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name` "
         "and `kubernetes_cluster`. Mimir's tenants are told apart anyhow.",
+    )
+    shard: str = setting(
+        "",
+        help="Which part of the clusters is looked at, as `3/16`: each cluster is in one of that "
+        "many parts by its name, and parts are counted from 0 or from 1, for 16/16 is 0/16. "
+        "Days and ledger of each part are kept apart. Empty for all.",
     )
     pool_labels: tuple[str, ...] = setting(
         (
@@ -244,6 +288,10 @@ class FleetSettings:
         3600.0, help="How often `rightsizer fleet --serve` looks again.", within=(60.0, DAY_SECONDS)
     )
 
+    def __post_init__(self) -> None:
+        if self.shard:
+            Shard.parse(self.shard)
+
 
 _NAME: Final = "fleet.db"
 
@@ -279,8 +327,13 @@ def ledger_settings(settings: FleetConfig) -> LedgerSettings:
 def day_cache_path(settings: FleetConfig) -> Path:
     """The file of days that were read; all of it can be read again.
 
-    In the user's cache where the service's own folder is out of reach.
+    In the user's cache where the service's own folder is out of reach; each shard has its own.
     """
+    path = _whole_day_cache_path(settings)
+    return Shard.parse(settings.fleet.shard).path(path) if settings.fleet.shard else path
+
+
+def _whole_day_cache_path(settings: FleetConfig) -> Path:
     if settings.fleet.path:
         return Path(settings.fleet.path)
     state = Path(settings.history.path).parent if settings.history.path else None

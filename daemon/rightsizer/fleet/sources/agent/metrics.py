@@ -158,7 +158,16 @@ _RATIOS: Final = {
 _MEMORY: Final = ("memory_bytes", "memory_used_bytes")
 MEANS: Final = (*starmap(_mean, _RATIOS.items()), _gauge(*_MEMORY, "avg_over_time", MIB), _CLOCK)
 PEAKS: Final = (*starmap(_peak, _RATIOS.items()), _gauge(*_MEMORY, "max_over_time", MIB))
-POWER: Final = (_mean("power", "power"), _peak("power_peak", "power"))
+
+
+def _power(metric: AgentMetric) -> AgentMetric:
+    """Of its limit; by both in watts where agents export no ratio."""
+    watts, function = "rightsizer_power_watts", metric.forms[-1].function
+    by_limit = MetricForm(watts, function, over="rightsizer_power_limit_watts")
+    return replace(metric, forms=(*metric.forms, by_limit))
+
+
+POWER: Final = (_power(_mean("power", "power")), _power(_peak("power_peak", "power")))
 """What weighs the busy share of a device without profiling."""
 
 

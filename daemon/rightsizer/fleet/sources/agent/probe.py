@@ -7,7 +7,7 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.agent.metrics import unrecorded
+from rightsizer.fleet.sources.agent.metrics import BUCKETS, POWER_BUCKETS, unrecorded
 from rightsizer.fleet.sources.series import (
     at_moment,
     divided,
@@ -29,6 +29,7 @@ from rightsizer.model.units import (
 
 NAME: Final = "rightsizer"
 STATES: Final = "rightsizer_state_seconds_total"
+HISTOGRAMS: Final = (*BUCKETS, *POWER_BUCKETS)
 _UP: Final = "rightsizer_device_up"
 _USED: Final = f'{STATES}{{state="unknown"}}'
 _TIER: Final = "rightsizer_device_telemetry_info"
@@ -217,6 +218,12 @@ class AgentProbe:
                 f"samples are {format_duration(resolution)} apart: peaks of less than an hour are "
                 "not seen, and what is happening now is judged by the last whole hour instead of "
                 "the last ten minutes; scrape every 15 to 60 s"
+            )
+        if STATES in names and not any(figure.form(names) for figure in HISTOGRAMS):
+            yield (
+                f"no `{HISTOGRAMS[0].forms[-1].name}`: how much of a GPU is needed is estimated by "
+                "the mean and the peak of samples; for distributions of every second set "
+                "`web.metrics.level: full` on the agents"
             )
         if STATES in names and not tiers:
             yield (

@@ -1,0 +1,157 @@
+"""Answers of a fleet's shards as one answer."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.fleet.cases.usage import FREE
+from rightsizer.fleet.selection import ranked
+from rightsizer.fleet.usage import FREE_NAME
+from rightsizer.model.errors import UsageError
+
+_Form = dict[str, Any]
+
+_ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
+_KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time")
+_MOST_MISSING: Final = 3
+"""As many as a single answer tells of each rule."""
+_INTERVALS: Final = ("dollars", "wasted_dollars")
+_HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
+
+
+def read_answers(paths: Sequence[Path]) -> list[_Form]:
+    """The answers in files that `rightsizer fleet --json` wrote.
+
+    Raises:
+        UsageError: a file is out of reach, or holds no such answer.
+    """
+    found = []
+    for path in paths:
+        try:
+            form = json.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        except ValueError:
+            raise UsageError(f"{path}: is no JSON; {_REMEDY}") from None
+        if not isinstance(form, dict) or not all(key in form for key in _KEYS):
+            raise UsageError(f"{path}: is no answer about a fleet; {_REMEDY}")
+        found.append(form)
+    return found
+
+
+_REMEDY: Final = "give what `rightsizer fleet --shard I/N --json` printed, without --top and --team"
+
+
+def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
+    """One answer of several, each about clusters that no other one has.
+
+    Nothing crosses clusters, so that it is what a single look says of all of them. `names` are
+    those of the answers, for faults.
+
+    Raises:
+        UsageError: two answers are about one cluster, or look back over different spans.
+    """
+    _check(answers, names)
+    devices = sum(each["devices"] for each in answers)
+    known = sum(each["coverage_ratio"] * each["devices"] for each in answers)
+    rows: _Form = {name: list(chain.from_iterable(a[name] for a in answers)) for name in _ROWS}
+    rows |= {
+        name: sorted(rows[name], key=lambda row: row["name"]) for name in ("clusters", "pools")
+    }
+    return {
+        "time": max(each["time"] for each in answers),
+        "lookback_seconds": answers[0]["lookback_seconds"],
+        "coverage_ratio": known / devices if devices else 0.0,
+        **{name: sum(each[name] for each in answers) for name in ("devices", "gpus", "workloads")},
+        **rows,
+        "advice": ranked(rows["advice"]),
+        "verdicts": _verdicts(each["verdicts"] for each in answers),
+        "waiting_work": sorted(
+            chain.from_iterable(each["waiting_work"] for each in answers),
+            key=lambda row: -(row["waiting_seconds"] or 0.0),
+        ),
+        "teams": _use_rows(answers, lambda form: form["teams"], "team"),
+        "usage": _usage(answers),
+        "use": {key: sum(each["use"][key] for each in answers) for key in answers[0]["use"]},
+        "notes": list(dict.fromkeys(chain.from_iterable(each["notes"] for each in answers))),
+    }
+
+
+def _check(answers: Sequence[_Form], names: Sequence[str]) -> None:
+    first: dict[str, str] = {}
+    for form, name in zip(answers, names, strict=True):
+        if form["lookback_seconds"] != answers[0]["lookback_seconds"]:
+            raise UsageError(
+                f"{name}: looks back over another span of time than {names[0]}; give both looks "
+                "one --lookback"
+            )
+        for cluster in (row["name"] for row in form["clusters"]):
+            if cluster in first:
+                called = f"cluster '{cluster}'" if cluster else "the cluster without a name"
+                raise UsageError(
+                    f"{name}: is about {called}, as {first[cluster]} is; give one answer a "
+                    "cluster, of shards of one count"
+                )
+            first[cluster] = name
+
+
+def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _Form:
+    """Counts by rule, summed."""
+    found: _Form = {}
+    for rule, row in chain.from_iterable(table.items() for table in tables):
+        whole = found.setdefault(rule, {"complaints": 0, "well": 0, "abstained": {}, "missing": []})
+        whole["complaints"] += row["complaints"]
+        whole["well"] += row["well"]
+        for reason, count in row["abstained"].items():
+            whole["abstained"][reason] = whole["abstained"].get(reason, 0) + count
+        missing = dict.fromkeys((*whole["missing"], *row["missing"]))
+        whole["missing"] = list(missing)[:_MOST_MISSING]
+    return dict(sorted(found.items()))
+
+
+def _usage(answers: Sequence[_Form]) -> _Form:
+    def rows(name: str) -> list[_Form]:
+        return _use_rows(answers, lambda form: form["usage"][name], "name")
+
+    total = _summed([each["usage"]["total"] for each in answers])
+    return {"total": total, **{name: rows(name) for name in ("pools", "clusters", "kinds")}}
+
+
+def _use_rows(
+    answers: Iterable[_Form], rows_of: Callable[[_Form], Iterable[_Form]], name: str
+) -> list[_Form]:
+    """Rows of hours by cluster and name, in the order of a single answer."""
+    groups: dict[tuple[str, str], list[_Form]] = {}
+    for row in chain.from_iterable(map(rows_of, answers)):
+        groups.setdefault((row["cluster"], row[name]), []).append(row)
+    return sorted(
+        map(_summed, groups.values()),
+        key=lambda row: (
+            row["cluster"],
+            row[name] in {FREE, FREE_NAME},
+            -row["held_gpu_hours"],
+            row[name],
+        ),
+    )
+
+
+def _summed(rows: Sequence[_Form]) -> _Form:
+    """A row of several; what one of them does not know, the sum does not."""
+    # Rows without an hour say nothing, and know neither energy nor a price.
+    telling = [row for row in rows if any(row[hours] for hours in _HOURS)] or [*rows]
+    found = {
+        name: sum(row[name] for row in rows) for name in ("workloads", *_HOURS) if name in rows[0]
+    }
+    energies = [row["kilowatt_hours"] for row in telling]
+    found["kilowatt_hours"] = None if None in energies else sum(energies)
+    for name in _INTERVALS:
+        costs = [row[name] for row in telling]
+        found[name] = (
+            None if None in costs else {end: sum(c[end] for c in costs) for end in costs[0]}
+        )
+    for name in ("price_source", "price_date"):
+        words = chain.from_iterable(row[name].split("; ") for row in telling)
+        found[name] = "; ".join(dict.fromkeys(filter(None, words)))
+    return {**rows[0], **found}

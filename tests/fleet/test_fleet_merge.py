@@ -1,0 +1,125 @@
+"""Shards of a fleet: which clusters each has, and one answer of all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_answers import fleet_answer
+from rightsizer.cli.main import main
+from rightsizer.fleet.encoder import encode_answer
+from rightsizer.fleet.merge import merged
+from rightsizer.fleet.settings import FleetSettings, Shard
+from rightsizer.model.errors import UsageError
+
+
+def answer(cluster: str) -> dict[str, Any]:
+    """An answer about one cluster."""
+    form = json.loads(json.dumps(encode_answer(fleet_answer())))
+    for rows in ("sources", "pools", "waiting", "waiting_work", "node_advice", "teams"):
+        for row in form[rows]:
+            row["cluster"] = cluster
+    for row in (*form["usage"]["pools"], *form["usage"]["clusters"]):
+        row["cluster"] = cluster
+    for row in form["clusters"]:
+        row["name"] = cluster
+    return dict(form)
+
+
+@given(st.lists(st.text(max_size=9), unique=True), st.integers(1, 1024))
+def test_each_cluster_is_in_one_shard(names: list[str], count: int) -> None:
+    """Counted from 0 or from 1."""
+    for first in (0, 1):
+        shards = [Shard.parse(f"{index}/{count}") for index in range(first, count + first)]
+        assert all(sum(shard.has(name) for shard in shards) == 1 for name in names)
+
+
+@pytest.mark.parametrize("text", ["3", "3/0", "4/3", "-1/3", "a/b", "1/2000", "1/2/3"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    """With the form that it has."""
+    with pytest.raises(ValueError, match=r"shard: '.*' is no part of a fleet; write it as 3/16"):
+        FleetSettings(shard=text)
+
+
+def test_files_of_shards_are_apart(tmp_path: Path) -> None:
+    """Beside those of the whole."""
+    found = {Shard.parse(text).path(tmp_path / "fleet.db").name for text in ("0/2", "1/2", "2/2")}
+    assert found == {"fleet-0-of-2.db", "fleet-1-of-2.db"}
+
+
+def test_sums_are_those_of_all() -> None:
+    """Counts, hours and money; shares by the devices that they are of."""
+    east, west = answer("east"), answer("west")
+    whole = merged([east, west], ["east.json", "west.json"])
+    for name in ("devices", "gpus", "workloads"):
+        assert whole[name] == 2 * east[name]
+    assert whole["coverage_ratio"] == pytest.approx(east["coverage_ratio"])
+    assert [row["name"] for row in whole["clusters"]] == ["east", "west"]
+    total, part = whole["usage"]["total"], east["usage"]["total"]
+    assert total["dollars"] is part["dollars"] is None
+    assert total["held_gpu_hours"] == pytest.approx(2 * part["held_gpu_hours"])
+    priced = [row for row in east["teams"] if row["dollars"]]
+    assert priced
+    for row in priced:
+        same = [other for other in whole["teams"] if other["team"] == row["team"]]
+        assert [other["dollars"] for other in same] == [row["dollars"]] * 2
+    for name in ("pools", "clusters"):
+        assert sum(row["held_gpu_hours"] for row in whole["usage"][name]) == pytest.approx(
+            total["held_gpu_hours"]
+        )
+    for rule, row in whole["verdicts"].items():
+        assert row["complaints"] == 2 * east["verdicts"][rule]["complaints"]
+    assert len(whole["teams"]) == 2 * len(east["teams"])
+    assert whole.keys() == east.keys()
+
+
+def test_a_part_without_clusters_changes_nothing() -> None:
+    """As a shard that has none answers."""
+    east = answer("east")
+    empty = {name: [] if isinstance(value, list) else value for name, value in east.items()}
+    empty |= {"devices": 0, "gpus": 0, "workloads": 0, "coverage_ratio": 0.0, "verdicts": {}}
+    none = dict.fromkeys(east["usage"]["total"], 0) | {
+        "name": "", "cluster": "", "price_source": "", "price_date": "", "kilowatt_hours": None,
+    }  # fmt: skip
+    none |= {
+        name: {"value": 0.0, "low": 0.0, "high": 0.0} for name in ("dollars", "wasted_dollars")
+    }
+    empty["usage"] = {"total": none, "pools": [], "clusters": [], "kinds": []}
+    empty["use"] = dict.fromkeys(east["use"], 0)
+    whole = merged([empty, east], ["0.json", "1.json"])
+    assert whole["usage"]["total"]["kilowatt_hours"] == east["usage"]["total"]["kilowatt_hours"]
+    for name in ("advice", "teams", "pools", "coverage_ratio", "verdicts", "use"):
+        assert whole[name] == east[name]
+
+
+def test_one_cluster_in_two_answers_is_refused() -> None:
+    """It would count twice."""
+    with pytest.raises(UsageError, match=r"b.json: is about cluster 'east', as a.json is"):
+        merged([answer("east"), answer("east")], ["a.json", "b.json"])
+    other = answer("west") | {"lookback_seconds": 1.0}
+    with pytest.raises(UsageError, match="looks back over another span of time"):
+        merged([answer("east"), other], ["a.json", "b.json"])
+
+
+def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And tells of a file that is none."""
+    paths = [tmp_path / "east.json", tmp_path / "west.json"]
+    for path in paths:
+        path.write_text(json.dumps(answer(path.stem)))
+    assert main(["fleet", "merge", *map(str, paths), "--json"]) == 0
+    form = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in form["clusters"]] == ["east", "west"]
+    assert main(["fleet", "merge", *map(str, paths), "--top", "1"]) == 0
+    assert "east" in capsys.readouterr().out
+    paths[0].write_text("{}")
+    for line, why in (
+        (["merge", *map(str, paths)], "east.json: is no answer about a fleet"),
+        (["merge"], "merge: name the answers"),
+        (["merge", str(paths[1]), "--shard", "1/2"], "--shard is nothing for merge"),
+        (["--store.url", "http://127.0.0.1:1", "--shard", "7/2"], "--shard: '7/2' is no part"),
+    ):
+        assert main(["fleet", *line]) == 2
+        assert why in capsys.readouterr().err
