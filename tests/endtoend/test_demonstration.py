@@ -13,7 +13,10 @@ pytestmark = pytest.mark.timeout(300)
 
 DAY_SECONDS: Final = 86400.0
 DEMO: Final = """\
+import time
 from rightsizer.agent.demo import DemoSettings, run_demo
+# In the evening of a day of January 2026, whenever the test is run: what stalls does so at noon.
+LATER = 1_767_816_000 * 10**9 - time.time_ns()
 run_demo(
     DemoSettings(
         listen_address="127.0.0.1:0",
@@ -22,6 +25,7 @@ run_demo(
         memory_tick_seconds=3600.0,
     ),
     lambda text: print(text, flush=True),
+    lambda: time.time_ns() + LATER,
 )
 """
 TRUE: Final = {

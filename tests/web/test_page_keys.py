@@ -28,4 +28,4 @@ def test_a_key_may_break_after_its_slashes_alone(key: str, shown: str) -> None:
     report = replace(report, devices=(held, *report.devices[1:]), advice=())
     page = WebPage(FreshnessSettings(), FitSettings(), 0.0)
 
-    assert f'<span class="small">{shown}</span>' in page.render(report, report.wall_time).decode()
+    assert f'">{shown}</a></span>' in page.render(report, report.wall_time).decode()

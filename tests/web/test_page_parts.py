@@ -10,7 +10,6 @@ from publish_reports import full_report, node_report
 from publish_stories import HOUR, NOW, TRAINING
 from rightsizer.model.finding import Instruction, Option, Risk, Savings
 from rightsizer.model.report import JobReport, Report, WorkloadReport
-from rightsizer.model.span import DEFAULT_SPAN
 from rightsizer.model.state import State
 from rightsizer.model.topology import (
     Adapter,
@@ -23,7 +22,8 @@ from rightsizer.model.topology import (
 )
 from rightsizer.model.workload import Holding
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.web.page import PageQuery, WebPage
+from rightsizer.web.page import WebPage
+from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import advice_view, facts_of, option_view
 from rightsizer.web.view.drawing import nvlink_groups
@@ -34,13 +34,13 @@ from rightsizer.web.view.waste import savings_label, savings_sum
 
 def view_of(report: Report, chosen: str = "") -> NodeView:
     """The view of a report, or of one of its devices."""
-    return node_view(report, NOW, FreshnessSettings(), FitSettings(), DEFAULT_SPAN, chosen=chosen)
+    return node_view(report, NOW, FreshnessSettings(), FitSettings(), PageQuery(gpu=chosen))
 
 
 def page_of(report: Report, gpu: str = "") -> str:
     """The document of a report."""
     page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
-    return page.render(report, NOW, PageQuery(DEFAULT_SPAN, gpu=gpu)).decode()
+    return page.render(report, NOW, PageQuery(gpu=gpu)).decode()
 
 
 def placed_report() -> Report:

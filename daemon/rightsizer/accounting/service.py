@@ -1,7 +1,7 @@
 """Accounts of a node, and the service that posts and reads them under a lock."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.accounting.accounts_snapshot import (
@@ -18,6 +18,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.advice import Advice
+from rightsizer.model.block import Blocks
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.node import Node
@@ -30,7 +31,7 @@ from rightsizer.model.report import (
     WorkloadReport,
 )
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.span import DeviceSpan, Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Provisioning, Window
 
@@ -392,3 +393,12 @@ class SpanCache:
             spans = {each.uuid: device_span(each, span, now) for each in queries}
             self._cached[span.name] = now, spans
             return spans
+
+    def blocks(self, uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]:
+        """What was measured of some devices in a stretch of the past, by uuid."""
+        _, queries = self._queries()
+        return {
+            each.uuid: each.blocks(stretch.start, stretch.end)
+            for each in queries
+            if each.uuid in uuids
+        }

@@ -249,7 +249,8 @@ class Agent:
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),
             access=access,
-            past=SpanCache(self.accountant.remembered),
+            past=(spans := SpanCache(self.accountant.remembered)),
+            blocks=spans.blocks,
         )
 
     def start(self) -> None:

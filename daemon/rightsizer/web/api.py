@@ -20,7 +20,8 @@ from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
 from rightsizer.report.json_encoder import advice_form, report_form
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.page import PageQuery, content_security_policy
+from rightsizer.web.page import content_security_policy
+from rightsizer.web.page_query import PageQuery, zoom_of
 from rightsizer.web.router import METRICS_PATH, Route, Router
 
 _DIGITS: Final = 4
@@ -186,14 +187,17 @@ def _ready(site: Router, _: WebRequest) -> WebResponse:
 
 
 def _page(site: Router, request: WebRequest) -> WebResponse:
+    report, now = site.latest(), site.wall_time()
     look = PageQuery(
         # Whatever else a link has in it is of no concern to the page.
         span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
         is_paused=request.query.get("refresh") == ["off"],
         gpu=request.query.get("gpu", [""])[0],
+        workload=request.query.get("workload", [""])[0],
+        zoom=zoom_of(request.query, report.wall_time if report else now),
         may_act=site.may_change(request),
     )
-    body = site.page.render(site.latest(), site.wall_time(), look)
+    body = site.page.render(report, now, look)
     headers = {"Content-Security-Policy": content_security_policy()}
     return WebResponse(body, "text/html; charset=utf-8", headers=headers)
 

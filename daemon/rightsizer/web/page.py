@@ -8,9 +8,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import Report
-from rightsizer.model.span import DEFAULT_SPAN, SPANS, PastOf, Span
+from rightsizer.model.span import SPANS, BlocksOf, PastOf, TimeRange
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.labels import (
@@ -19,6 +18,7 @@ from rightsizer.report.labels import (
     display_name,
     percent_label,
 )
+from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
 
 if TYPE_CHECKING:
@@ -29,31 +29,21 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 _SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class PageQuery:
-    """How the page is viewed."""
-
-    span: Span
-    is_paused: bool = False
-    gpu: str = ""
-    """The uuid of the one device to look at; empty for all."""
-    may_act: bool = False
-    """Whether the reader may claim, snooze and dismiss advice here."""
-
-
 class WebPage:
     """Renders reports; the views and the template engine are loaded by the first reader."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - how it looks, and what is remembered.
         self,
         freshness: FreshnessSettings,
         fit: FitSettings,
         refresh_seconds: float,
         past: PastOf | None = None,
         poll_seconds: float = 5.0,
+        blocks: BlocksOf | None = None,
     ) -> None:
         """A page that is reloaded and polled at intervals; 0 for never."""
-        self._fit, self._freshness, self._past = fit, freshness, past
+        self._fit, self._freshness = fit, freshness
+        self._past, self._blocks = past, blocks
         self._refresh_seconds, self._poll_seconds = refresh_seconds, poll_seconds
 
     def render(
@@ -63,9 +53,9 @@ class WebPage:
         from rightsizer.web.summary import revision_of  # noqa: PLC0415
         from rightsizer.web.view.node import node_view  # noqa: PLC0415
 
-        look = look or PageQuery(DEFAULT_SPAN)
-        past = self._past(look.span) if self._past is not None and report is not None else None
-        view = node_view(report, now, self._freshness, self._fit, look.span, past, chosen=look.gpu)
+        look = look or PageQuery()
+        past = self._remembered(report, look) if report is not None else None
+        view = node_view(report, now, self._freshness, self._fit, look, past)
         interval_seconds = report.agent.interval_seconds if report is not None else 1.0
         document = _template().render(
             node=view,
@@ -75,10 +65,24 @@ class WebPage:
             poll_seconds=max(self._poll_seconds, interval_seconds) if self._refresh_seconds else 0,
             is_paused=look.is_paused,
             can_refresh=self._refresh_seconds > 0,
-            query=_query(look),
+            query=look.address,
+            selection=look.selection if view.selected else "",
             may_act=look.may_act,
         )
         return document.encode()
+
+    def _remembered(self, report: Report, look: PageQuery) -> NodePast | None:
+        """What the page draws of the past; `None` where only the report knows of it."""
+        if self._past is None:
+            return None
+        now = report.wall_time
+        drawn = look.zoom or TimeRange(now - look.span.length, now)
+        uuids = looked_at(report, look)
+        return NodePast(
+            spans=self._past(look.span),
+            detail=None if look.zoom is None else self._past(look.zoom.detail(now)),
+            blocks=self._blocks(uuids, drawn) if self._blocks and uuids else {},
+        )
 
 
 def content_security_policy() -> str:
@@ -89,14 +93,6 @@ def content_security_policy() -> str:
         "style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-
-
-def _query(look: PageQuery) -> str:
-    """What the page's own address has to say of how it is looked at."""
-    parts = [f"span={look.span.name}"] if look.span != DEFAULT_SPAN else []
-    if look.gpu:
-        parts.append(f"gpu={look.gpu}")
-    return "&".join(parts)
 
 
 @functools.cache

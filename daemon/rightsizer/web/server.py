@@ -15,7 +15,7 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Report
-from rightsizer.model.span import PastOf
+from rightsizer.model.span import BlocksOf, PastOf
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import routes_at
@@ -115,11 +115,12 @@ class WebServer:
         local_routes: Sequence[Route] = (),
         access: WebAccess = _OPEN,
         past: PastOf | None = None,
+        blocks: BlocksOf | None = None,
     ) -> None:
         """A server that does not listen yet.
 
         `local_routes` are answered beside the usual ones, or in their place; without `past` only
-        the last day is known.
+        the last day is known, and without `blocks` no signal over time.
 
         Raises:
             UsageError: an address is not one.
@@ -138,6 +139,7 @@ class WebServer:
             self._settings.page_refresh_seconds,
             past,
             self._settings.page_poll_seconds,
+            blocks,
         )
         routes = (*local_routes, *routes_at(access.telemetry_path))
         self._site = Router(

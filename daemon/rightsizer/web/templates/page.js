@@ -148,6 +148,38 @@
     }
   }
 
+  // A stretch that is dragged across is shown alone, on the GPU's own page.
+  function zooms() {
+    for (const note of all("[data-script]")) note.hidden = false;
+    let from = null, box = null;
+    const place = (event) => { const frame = from.drawing.getBoundingClientRect(); return Math.min(1, Math.max(0, (event.clientX - frame.left) / frame.width)); };
+    document.addEventListener("pointerdown", (event) => {
+      const drawing = event.target.closest && event.target.closest(".time svg");
+      if (!drawing || event.button !== 0 || event.pointerType === "touch") return;
+      event.preventDefault();
+      from = { drawing };
+      from.share = place(event);
+      box = document.createElement("div");
+      box.className = "dragged";
+    });
+    document.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      const frame = from.drawing.getBoundingClientRect(), shares = [from.share, place(event)].sort((one, other) => one - other);
+      Object.assign(box.style, { left: frame.left + scrollX + shares[0] * frame.width + "px", top: frame.top + scrollY + "px", width: (shares[1] - shares[0]) * frame.width + "px", height: frame.height + "px" });
+      if (!box.isConnected) document.body.append(box);
+    });
+    document.addEventListener("pointerup", (event) => {
+      if (!from) return;
+      const shares = [from.share, place(event)].sort((one, other) => one - other), { dataset } = document.body, gpu = from.drawing.closest(".time").dataset.zoom;
+      from = null;
+      box.remove();
+      if (shares[1] - shares[0] < 0.01) return;
+      const [start, end] = shares.map((share) => Math.round(Number(dataset.from) + share * (dataset.to - dataset.from)));
+      location.search = `?from=${start}&to=${end}` + (dataset.selection || "&gpu=" + encodeURIComponent(gpu)) + (new URLSearchParams(dataset.query).has("span") ? "&span=" + new URLSearchParams(dataset.query).get("span") : "");
+    });
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape" && from) { from = null; box.remove(); } });
+  }
+
   function show(summary) {
     const names = Object.fromEntries(all("[data-name]").map((entry) => [entry.dataset.name, find("b", entry).textContent]));
     for (const device of summary.devices) {
@@ -161,13 +193,15 @@
         for (const gauge of all("[data-gauge]", place)) showGauge(gauge, device.signals);
       }
     }
+    const time = find("#time");
+    if (time) { put(time, new Date(summary.time * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"); time.dateTime = new Date(summary.time * 1000).toISOString(); }
+    // What is looked at alone has figures of its own, which come with the page.
+    if (document.body.dataset.selection) return;
     const now = summary.now;
     put(find("#tile-working .value"), `${now.working} of ${now.devices}`);
     const rest = [[now.idle, "idle"], [now.stalled, "stalled"], [now.unknown, "unknown"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`);
     if (now.power_watts !== null) rest.push((now.power_watts / 1000).toFixed(1) + "\u00a0kW");
     put(find("#tile-working .detail"), rest.join(", ") || "all of them");
-    const time = find("#time");
-    if (time) { put(time, new Date(summary.time * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC"); time.dateTime = new Date(summary.time * 1000).toISOString(); }
   }
 
   function showGauge(gauge, signals) {
@@ -232,6 +266,7 @@
     copyButtons(document);
     acts(document);
     table();
+    zooms();
     if (find("#live")) live();
     else if (document.body.dataset.poll !== "0") setTimeout(() => location.reload(), 3000);
   });

@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.block import Blocks
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.span import DeviceSpan, Span, TimeRange
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning
 from rightsizer.report.labels import MomentLabel, display_name, moment_label, percent_label
 from rightsizer.web.settings import FitSettings
+from rightsizer.web.view.signals import SignalChart, signal_charts
 from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view
 from rightsizer.web.view.waste import WasteView, waste_view
 
@@ -185,6 +187,23 @@ class DeviceContext:
     span: Span
     fit: FitSettings
     grain: Grain = FINE
+    zoom: TimeRange | None = None
+    """What strips show of the past; `None` for the span."""
+
+    @property
+    def drawn(self) -> Span:
+        """What strips show."""
+        return self.span if self.zoom is None else self.zoom.span
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePast:
+    """What is remembered of a device."""
+
+    span: DeviceSpan
+    drawn: DeviceSpan
+    """What its strip shows: the span, or the cells and states of a stretch."""
+    blocks: Blocks = field(default_factory=Blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +228,8 @@ class DeviceCardView:
     is_divided: bool
     """A GPU whose MIG instances have the states."""
     strip: StripView
+    signals: tuple[SignalChart, ...]
+    """Over the time of the strip, of a GPU that is looked at alone."""
     gauges: tuple[Gauge, ...]
     fit: FitView
     waste: WasteView
@@ -225,10 +246,12 @@ def device_title(report: DeviceReport) -> str:
 
 
 def device_view(
-    report: DeviceReport, node: Report, past: DeviceSpan, look: DeviceContext, *, is_fresh: bool
+    report: DeviceReport, node: Report, past: DevicePast, look: DeviceContext, *, is_fresh: bool
 ) -> DeviceCardView:
     """A device's card; readings that are no longer the present are left out."""
-    device, of_span = report.device, waste_view([(past, 1.0)])
+    device, of_span = report.device, waste_view([(past.span, 1.0)])
+    end = node.wall_time if look.zoom is None else look.zoom.end
+    drawn = TimeRange(end - look.drawn.length, end)
     shown_state = report.state if is_fresh else State.UNKNOWN
     sampled, down = report.last_sample, report.down
     return DeviceCardView(
@@ -246,7 +269,8 @@ def device_view(
         last_sample=moment_label(sampled, look.now) if sampled is not None else None,
         is_fresh=is_fresh,
         is_divided=device.has_mig_instances,
-        strip=strip_view(past, node.wall_time, look.span, look.grain),
+        strip=strip_view(past.drawn, end, look.drawn, look.grain),
+        signals=signal_charts((past.blocks,), drawn) if past.blocks else (),
         gauges=gauges(report.signals) if is_fresh else (),
         fit=fit_view(report.provisioning if is_fresh else {}, look.fit),
         waste=of_span if of_span.parts else waste_view([(report.totals, 1.0)]),

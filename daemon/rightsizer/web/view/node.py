@@ -6,13 +6,15 @@ from typing import Final
 
 from rightsizer import __version__
 from rightsizer.model.advice import Advice
+from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceReport, Report, WorkloadReport
-from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.span import DeviceSpan, Span, TimeRange
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,
+    NANOSECONDS_PER_SECOND,
     Nanoseconds,
     format_duration,
     seconds,
@@ -27,12 +29,27 @@ from rightsizer.report.labels import (
     moment_label,
     percent_label,
 )
+from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import AdviceView, advice_view
-from rightsizer.web.view.device import DeviceCardView, DeviceContext, device_title, device_view
+from rightsizer.web.view.device import (
+    DeviceCardView,
+    DeviceContext,
+    DevicePast,
+    device_title,
+    device_view,
+)
 from rightsizer.web.view.headline import DeviceCounts, Tile, device_counts, part_of, tiles
 from rightsizer.web.view.overview import OverviewRow, overview_rows
-from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report
+from rightsizer.web.view.signals import SignalChart, signal_charts
+from rightsizer.web.view.strip import (
+    COARSE,
+    FINE,
+    Share,
+    shares_of,
+    spans_of_report,
+    state_times,
+)
 from rightsizer.web.view.topology import TopologyView, topology_view
 from rightsizer.web.view.waste import Spent, WasteView, waste_view
 
@@ -128,6 +145,20 @@ _NOTHING: Final = DeviceSpan(())
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnPast:
+    """The stretch of the past that drawings show."""
+
+    words: str
+    """In a sentence."""
+    start_seconds: int
+    end_seconds: int
+    ways: Mapping[str, str]
+    """To stretches beside it, by a word: what their address has to say."""
+    whole: str
+    """The way back to the whole span, empty where it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """What the template shows."""
 
@@ -151,7 +182,12 @@ class NodeView:
     topology: TopologyView | None = None
     workloads: tuple[WorkloadTableRow, ...] = ()
     selected: str = ""
-    """The title of the one device that is looked at; empty for all of them."""
+    """The GPU or the workload that is looked at; empty for all of them."""
+    past: DrawnPast | None = None
+    signals: tuple[SignalChart, ...] = ()
+    """Of the devices of a workload that is looked at, together."""
+    query: str = ""
+    """What an address has to say of what is looked at; empty for all."""
 
 
 def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is looked at.
@@ -159,21 +195,20 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
     now: Nanoseconds,
     freshness: FreshnessSettings,
     fit: FitSettings,
-    span: Span,
-    past: Mapping[str, DeviceSpan] | None = None,
-    chosen: str = "",
+    look: PageQuery,
+    past: NodePast | None = None,
 ) -> NodeView:
-    """The page of a report, or of the one device that is `chosen`."""
+    """The page of a report, or of the one GPU or workload that is looked at."""
     if report is None:
         return NodeView(
             report=None,
             version=__version__,
-            span=span,
+            span=look.span,
             headline="Starting",
             trouble="No sample has been taken yet; the page will fill within seconds.",
         )
-    spans = spans_of_report(report, span) if past is None else past
-    return _NodePage(report, now, freshness, DeviceContext(now, span, fit), spans, chosen).view()
+    past = past or NodePast(spans_of_report(report, look.span))
+    return _NodePage(report, now, freshness, fit, look, past).view()
 
 
 class _NodePage:
@@ -184,24 +219,29 @@ class _NodePage:
         report: Report,
         now: Nanoseconds,
         freshness: FreshnessSettings,
-        look: DeviceContext,
-        past: Mapping[str, DeviceSpan],
-        chosen: str,
+        fit: FitSettings,
+        look: PageQuery,
+        past: NodePast,
     ) -> None:
-        self._report, self._now, self._past = report, now, past
+        self._report, self._now, self._past, self._query = report, now, past, look
         self._fresh = fresh_devices(report, now, freshness)
         self._names = {each.device.uuid: device_title(each) for each in report.devices}
-        self._chosen = chosen if chosen in self._names else ""
-        self._counted = [each for each in report.devices if not each.device.has_mig_instances]
+        self._chosen = looked_at(report, look)
+        self._workload = look.workload if self._chosen else ""
+        shown = (e for e in report.devices if not self._chosen or e.device.uuid in self._chosen)
+        self._shown = replace(report, devices=tuple(shown))
+        self._counted = [each for each in self._shown.devices if not each.device.has_mig_instances]
         is_dense = len(report.devices) > _FINE_MOST and not self._chosen
         grain = COARSE if is_dense else FINE
-        self._look = replace(look, grain=grain)
+        zoom = look.zoom if self._chosen and past.detail is not None else None
+        self._look = DeviceContext(now, look.span, fit, grain, zoom)
 
     def view(self) -> NodeView:
         """All that the template shows."""
         report, span = self._report, self._look.span
-        counts, shares = device_counts(report, self._fresh), self._shares()
+        counts, shares = device_counts(self._shown, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
+        own = [view.advice for view in self._advice(is_open=True)]
         waste, since = self._waste()
         devices = self._devices()
         cards = tuple(card for _, card in devices)
@@ -209,33 +249,54 @@ class _NodePage:
             report=report,
             version=report.agent.version,
             span=span,
-            headline=_headline(counts, shares, span),
+            headline=self._headline(counts, shares),
             trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
             interval=format_duration(report.agent.interval_seconds),
             time=moment_label(report.wall_time, self._now),
-            tiles=tiles(counts, shares, waste, opened, span),
+            tiles=tiles(counts, shares, waste, own, span),
             waste=waste,
             waste_since=since,
             advice=self._advice(is_open=True),
             closed=self._advice(is_open=False),
             overview=overview_rows(devices, self._past_of, opened),
             devices=cards,
-            cards=cards if self._chosen or len(cards) <= _CARDS_MOST else (),
+            cards=cards if self._is_detailed or len(cards) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
-            workloads=workload_rows(report, self._names, self._now),
-            selected=self._names.get(self._chosen, ""),
+            workloads=self._workload_rows(),
+            signals=self._signals(),
+            selected=self._selected,
+            past=self._drawn(),
+            query=self._query.address if self._chosen else "",
         )
+
+    def _headline(self, counts: DeviceCounts, shares: Sequence[Share]) -> str:
+        told = _headline(counts, shares, self._look.span)
+        if not self._chosen:
+            return told
+        return f"{self._selected}: {told.partition(', ')[2] or told}"
+
+    def _workload_rows(self) -> tuple[WorkloadTableRow, ...]:
+        rows = workload_rows(self._report, self._names, self._now)
+        return tuple(row for row in rows if row.key == self._workload) if self._workload else rows
+
+    def _signals(self) -> tuple[SignalChart, ...]:
+        """Of a workload's devices together, where they are too many for a card each."""
+        if not self._workload or len(self._chosen) <= _CARDS_MOST:
+            return ()
+        now, span = self._report.wall_time, self._look.span
+        drawn = self._look.zoom or TimeRange(now - span.length, now)
+        return signal_charts(tuple(self._past.blocks.values()), drawn)
 
     def _shares(self) -> tuple[Share, ...]:
         times: dict[State, float] = {}
         for device in self._counted:
-            for state, time in self._past.get(device.device.uuid, _NOTHING).states.items():
+            for state, time in self._past_of(device.device.uuid).states.items():
                 times[state] = times.get(state, 0.0) + time * device.device.capacity_ratio
         return shares_of(times)
 
     def _waste(self) -> tuple[WasteView, str]:
         """Of the span; since the agent started where nothing of the span is known."""
-        of_span = waste_view(self._spent(self._past))
+        of_span = waste_view(self._spent(self._past.spans))
         if of_span.parts:
             return of_span, f"in the last {self._look.span.text}"
         totals = {device.device.uuid: device.totals for device in self._counted}
@@ -252,8 +313,10 @@ class _NodePage:
 
     def _advice(self, *, is_open: bool) -> tuple[AdviceView, ...]:
         pieces = [piece for piece in self._report.advice if piece.is_open == is_open]
-        if self._chosen:
-            pieces = [piece for piece in pieces if self._chosen in piece.finding.devices]
+        if self._workload:
+            pieces = [piece for piece in pieces if piece.finding.workload == self._workload]
+        elif self._chosen:
+            pieces = [piece for piece in pieces if self._chosen & {*piece.finding.devices}]
         groups = Counter(p.finding.exclusive_group for p in pieces if p.finding.exclusive_group)
         shared = frozenset(str(group) for group, count in groups.items() if count > 1)
         if is_open:
@@ -262,25 +325,66 @@ class _NodePage:
         return tuple(advice_view(piece, self._names, time, shared) for piece in pieces)
 
     def _past_of(self, uuid: str) -> DeviceSpan:
-        return self._past.get(uuid, _NOTHING)
+        return self._past.spans.get(uuid, _NOTHING)
+
+    def _device_past(self, uuid: str) -> DevicePast:
+        span, zoom = self._past_of(uuid), self._look.zoom
+        blocks = self._past.blocks.get(uuid, Blocks())
+        if zoom is None or self._past.detail is None:
+            return DevicePast(span, span, blocks)
+        whole = self._past.detail.get(uuid, _NOTHING)
+        cells = tuple(c for c in whole.cells if zoom.start <= c.start < zoom.end)
+        return DevicePast(span, DeviceSpan(cells, state_times(cells)), blocks)
+
+    @property
+    def _is_detailed(self) -> bool:
+        return bool(self._chosen) and not self._workload
+
+    @property
+    def _selected(self) -> str:
+        """What is looked at, empty for the whole node."""
+        if self._workload:
+            return self._workload
+        return self._names.get(self._query.gpu, "") if self._chosen else ""
+
+    def _drawn(self) -> DrawnPast:
+        """What drawings show, and the ways to other stretches of the past."""
+        now, zoom, span = self._report.wall_time, self._look.zoom, self._look.span
+        shown = zoom or TimeRange(now - span.length, now)
+        length = shown.end - shown.start
+        ways = {
+            "earlier": (shown.start - length // 2, shown.end - length // 2),
+            "closer": (shown.start + length // 4, shown.end - length // 4),
+            "wider": (shown.start - length // 2, shown.end + length // 2),
+            "later": (shown.start + length // 2, shown.end + length // 2),
+        }
+        query, is_now = self._query, shown.end >= now
+        return DrawnPast(
+            words=self._look.drawn.words,
+            start_seconds=shown.start // NANOSECONDS_PER_SECOND,
+            end_seconds=shown.end // NANOSECONDS_PER_SECOND,
+            ways={
+                name: query.zoomed(*ends, now).address
+                for name, ends in ways.items()
+                if self._chosen and not (is_now and name == "later")
+            },
+            whole=replace(query, zoom=None).address if zoom else "",
+        )
 
     def _devices(self) -> tuple[tuple[DeviceReport, DeviceCardView], ...]:
-        """The chosen device and the MIG instances of it; all where none is chosen."""
+        """What is looked at: a device and its MIG instances, a workload's devices; else all."""
         return tuple(
             (
                 device,
                 device_view(
                     device,
                     self._report,
-                    self._past_of(device.device.uuid),
+                    self._device_past(device.device.uuid),
                     self._look,
                     is_fresh=device.device.uuid in self._fresh,
                 ),
             )
-            for device in self._report.devices
-            if not self._chosen
-            or device.device.uuid == self._chosen
-            or (device.device.mig is not None and device.device.mig.parent_uuid == self._chosen)
+            for device in self._shown.devices
         )
 
 

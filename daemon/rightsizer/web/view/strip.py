@@ -46,12 +46,17 @@ class _Axis:
 
 
 _AXES: Final = {
-    "1h": _Axis(10 * _MINUTE, 5 * _MINUTE, "%H:%M"),
-    "6h": _Axis(_HOUR, 15 * _MINUTE, "%H:%M"),
-    "24h": _Axis(4 * _HOUR, _HOUR, "%H:%M"),
-    "7d": _Axis(_DAY, 6 * _HOUR, "%a %-d"),
-    "30d": _Axis(5 * _DAY, _DAY, "%-d %b"),
+    _HOUR: _Axis(10 * _MINUTE, 5 * _MINUTE, "%H:%M"),
+    6 * _HOUR: _Axis(_HOUR, 15 * _MINUTE, "%H:%M"),
+    _DAY: _Axis(4 * _HOUR, _HOUR, "%H:%M"),
+    7 * _DAY: _Axis(_DAY, 6 * _HOUR, "%a %-d"),
+    30 * _DAY: _Axis(5 * _DAY, _DAY, "%-d %b"),
 }
+"""By the longest that each is for, shortest first."""
+
+
+def _axis(length: Nanoseconds) -> _Axis:
+    return next((axis for most, axis in _AXES.items() if length <= most), _AXES[30 * _DAY])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FI
         frame.spells(shown) if grain.has_spells else (),
         ticks_of(span, now),
         shares,
-        named or f"nothing known of the last {span.text}",
+        named or f"nothing known of {span.words}",
     )
 
 
@@ -140,7 +145,7 @@ def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
 
 def ticks_of(span: Span, now: Nanoseconds) -> tuple[Tick, ...]:
     """The round moments of a span."""
-    axis, start = _AXES[span.name], now - span.length
+    axis, start = _axis(span.length), now - span.length
     first = -(-start // axis.tick) * axis.tick
     return tuple(
         Tick((time - start) / span.length, _clock(time, axis.form))
@@ -186,7 +191,7 @@ class _Frame:
 
     def spells(self, cells: Sequence[StripCell]) -> tuple[Spell, ...]:
         """The stretches to point at."""
-        axis = _AXES[self.span.name]
+        axis = _axis(self.span.length)
         stretches: dict[int, list[StripCell]] = {}
         for cell in cells:
             stretches.setdefault(cell.start // axis.spell, []).append(cell)
@@ -196,8 +201,7 @@ class _Frame:
         begin, end = max(inside[0].start, self.start), inside[-1].end
         shares = shares_of(state_times(inside))[:_SPELL_PARTS]
         parts = ", ".join(f"{share.name} {share.text}" for share in shares)
-        form = "%H:%M" if self.span.length <= _DAY else "%-d %b %H:%M"
-        title = f"{_clock(begin, form)} to {_clock(end, form)}: {parts}"
+        title = f"{clock_range(begin, end, self.span.length)}: {parts}"
         x = self._x(begin)
         return Spell(x, round(self._x(end) - x, 1), title)
 
@@ -232,6 +236,12 @@ def _outline(levels: Sequence[_Level], index: int) -> str:
             parts.append(f"V{top}")
         x, y = right, top
     return "".join([*parts, f"H{x:g}V{STRIP_HEIGHT}z"]) if parts else ""
+
+
+def clock_range(start: Nanoseconds, end: Nanoseconds, length: Nanoseconds) -> str:
+    """A stretch in words, with the day where more than one is looked at."""
+    form = "%H:%M" if length <= _DAY else "%-d %b %H:%M"
+    return f"{_clock(start, form)} to {_clock(end, form)}"
 
 
 def _clock(time: Nanoseconds, form: str) -> str:

@@ -1,0 +1,129 @@
+"""View of devices' signals over a stretch of the past: a small drawing for each."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.span import TimeRange
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.labels import percent_label
+from rightsizer.web.view.strip import STRIP_WIDTH, Spell, clock_range
+
+CHART_HEIGHT: Final = 40
+_MOST_SLOTS: Final = 96
+"""As many as can be pointed at; each is a whole number of the five minutes that are kept."""
+_SHOWN: Final = {
+    Measure.BUSY: ("Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
+    Measure.COMPUTE: ("Compute", "What was computed with, at most: SM activity times clock"),
+    Measure.MEMORY_BANDWIDTH: ("Memory bandwidth", "Share of time that memory moved data"),
+    Measure.MEMORY: ("Memory", "Framebuffer used of total"),
+    Measure.PCIE: ("PCIe", "The busier direction, of the link's rate"),
+    Measure.NVLINK: ("NVLink", "The busier direction, of the links' rate"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SignalChart:
+    """A signal over time; shares of the device from the bottom to the top."""
+
+    name: str
+    meaning: str
+    mean: str
+    """An SVG path of steps."""
+    peak: str
+    """The area below the largest readings."""
+    spells: tuple[Spell, ...]
+    text: str
+    """In words: the mean and the peak of all of it."""
+
+
+def signal_charts(parts: Sequence[Blocks], shown: TimeRange) -> tuple[SignalChart, ...]:
+    """A drawing for each signal that is known of some time; of several devices, of their mean."""
+    step = max(1, math.ceil((shown.end - shown.start) / BLOCK_SPAN / _MOST_SLOTS)) * BLOCK_SPAN
+    charts = []
+    for measure, (name, meaning) in _SHOWN.items():
+        blocks = [block for part in parts for block in part.each(measure)]
+        slots = _slots(blocks, step)
+        if slots:
+            charts.append(_chart(name, meaning, slots, shown))
+    return tuple(charts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    start: Nanoseconds
+    end: Nanoseconds
+    known_seconds: float
+    mean: float
+    peak: float
+
+
+def _slots(blocks: Iterable[Block], step: Nanoseconds) -> list[_Slot]:
+    """The blocks of all devices by slot, oldest first."""
+    by_start: dict[Nanoseconds, list[Block]] = {}
+    for block in blocks:
+        if block.known_seconds > 0:
+            by_start.setdefault(block.start - block.start % step, []).append(block)
+    found = []
+    for start, inside in sorted(by_start.items()):
+        known = sum(block.known_seconds for block in inside)
+        mean = sum(block.mean * block.known_seconds for block in inside) / known
+        peak = max(block.peak for block in inside)
+        found.append(_Slot(start, start + step, known, mean, peak))
+    return found
+
+
+def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) -> SignalChart:
+    known = sum(slot.known_seconds for slot in slots)
+    mean = sum(slot.mean * slot.known_seconds for slot in slots) / known
+    runs = _runs(slots)
+    return SignalChart(
+        name=name,
+        meaning=meaning,
+        mean="".join(_steps(run, shown) for run in runs),
+        peak="".join(_area(run, shown) for run in runs),
+        spells=tuple(_spell(slot, shown) for slot in slots),
+        text=f"mean {percent_label(mean)}, peak {percent_label(max(s.peak for s in slots))}",
+    )
+
+
+def _runs(slots: Sequence[_Slot]) -> list[list[_Slot]]:
+    """Slots that follow one another; what no one saw is a gap between two runs."""
+    runs: list[list[_Slot]] = []
+    for slot in slots:
+        if runs and runs[-1][-1].end == slot.start:
+            runs[-1].append(slot)
+        else:
+            runs.append([slot])
+    return runs
+
+
+def _steps(run: Sequence[_Slot], shown: TimeRange) -> str:
+    parts = [f"M{_x(run[0].start, shown):g} {_y(run[0].mean):g}"]
+    parts += (f"V{_y(slot.mean):g}H{_x(slot.end, shown):g}" for slot in run)
+    return "".join(parts)
+
+
+def _area(run: Sequence[_Slot], shown: TimeRange) -> str:
+    parts = [f"M{_x(run[0].start, shown):g} {CHART_HEIGHT}"]
+    parts += (f"V{_y(slot.peak):g}H{_x(slot.end, shown):g}" for slot in run)
+    return "".join((*parts, f"V{CHART_HEIGHT}Z"))
+
+
+def _x(time: Nanoseconds, shown: TimeRange) -> float:
+    share = (time - shown.start) / (shown.end - shown.start)
+    return round(min(1.0, max(0.0, share)) * STRIP_WIDTH, 1)
+
+
+def _y(ratio: float) -> float:
+    return round(CHART_HEIGHT * (1.0 - min(1.0, max(0.0, ratio))), 1)
+
+
+def _spell(slot: _Slot, shown: TimeRange) -> Spell:
+    start, end = max(slot.start, shown.start), min(slot.end, shown.end)
+    times = clock_range(start, end, shown.end - shown.start)
+    title = f"{times}: mean {percent_label(slot.mean)}, peak {percent_label(slot.peak)}"
+    x = _x(slot.start, shown)
+    return Spell(x, round(_x(slot.end, shown) - x, 1), title)

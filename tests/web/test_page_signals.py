@@ -1,0 +1,186 @@
+"""Signals over time on the page of a GPU or of a workload, and stretches that are looked at."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publish_reports import full_report, node_report
+from publish_stories import HOUR, NOW
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.report import Report, StripCell
+from rightsizer.model.span import DEFAULT_SPAN, DeviceSpan, Span, TimeRange
+from rightsizer.model.state import State
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.page import WebPage
+from rightsizer.web.page_query import PageQuery, looked_at, zoom_of
+from rightsizer.web.settings import FitSettings
+from rightsizer.web.view.signals import CHART_HEIGHT, signal_charts
+from rightsizer.web.view.strip import STRIP_WIDTH, state_times
+
+DAY = TimeRange(NOW - 24 * HOUR, NOW)
+
+
+def blocks(*ratios: float | None, first: int = NOW - 24 * HOUR) -> Blocks:
+    """A block each five minutes with a mean, and a peak that is a tenth more; `None` is a gap."""
+    return Blocks.joined(
+        Blocks.of_one(
+            first + place * BLOCK_SPAN,
+            300.0,
+            {Measure.COMPUTE: ratio},
+            {Measure.COMPUTE: min(1.0, ratio + 0.1)},
+        )
+        for place, ratio in enumerate(ratios)
+        if ratio is not None
+    )
+
+
+def past(span: Span) -> dict[str, DeviceSpan]:
+    """Every device worked, and was idle for the hour before the last two."""
+    cells = tuple(
+        StripCell(at, at + span.cell, {_IDLE if _is_idle(at) else State.PRODUCTIVE: span.cell})
+        for at in range(NOW - span.length, NOW, span.cell)
+    )
+    of_all = DeviceSpan(cells, state_times(cells))
+    return {device.device.uuid: of_all for device in node_report().devices}
+
+
+_IDLE = State.IDLE_HELD
+
+
+def _is_idle(at: int) -> bool:
+    return NOW - 3 * HOUR <= at < NOW - 2 * HOUR
+
+
+def measured(uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]:
+    """Half of each device's compute, all day."""
+    whole = blocks(*[0.5] * 288)
+    return {uuid: whole.between(stretch.start, stretch.end) for uuid in uuids}
+
+
+def page_of(report: Report, **query: object) -> str:
+    """The document of a report, as a part of it is looked at."""
+    page = WebPage(FreshnessSettings(), FitSettings(), 60.0, past, blocks=measured)
+    return page.render(report, NOW, PageQuery(**query)).decode()  # type: ignore[arg-type]
+
+
+def test_a_signal_is_drawn_by_its_mean_and_its_peak() -> None:
+    """From left to right time, and nothing where nothing was seen."""
+    (chart,) = signal_charts((blocks(*[0.5] * 144),), DAY)
+    assert chart.name == "Compute"
+    assert chart.text == "mean 50\u00a0%, peak 60\u00a0%"
+    half = f"V{CHART_HEIGHT / 2:g}H{STRIP_WIDTH / 2:g}"
+    assert chart.mean.endswith(half)
+    assert chart.peak.endswith(f"H{STRIP_WIDTH / 2:g}V{CHART_HEIGHT}Z")
+    assert signal_charts((Blocks(),), DAY) == ()
+
+
+def test_a_gap_is_no_line() -> None:
+    """Nobody was there to see."""
+    (chart,) = signal_charts((blocks(*[0.5] * 30, *[None] * 60, *[0.5] * 30),), DAY)
+    assert chart.mean.count("M") == 2
+    assert len(chart.spells) == 20
+
+
+def test_several_devices_are_one_mean_and_the_largest_peak() -> None:
+    """Of a workload on many."""
+    (chart,) = signal_charts((blocks(*[0.2] * 288), blocks(*[0.6] * 288)), DAY)
+    assert chart.text == "mean 40\u00a0%, peak 70\u00a0%"
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0.0, 1.0)), max_size=300), st.integers(1, 288))
+def test_a_drawing_stays_on_its_canvas(ratios: list[float | None], length: int) -> None:
+    """Whatever is known of which stretch."""
+    stretch = TimeRange(NOW - length * BLOCK_SPAN, NOW)
+    first = NOW - len(ratios) * BLOCK_SPAN
+    known = blocks(*ratios, first=first).between(stretch.start, stretch.end)
+    for chart in signal_charts((known,), stretch):
+        for command, number in re.findall(r"([VHM])([\d.]+)", chart.mean + chart.peak):
+            most = CHART_HEIGHT if command == "V" else STRIP_WIDTH
+            assert 0 <= float(number) <= most
+        assert all(0 <= spell.x <= spell.x + spell.width <= STRIP_WIDTH for spell in chart.spells)
+
+
+def test_a_gpu_has_a_page_with_its_signals() -> None:
+    """Its own figures at the top, and the ways to other stretches."""
+    report = node_report()
+    uuid = report.devices[1].device.uuid
+    page = page_of(report, gpu=uuid)
+    assert '<h1 id="headline" data-section>GPU 1: idle or stalled' in page
+    assert page.count('<div class="chart">') == 1
+    assert page.count("<tbody data-board>") == 1
+    for way in ("earlier", "closer", "wider"):
+        assert re.search(rf'<a href="\?gpu={uuid}&amp;from=\d+&amp;to=\d+">{way}</a>', page)
+    assert ">later</a>" not in page
+    assert '<div class="chart">' not in page_of(report)
+
+
+def test_a_stretch_is_drawn_alone() -> None:
+    """In the shortest cells that are kept; all else is of the span."""
+    report = node_report()
+    uuid = report.devices[1].device.uuid
+    page = page_of(report, gpu=uuid, zoom=TimeRange(NOW - 3 * HOUR, NOW - 2 * HOUR))
+    assert "7 Jan 10:00 to 11:00" in page
+    (card,) = re.findall(r'<article class="card device".*?</article>', page, re.DOTALL)
+    assert "Idle held <b>100\u00a0%</b>" in card
+    assert ">later</a>" in page
+    assert f'<a href="?gpu={uuid}">all of the last 24 hours</a>' in page
+
+
+def test_a_workload_has_a_page() -> None:
+    """Of the GPUs that it holds, its advice and its row."""
+    report = full_report()
+    holder = next(each for each in report.devices if each.holdings)
+    key = holder.holdings[0].workload.key
+    uuids = looked_at(report, PageQuery(workload=key))
+    assert holder.device.uuid in uuids
+    page = page_of(report, workload=key)
+    assert page.count("<tbody data-board>") == len(uuids)
+    assert f"{key}: " in page.partition("</h1>")[0]
+    rows = page.partition('id="s-workloads"')[2]
+    assert rows.count('<th scope="row">') == sum(w.workload.key == key for w in report.workloads)
+
+
+def body_of(page: str) -> str:
+    """What is shown, without the addresses of other ways to look."""
+    main = page.partition("</nav>\n</div>")[2]
+    assert main
+    return main
+
+
+def test_what_is_not_there_shows_the_whole_node() -> None:
+    """A link may outlive what it leads to."""
+    report = node_report()
+    whole = page_of(report)
+    for query in ({"workload": "kubernetes/gone"}, {"gpu": "GPU-gone"}):
+        assert body_of(page_of(report, **query)) == body_of(whole)
+    assert not looked_at(report, PageQuery())
+    empty = replace(report, devices=(), workloads=())
+    assert not looked_at(empty, PageQuery(workload="kubernetes/gone"))
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [("now", "1"), ("-1", "nan"), ("1", "2"), ("inf", "1"), ("", ""), ("9e18", "9e19")],
+)
+def test_what_is_no_stretch_is_no_zoom(start: str, end: str) -> None:
+    """The page shows the span."""
+    assert zoom_of({"from": [start], "to": [end]}, NOW) is None
+    assert zoom_of({"from": ["1767790000"]}, NOW) is None
+
+
+@given(st.integers(0, 40 * 86400), st.integers(1, 86400 * 40))
+def test_a_stretch_ends_by_now_and_can_be_drawn(before: int, length: int) -> None:
+    """Half an hour at least, thirty days at most."""
+    seconds = NOW // 10**9
+    found = zoom_of({"from": [str(seconds - before)], "to": [str(seconds - before + length)]}, NOW)
+    if found is not None:
+        assert found.end <= NOW
+        assert 1800 * 10**9 <= found.end - found.start <= 30 * 86400 * 10**9 + 1
+        assert found.detail(NOW).length >= min(NOW - found.start, 30 * 86400 * 10**9)
+        again = PageQuery(gpu="a b", zoom=found).address
+        assert again.startswith("gpu=a+b&from=")
+    assert PageQuery(DEFAULT_SPAN).address == ""
