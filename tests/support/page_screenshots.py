@@ -41,6 +41,7 @@ class Picture:
     scheme: str = _LIGHT
     scenario: str = "eight-gpu-node"
     query: str = ""
+    """With the uuid of a GPU in place of `{gpu}`."""
     anchor: str = ""
     """The section that stands at the top."""
     is_open: bool = False
@@ -49,10 +50,13 @@ class Picture:
     """For widths that no window has."""
 
 
+_LOOKED_AT: Final = 5
+"""The GPU that waits for its data loader before noon, and for its kernels' launches after it."""
 PICTURES: Final[Mapping[str, Picture]] = {
     "page-light": Picture(1440, 900),
     "page-dark": Picture(1440, 900, _DARK, query="?span=7d"),
     "page-advice": Picture(1160, 1500, anchor="s-advice", is_open=True),
+    "page-gpu": Picture(1160, 1150, query="?gpu={gpu}"),
     "page-topology": Picture(1160, 1150, anchor="s-topology"),
     "page-mig": Picture(1440, 900, _DARK, "h100-mig"),
     "page-phone": Picture(390, 1500, is_framed=True),
@@ -83,7 +87,9 @@ def _take_all(scenario: str, pictures: Mapping[str, Picture], folder: Path) -> N
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
         until = began + DAY_SECONDS - 1800.0
         eventually(lambda: process.json("/api/v1/report")["time"] >= until, 300)
-        pages = {name: process.get(f"/{each.query}")[1] for name, each in pictures.items()}
+        gpu = process.json("/api/v1/summary")["devices"][_LOOKED_AT]["uuid"]
+        addresses = {name: f"/{each.query.format(gpu=gpu)}" for name, each in pictures.items()}
+        pages = {name: process.get(address)[1] for name, address in addresses.items()}
     for name, picture in pictures.items():
         _take(name, picture, pages[name], folder)
 

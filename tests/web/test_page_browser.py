@@ -19,6 +19,7 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.report import Report
 from rightsizer.model.signal import Signal
+from rightsizer.model.span import DeviceSpan
 from rightsizer.model.state import State
 from rightsizer.web import page
 from rightsizer.web.authenticator import Admission, Authenticator, Passwords
@@ -179,6 +180,34 @@ def test_a_user_claims_advice_with_a_click(
 
     assert told == [(advice.id, asked, "user:alice")]
     assert "claimed by user:alice" in document
+
+
+def test_a_stretch_that_is_dragged_across_is_shown_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a quarter to a half of the day, on the GPU's own page."""
+    drag = """
+addEventListener("load", () => {
+  if (location.search.includes("from=")) return;
+  const drawing = document.querySelector(".time svg"), frame = drawing.getBoundingClientRect();
+  const at = (kind, share) => drawing.dispatchEvent(new PointerEvent(kind, { bubbles: true,
+    button: 0, pointerType: "mouse", clientX: frame.left + share * frame.width }));
+  at("pointerdown", 0.25); at("pointermove", 0.4); at("pointermove", 0.5); at("pointerup", 0.5);
+});
+"""
+    monkeypatch.setattr(page, "_SCRIPT", page._SCRIPT + drag)
+    report = node_report()
+    past = {each.device.uuid: DeviceSpan(each.strip) for each in report.devices}
+    with served(lambda: report, past=lambda _: past) as address:
+        document = settled(tmp_path, address)
+
+    query = re.search(r'data-query="gpu=([^&]+)&amp;from=(\d+)&amp;to=(\d+)"', document)
+    assert query is not None
+    start, end = int(query[2]), int(query[3])
+    day = NOW // 10**9 - 86400
+    assert (start - day) / 86400 == pytest.approx(0.25, abs=0.01)
+    assert (end - day) / 86400 == pytest.approx(0.5, abs=0.01)
+    assert document.count("<tbody data-board") == 1
 
 
 def test_a_reader_without_leave_has_the_commands_alone(url: str, tmp_path: Path) -> None:
