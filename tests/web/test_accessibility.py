@@ -1,0 +1,88 @@
+"""Pages and documents against the rules of axe-core, in a real browser.
+
+axe-core is no part of the project: `npm install axe-core` here, or name its file in AXE_CORE.
+"""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from publish_reports import full_report
+from publish_stories import NOW
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.page import WebPage
+from rightsizer.web.page_query import PageQuery
+from rightsizer.web.settings import FitSettings
+
+ROOT: Final = Path(__file__).parents[2]
+AXE: Final = Path(os.environ.get("AXE_CORE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
+CHROMIUM: Final = shutil.which("chromium")
+DOCUMENTS: Final = sorted((ROOT / "tests" / "report" / "golden").glob("*.html"))
+RUN: Final = """
+addEventListener("load", () => axe.run().then(({ violations }) => {
+  const told = document.createElement("pre");
+  told.id = "axe";
+  told.textContent = JSON.stringify(violations.map(({ id, nodes }) =>
+    [id, nodes.map((node) => node.html + " " + node.failureSummary)]));
+  document.body.append(told);
+}));
+"""
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not here: npm install axe-core"),
+]
+
+
+def violations(document: str, folder: Path, scheme: int) -> Any:
+    """The rules that a document breaks, each with where."""
+    open_to_scripts = re.sub("<meta http-equiv=.Content-Security-Policy.[^>]*>", "", document)
+    scripts = f"<script>{AXE.read_text('utf-8')}</script><script>{RUN}</script>"
+    file = folder / "page.html"
+    file.write_text(open_to_scripts.replace("</body>", f"{scripts}</body>"), "utf-8")
+    run = subprocess.run(
+        [
+            str(CHROMIUM),
+            *("--headless", "--no-sandbox", "--disable-gpu", "--window-size=1440,900"),
+            *(f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=15000"),
+            *(f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom", file.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    found = re.search(r'<pre id="axe">(.*?)</pre>', run.stdout, re.DOTALL)
+    assert found is not None, run.stderr
+    return json.loads(html.unescape(found[1]))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+@pytest.mark.parametrize("shown", ["node", "gpu", "workload"])
+def test_the_page_breaks_no_rule(tmp_path: Path, shown: str, scheme: int) -> None:
+    """Names, roles, order and contrast, of each way to look at it."""
+    report = full_report()
+    held = next(each for each in report.devices if each.holdings)
+    queries = {
+        "node": PageQuery(),
+        "gpu": PageQuery(gpu=held.device.uuid),
+        "workload": PageQuery(workload=held.holdings[0].workload.key),
+    }
+    page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
+    document = page.render(report, NOW, queries[shown]).decode()
+    assert violations(document, tmp_path, scheme) == []
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[each.stem for each in DOCUMENTS])
+def test_documents_break_no_rule(tmp_path: Path, document: Path, scheme: int) -> None:
+    """The report, the fleet and a profile, as they are sent around."""
+    assert violations(document.read_text("utf-8"), tmp_path, scheme) == []
