@@ -1,6 +1,8 @@
-"""The manual page of the command, from what the command says of itself."""  # noqa: INP001
+"""The manual page of the command, from what the command says of itself.
 
-from rightsizer import __version__
+A test holds rightsizer.8 beside this file against it; `make golden` writes it.
+"""  # noqa: INP001
+
 from rightsizer.cli.main import COMMANDS
 
 
@@ -14,7 +16,7 @@ def manual() -> str:
         f".TP\n.B {_escaped(command.name)}\n{_escaped(command.summary)}\n" for command in COMMANDS
     )
     return f"""\
-.TH RIGHTSIZER 8 "" "rightsizer {__version__}" "System administration"
+.TH RIGHTSIZER 8 "" "rightsizer" "System administration"
 .SH NAME
 rightsizer \\- account for every second of every GPU and say what size it should be
 .SH SYNOPSIS

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,19 @@ UNITS: Final = {
     if path.suffix in {".service", ".socket", ".timer"}
 }
 LIBRARIES: Final = "/usr/lib/rightsizer/libraries/"
+PACKAGES: Final = ROOT / "config" / "packages"
+RPMLINT: Final = PACKAGES / "rpm" / "rightsizer.rpmlintrc"
+RPM_ALONE: Final = {
+    "/etc/rightsizer/rightsizer.yaml",
+    "/usr/share/licenses/rightsizer/LICENSE",
+    "/usr/share/zsh/site-functions/_rightsizer",
+}
+DEB_ALONE: Final = {
+    "/usr/share/doc/rightsizer/changelog.gz",
+    "/usr/share/doc/rightsizer/copyright",
+    "/usr/share/lintian/overrides/rightsizer",
+    "/usr/share/zsh/vendor-completions/_rightsizer",
+}
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +78,7 @@ def test_it_brings_all_that_a_node_needs(tree: Path) -> None:
         "/usr/lib/sysusers.d/rightsizer.conf",
         "/usr/share/rightsizer/rightsizer.yaml",
         "/usr/share/man/man8/rightsizer.8.gz",
+        "/usr/share/bash-completion/completions/rightsizer",
         "/usr/share/rightsizer/prometheus/rules.yaml",
         f"{LIBRARIES}h2/__init__.py",
     } <= files
@@ -158,12 +172,35 @@ def test_the_rpm_holds_the_same_files(deb: Path, tree: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return set(done.stdout.splitlines())
 
-    inside = {name for name in listed("--list") if (tree / name.strip("/")).is_file()}
-    assert inside == {*files_of(tree), "/etc/rightsizer/rightsizer.yaml"}
+    brought = listed("--list")
+    assert brought >= RPM_ALONE
+    inside = {name for name in brought if (tree / name.strip("/")).is_file()}
+    assert inside == files_of(tree) - DEB_ALONE
     assert listed("--configfiles") == {"/etc/rightsizer/rightsizer.yaml"}
     assert "python(abi) >= 3.11" in listed("--requires")
     owners = {line.split()[0] for line in listed("--queryformat", "[%{FILEUSERNAME}\\n]")}
     assert owners == {"root"}
+
+
+@pytest.mark.parametrize("kind", ["deb", "rpm"])
+def test_the_distribution_finds_no_fault(kind: str) -> None:
+    """By what it checks its own packages with: no error that is not overridden with a reason."""
+    package = built(kind)
+    command = {
+        "deb": [tool("lintian", "lintian"), "--fail-on", "error", "--tag-display-limit", "0"],
+        "rpm": [tool("rpmlint", "rpmlint"), "--rpmlintrc", str(RPMLINT)],
+    }[kind]
+    done = subprocess.run([*command, str(package)], capture_output=True, text=True, check=False)
+    errors = [line for line in done.stdout.splitlines() if re.search(r"(^|: )E: ", line)]
+    assert errors == []
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_manual_is_what_the_command_says(golden: Callable[[str | Path, str], None]) -> None:
+    """Every command with its summary."""
+    command = [sys.executable, str(PACKAGES / "manual.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    golden(PACKAGES / "rightsizer.8", done.stdout)
 
 
 def test_the_rpm_installs_and_goes(root: Path) -> None:

@@ -59,7 +59,7 @@ def other_version(package: Path, version: str, folder: Path) -> Path:
 
 def run_build(kind: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """Run the build as `make` does, at a time of its own that no commit changes."""
-    environment = {"PYTHON": sys.executable, "OUT": str(folder), "SOURCE_DATE_EPOCH": "1800000000"}
+    environment = {"PYTHON": sys.executable, "OUT": str(folder), "SOURCE_DATE_EPOCH": "1760000000"}
     return subprocess.run(
         [ROOT / "config" / "packages" / "build", kind],
         env={**os.environ, **environment},
