@@ -161,6 +161,7 @@ _F = KernelFamily
         ("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>", _F.ELEMENTWISE),
         ("void at::native::elementwise_kernel<128, 2, {lambda(int)#1}>", _F.ELEMENTWISE),
         ("void at::native::vectorized_elementwise_kernel<4, normal_distribution>", _F.ELEMENTWISE),
+        ("void split_embedding_backward_adagrad_kernel<float>(fbgemm_gpu::Tensor)", _F.LOOKUP),
         ("my_stencil(float*, int)", _F.OTHER),
     ],
 )

@@ -1,5 +1,6 @@
 """Page of profiles as one HTML document, from their JSON."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from rightsizer.profiler.figures import (
 )
 from rightsizer.report.charts import ChartColumn, ChartLane, bar, lanes, shares, stacked_columns
 from rightsizer.report.labels import readable_name
-from rightsizer.report.template import rendered
+from rightsizer.report.template import rendered, table_script
 
 _COLORS: Final = {
     "compute": "working",
@@ -43,7 +44,9 @@ _LANES: Final = {
 }
 """Words and color of each lane, from the top."""
 _TIMES: Final = 4
-_MOST_KERNELS: Final = 15
+_MOST_KERNELS: Final = 200
+_ALIKE_POINTS: Final = 2
+"""Percentage points by which GPUs of one program may differ and be told of once."""
 _LONGEST_NAME: Final = 160
 _MOST_SPANS: Final = 12
 _MOST_STEPS: Final = 200
@@ -53,7 +56,15 @@ _MOST_DEVICES: Final = 64
 def profile_document(answer: ProfileForm) -> str:
     """All workloads of an answer, one after the other."""
     views = [_workload(each) for each in answer["workloads"]]
-    return rendered("profile.html", {}, workloads=views, words=_WORDS, broken=answer["broken"])
+    return rendered(
+        "profile.html",
+        {},
+        workloads=views,
+        words=_WORDS,
+        broken=answer["broken"],
+        alike=f"{_ALIKE_POINTS} points of each share",
+        **table_script(),
+    )
 
 
 def _workload(form: ProfileForm) -> dict[str, Any]:
@@ -77,7 +88,7 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
         "name": form["workload"],
         "profiles": profiles,
         "tiles": _tiles([each for _, each in devices]),
-        "devices": [_device(profile, each) for profile, each in devices[:_MOST_DEVICES]],
+        "devices": _folded([_device(profile, each) for profile, each in devices[:_MOST_DEVICES]]),
         "more_devices": max(0, len(devices) - _MOST_DEVICES),
         "complaints": [each for each in findings if each["form"]["finding"] == "inefficient"],
         "lost": lost_text(form),
@@ -131,7 +142,10 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
     span, launches = sum(parts.values()), form["launches"]
     return {
         "name": name,
+        "board": form["name"],
         "detail": ", ".join(filter(None, (form["name"], size, peak_text))),
+        "shares": {color: value / span for color, value in parts.items()} if span else {},
+        "families": _families(form["kernels"]),
         "parts": shares(name, parts, _WORDS) if span else "",
         "causes": [
             (color, _WORDS[color], time_text(value), f"{value / span:.1%}")
@@ -149,6 +163,44 @@ def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
         "kernels": _kernels(form["kernels"]),
         "more_kernels": max(0, len(form["kernels"]) - _MOST_KERNELS),
     }
+
+
+def _folded(devices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Devices after the first of their like, with its name; of those that differ, none."""
+    found: list[dict[str, Any]] = []
+    for device in devices:
+        first = next((each for each in found if not each["like"] and _alike(each, device)), None)
+        found.append({**device, "like": first["name"] if first else ""})
+    # What is alike stands together.
+    firsts = [each for each in found if not each["like"]]
+    return [
+        each
+        for first in firsts
+        for each in (first, *(other for other in found if other["like"] == first["name"]))
+    ]
+
+
+def _alike(one: ProfileForm, other: ProfileForm) -> bool:
+    """Whether two devices are of one board and spend their time in the same way."""
+    shares_of, others = one["shares"], other["shares"]
+    return (
+        bool(shares_of)
+        and one["board"] == other["board"]
+        and shares_of.keys() == others.keys()
+        and all(abs(shares_of[part] - others[part]) * 100 <= _ALIKE_POINTS for part in shares_of)
+    )
+
+
+def _families(kernels: Sequence[ProfileForm]) -> Sequence[Sequence[str]]:
+    """What kernels are for, with a bar, the time, and its share of all."""
+    sums: Counter[str] = Counter()
+    for each in kernels:
+        sums[readable_name(each["family"])] += each["seconds"]
+    whole = sum(sums.values()) or 1.0
+    return [
+        (name, bar(name, time / whole, "g-working"), time_text(time), f"{time / whole:.1%}")
+        for name, time in sums.most_common()
+    ]
 
 
 def _colored(time: ProfileForm) -> dict[str, float]:
@@ -198,11 +250,19 @@ def _copy(form: ProfileForm) -> Sequence[str]:
     )
 
 
-def _kernels(kernels: Sequence[ProfileForm]) -> Sequence[Sequence[str]]:
+def _kernels(kernels: Sequence[ProfileForm]) -> Sequence[Sequence[Any]]:
+    """Rows of the table, then the family and what numbers are sorted by."""
     whole = sum(each["seconds"] for each in kernels) or 1.0
     rows = zip(kernels, kernel_rows(kernels, _LONGEST_NAME), strict=True)
     return [
-        (*row[:3], bar(row[0], each["seconds"] / whole, "g-working"), *row[3:])
+        (
+            *row[:3],
+            bar(row[0], each["seconds"] / whole, "g-working"),
+            *row[3:],
+            readable_name(each["family"]),
+            each["count"],
+            each["seconds"],
+        )
         for each, row in rows
     ][:_MOST_KERNELS]
 

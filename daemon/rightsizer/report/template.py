@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rightsizer.report.figures import hours, kilowatt_hours, money, number, percent
@@ -18,6 +21,17 @@ def rendered(name: str, filters: Mapping[str, Callable[..., str]], **values: Any
     environment = _environment().overlay()
     environment.filters = {**environment.filters, **filters}
     return environment.get_template(name).render(**values)
+
+
+@cache
+def table_script() -> Mapping[str, str]:
+    """What a document needs whose tables are sorted and searched: its script, and the hash of it.
+
+    The document's policy allows no other.
+    """
+    script = files("rightsizer.report").joinpath("templates/tables.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"script": script, "script_hash": f"sha256-{digest}"}
 
 
 @cache

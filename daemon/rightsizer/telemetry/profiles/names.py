@@ -74,7 +74,8 @@ _FAMILIES: Final = tuple(
         ),
         (
             KernelFamily.MATRIX_PRODUCT,
-            r"gemm|gemv|nvjet|matmul|Cijk_|cutlass|\bdot_kernel|split_?k|marlin|^triton_tem_\w*mm",
+            # FBGEMM's own namespace is about lookups of embeddings mostly.
+            r"(?<!fb)gemm|gemv|nvjet|matmul|Cijk_|cutlass|\bdot_kernel|split_?k|marlin|^triton_tem_\w*mm",
         ),
         (KernelFamily.OPTIMIZER, r"multi_tensor_apply|adamw?\b|\bsgd|\blamb(?!da)"),
         (KernelFamily.SOFTMAX, r"softmax"),
