@@ -185,3 +185,22 @@ def test_what_cannot_be_compared_or_replaced_is_refused(tmp_path: Path, capsys: 
     assert trace.read_bytes() == before
     assert main(["profile", str(tmp_path / "absent.json")]) == 1
     assert "absent.json" in capsys.readouterr().err
+
+
+def test_a_terminal_is_shown_how_far_a_large_file_was_read(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In megabytes of the file as it lies there; a small one is not told of, nor is a pipe."""
+    trace = launch_bound_trace(tmp_path)
+    large = tmp_path / "large.json"
+    large.write_text(trace.read_text() + "\n" * 3_000_000)
+    assert main(["profile", str(large)]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["profile", str(trace)]) == 0
+    assert "MB" not in capsys.readouterr().err
+    assert main(["profile", str(large)]) == 0
+    shown = capsys.readouterr().err
+    assert "large.json, MB [" in shown
+    assert "/3" in shown
+    assert shown.endswith("\r\x1b[K")

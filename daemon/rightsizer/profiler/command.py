@@ -2,13 +2,17 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Final
 
 from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.progress import ProgressLine
 from rightsizer.console.settings_flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.files import whole_file
@@ -22,6 +26,7 @@ from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.taken_profile import weighed
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+from rightsizer.telemetry.profiles.reader import progress_told
 from rightsizer.telemetry.profiles.registry import read_files
 
 _DESCRIPTION = """\
@@ -36,6 +41,7 @@ docs/profiles.md tells what is read of each format, and every key of the JSON.
 """
 
 
+_SMALL_BYTES: Final = 2_000_000
 _FLAGS: Final = """
 --against FILE: earlier profiles of the same workloads, in the same order: before and after
 --report OUT: write the answer as one page of HTML too
@@ -76,7 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--report {out}: is a profile to read; name another file")
     settings = settings_of(arguments, _ProfileCommandSettings)
     limits, judges = settings.profiles.read_limits, settings.profiles.judges
-    later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
+    shows = sys.stderr.isatty()
+    with (
+        ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
+        progress_told(partial(_tell, progress)),
+    ):
+        later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
     found = judged_workloads(later.profiles, judges)
     against = judged_workloads(earlier.profiles, judges)
     joins = _joined(arguments.history_path, found, settings)
@@ -89,6 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
             file.write(profile_document(answer).encode())
     say(json.dumps(answer, indent=1) if arguments.json else profile_text(answer))
     return 0
+
+
+def _tell(
+    progress: Callable[[str, int, int], None], name: str, done_bytes: int, total_bytes: int
+) -> None:
+    """Show how far a large file was read; a small one is there before it could be seen."""
+    if total_bytes > _SMALL_BYTES:
+        progress(f"{name}, MB", done_bytes // 10**6, total_bytes // 10**6)
 
 
 def _joined(

@@ -1,11 +1,13 @@
 """Reader of one kind of file, and its bytes, unpacked as they are read."""
 
 import codecs
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass
@@ -50,6 +52,27 @@ _JUDGED_FROM: Final = 2**20
 """Unpacked bytes before which nothing is said of how much a file grew."""
 
 
+ReadProgress: TypeAlias = Callable[[str, int, int], None]
+"""Receives a file's name, how many of its bytes were read, and how many it has."""
+
+
+def _untold(name: str, done_bytes: int, total_bytes: int) -> None:
+    """Tell no one."""
+
+
+_progress: Final[ContextVar[ReadProgress]] = ContextVar("progress", default=_untold)
+
+
+@contextmanager
+def progress_told(progress: ReadProgress) -> Iterator[None]:
+    """Tell how far files are read within it: readers of many formats open them."""
+    token = _progress.set(progress)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
 class Unpacked:
     """A file open for reading from its start to its end, packed by gzip or plain.
 
@@ -62,6 +85,7 @@ class Unpacked:
         self._limits = limits
         try:
             self._file = path.open("rb")
+            self._size = os.fstat(self._file.fileno()).st_size
             beginning = self._file.read(2)
             self._file.seek(0)
         except OSError as error:
@@ -115,6 +139,7 @@ class Unpacked:
                 "copy it to a disk that can be read"
             ) from None
         self._packed += len(data)
+        _progress.get()(self._name, self._packed, self._size)
         return data
 
     def _inflated(self, size: int) -> bytes:
