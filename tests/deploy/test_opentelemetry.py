@@ -1,0 +1,82 @@
+"""The collector's configuration: what it renames is exported, with the labels that it uses."""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from publish_reports import full_report
+from publish_stories import NOW
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Level
+
+ROOT: Final = Path(__file__).parents[2]
+FILE: Final = ROOT / "config" / "opentelemetry" / "collector.yaml"
+CONFIGURATION: Final[dict[str, Any]] = load_yaml(FILE.read_text("utf-8"), FILE.name).data
+TRANSFORMS: Final = CONFIGURATION["processors"]["metricstransform"]["transforms"]
+UNITS: Final = {
+    "hw.gpu.utilization": "ratio",
+    "hw.gpu.memory.usage": "bytes",
+    "hw.gpu.memory.limit": "bytes",
+    "hw.power": "watts",
+    "hw.energy": "joules",
+    "hw.temperature": "celsius",
+    "hw.errors": "errors",
+}
+"""Of opentelemetry.io/docs/specs/semconv/hardware, in development: 1, By, W, J, Cel, {error}."""
+BOARD_12239: Final = (
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "DCGM_FI_DEV_FB_USED",
+)
+"""What the queries of NVIDIA's board ask for."""
+
+
+def test_every_part_of_the_pipeline_is_configured() -> None:
+    """A collector refuses to start otherwise."""
+    (pipeline,) = CONFIGURATION["service"]["pipelines"].values()
+    for kind, names in pipeline.items():
+        assert set(names) == set(CONFIGURATION[kind])
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=[each["include"] for each in TRANSFORMS])
+def test_what_is_renamed_is_exported_by_default(transform: dict[str, Any]) -> None:
+    """In the unit of the convention, with every label that is given another name."""
+    metric = METRICS[transform["include"]]
+    assert metric.collector in DEFAULT_COLLECTORS
+    assert metric.level.rank <= Level.STANDARD.rank
+    unit = UNITS[transform["new_name"]]
+    assert re.search(rf"_{unit}(_total)?$", metric.name)
+    renamed = {each["label"] for each in transform["operations"] if "label" in each}
+    assert renamed <= set(metric.labels)
+    assert transform["action"] == "insert"
+    added = {each["new_label"]: each.get("new_value") for each in transform["operations"]}
+    assert added["hw.type"] == "gpu"
+    assert "hw.id" in added
+
+
+def test_the_page_has_every_name() -> None:
+    """In its table, row by row."""
+    page = (ROOT / "docs" / "opentelemetry.md").read_text("utf-8")
+    for each in TRANSFORMS:
+        assert f"| `{each['include']}` | `{each['new_name']}` |" in page
+
+
+def test_the_board_for_dcgm_exporter_finds_its_metrics() -> None:
+    """By the labels that it chooses by."""
+    report = full_report()
+    exposition = MetricsExposition(
+        lambda: report, MetricsSettings(dcgm=True), wall_time=lambda: NOW, hostname="node-7"
+    )
+    page = exposition.render_dcgm().body.decode()
+    for name in BOARD_12239:
+        lines = [line for line in page.splitlines() if line.startswith(f"{name}{{")]
+        assert lines, name
+        assert all('gpu="' in line and 'Hostname="node-7"' in line for line in lines)
