@@ -14,11 +14,12 @@ import pytest
 from estate.agents import agent_findings, whole_jobs
 from estate.command import Answer, ask_fleet
 from estate.layout import SMALL
-from estate.life import Life, live
+from estate.life import Life, at_level, live
 from estate.served import planted_waits, wait_score
 from estate.stores import filled_victoria
 from estate.truth import Metrics, score
 from evaluation.fleet import DAYS, START, sources_of
+from rightsizer.model.metric_family import Level
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
 
@@ -66,6 +67,19 @@ def test_what_is_planted_is_found_and_nothing_else(ask: Ask, metrics: Metrics) -
     result = score(SMALL, metrics, ask(metrics).findings)
     assert result.missed == ()
     assert result.wrong == ()
+
+
+def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> None:
+    """Those that rest on distributions of every second; docs/cost.md has the figure."""
+    less = at_level(life, Level.STANDARD)
+    with filled_victoria(less, *sources_of(less, Metrics.OWN)) as server:
+        found = ask_fleet(server.url, life.end)
+    result = score(SMALL, Metrics.OWN, found.findings)
+    assert result.wrong == ()
+    assert {each.what for each in result.missed} <= {
+        "a notebook on a dear board",
+        "more replicas than are needed",
+    }
 
 
 @pytest.mark.parametrize("metrics", [Metrics.OWN, Metrics.DCGM])

@@ -8,8 +8,10 @@ from typing import Final
 from estate.character import EMPTY, SLOTS, Character, characters
 from estate.layout import JOBS, Job, Layout, Machine, Owner
 from rightsizer.model.device import Device
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import Level
 
-__all__ = ["Gpu", "Life", "Part", "live"]
+__all__ = ["Gpu", "Life", "Part", "at_level", "live"]
 
 _AWAY: Final = ("serve-2", 5)
 """A node, and the day on which no one could reach it."""
@@ -119,6 +121,26 @@ def live(
             away, restarts = _troubles(machine, days)
             gpus.append(Gpu(device, machine, number, _without(held, away), restarts))
     return Life(layout, days, start, tuple(gpus), days_of)
+
+
+def at_level(life: Life, level: Level) -> Life:
+    """The same life, of whose agents less is exported."""
+
+    def kept(character: Character) -> Character:
+        own = {
+            name: {key: values for key, values in getattr(character, name).items() if has(key[0])}
+            for name in ("grown", "gauges")
+        }
+        return replace(character, **own)
+
+    def has(series: str) -> bool:
+        metric = METRICS.get(series) or METRICS[series.rpartition("_")[0]]
+        return metric.level.rank <= level.rank
+
+    variants = tuple(
+        {name: kept(character) for name, character in each.items()} for each in life.variants
+    )
+    return replace(life, variants=variants)
 
 
 def _character_name(machine: Machine, text: str) -> str:
