@@ -195,6 +195,10 @@ class DeviceContext:
         """What strips show."""
         return self.span if self.zoom is None else self.zoom.span
 
+    def stretch(self, last: Nanoseconds) -> TimeRange:
+        """The same by its ends; a span ends with the `last` reading."""
+        return self.zoom or TimeRange(last - self.span.length, last)
+
 
 @dataclass(frozen=True, slots=True)
 class DevicePast:
@@ -250,8 +254,7 @@ def device_view(
 ) -> DeviceCardView:
     """A device's card; readings that are no longer the present are left out."""
     device, of_span = report.device, waste_view([(past.span, 1.0)])
-    end = node.wall_time if look.zoom is None else look.zoom.end
-    drawn = TimeRange(end - look.drawn.length, end)
+    drawn = look.stretch(node.wall_time)
     shown_state = report.state if is_fresh else State.UNKNOWN
     sampled, down = report.last_sample, report.down
     return DeviceCardView(
@@ -269,7 +272,7 @@ def device_view(
         last_sample=moment_label(sampled, look.now) if sampled is not None else None,
         is_fresh=is_fresh,
         is_divided=device.has_mig_instances,
-        strip=strip_view(past.drawn, end, look.drawn, look.grain),
+        strip=strip_view(past.drawn, drawn.end, look.drawn, look.grain),
         signals=signal_charts((past.blocks,), drawn) if past.blocks else (),
         gauges=gauges(report.signals) if is_fresh else (),
         fit=fit_view(report.provisioning if is_fresh else {}, look.fit),

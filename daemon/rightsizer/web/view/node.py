@@ -10,11 +10,10 @@ from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceReport, Report, WorkloadReport
-from rightsizer.model.span import DeviceSpan, Span, TimeRange
+from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,
-    NANOSECONDS_PER_SECOND,
     Nanoseconds,
     format_duration,
     seconds,
@@ -41,7 +40,7 @@ from rightsizer.web.view.device import (
 )
 from rightsizer.web.view.headline import DeviceCounts, Tile, device_counts, part_of, tiles
 from rightsizer.web.view.overview import OverviewRow, overview_rows
-from rightsizer.web.view.signals import SignalChart, signal_charts
+from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import (
     COARSE,
     FINE,
@@ -145,20 +144,6 @@ _NOTHING: Final = DeviceSpan(())
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnPast:
-    """The stretch of the past that drawings show."""
-
-    words: str
-    """In a sentence."""
-    start_seconds: int
-    end_seconds: int
-    ways: Mapping[str, str]
-    """To stretches beside it, by a word: what their address has to say."""
-    whole: str
-    """The way back to the whole span, empty where it is shown."""
-
-
-@dataclass(frozen=True, slots=True)
 class NodeView:
     """What the template shows."""
 
@@ -186,8 +171,6 @@ class NodeView:
     past: DrawnPast | None = None
     signals: tuple[SignalChart, ...] = ()
     """Of the devices of a workload that is looked at, together."""
-    query: str = ""
-    """What an address has to say of what is looked at; empty for all."""
 
 
 def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is looked at.
@@ -265,8 +248,13 @@ class _NodePage:
             workloads=self._workload_rows(),
             signals=self._signals(),
             selected=self._selected,
-            past=self._drawn(),
-            query=self._query.address if self._chosen else "",
+            past=drawn_past(
+                self._query,
+                self._look.stretch(report.wall_time),
+                report.wall_time,
+                words=self._look.drawn.words,
+                is_alone=bool(self._chosen),
+            ),
         )
 
     def _headline(self, counts: DeviceCounts, shares: Sequence[Share]) -> str:
@@ -283,8 +271,7 @@ class _NodePage:
         """Of a workload's devices together, where they are too many for a card each."""
         if not self._workload or len(self._chosen) <= _CARDS_MOST:
             return ()
-        now, span = self._report.wall_time, self._look.span
-        drawn = self._look.zoom or TimeRange(now - span.length, now)
+        drawn = self._look.stretch(self._report.wall_time)
         return signal_charts(tuple(self._past.blocks.values()), drawn)
 
     def _shares(self) -> tuple[Share, ...]:
@@ -346,30 +333,6 @@ class _NodePage:
         if self._workload:
             return self._workload
         return self._names.get(self._query.gpu, "") if self._chosen else ""
-
-    def _drawn(self) -> DrawnPast:
-        """What drawings show, and the ways to other stretches of the past."""
-        now, zoom, span = self._report.wall_time, self._look.zoom, self._look.span
-        shown = zoom or TimeRange(now - span.length, now)
-        length = shown.end - shown.start
-        ways = {
-            "earlier": (shown.start - length // 2, shown.end - length // 2),
-            "closer": (shown.start + length // 4, shown.end - length // 4),
-            "wider": (shown.start - length // 2, shown.end + length // 2),
-            "later": (shown.start + length // 2, shown.end + length // 2),
-        }
-        query, is_now = self._query, shown.end >= now
-        return DrawnPast(
-            words=self._look.drawn.words,
-            start_seconds=shown.start // NANOSECONDS_PER_SECOND,
-            end_seconds=shown.end // NANOSECONDS_PER_SECOND,
-            ways={
-                name: query.zoomed(*ends, now).address
-                for name, ends in ways.items()
-                if self._chosen and not (is_now and name == "later")
-            },
-            whole=replace(query, zoom=None).address if zoom else "",
-        )
 
     def _devices(self) -> tuple[tuple[DeviceReport, DeviceCardView], ...]:
         """What is looked at: a device and its MIG instances, a workload's devices; else all."""

@@ -1,14 +1,15 @@
-"""View of devices' signals over a stretch of the past: a small drawing for each."""
+"""View of a stretch of the past: a drawing for each signal, and the ways to other stretches."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.span import TimeRange
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.report.labels import percent_label
+from rightsizer.web.page_query import PageQuery
 from rightsizer.web.view.strip import STRIP_WIDTH, Spell, clock_range
 
 CHART_HEIGHT: Final = 40
@@ -127,3 +128,39 @@ def _spell(slot: _Slot, shown: TimeRange) -> Spell:
     title = f"{times}: mean {percent_label(slot.mean)}, peak {percent_label(slot.peak)}"
     x = _x(slot.start, shown)
     return Spell(x, round(_x(slot.end, shown) - x, 1), title)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPast:
+    """The stretch of the past that drawings show."""
+
+    words: str
+    """In a sentence."""
+    start_seconds: int
+    end_seconds: int
+    ways: Mapping[str, str]
+    """To stretches beside it, by a word: what their address has to say."""
+    whole: str
+    """The way back to the whole span, empty where it is shown."""
+
+
+def drawn_past(
+    query: PageQuery, shown: TimeRange, now: Nanoseconds, *, words: str, is_alone: bool
+) -> DrawnPast:
+    """What drawings show; there are ways elsewhere where a GPU or a workload `is_alone`."""
+    start, end, length = shown.start, shown.end, shown.end - shown.start
+    ways = {
+        "earlier": (start - length // 2, end - length // 2),
+        "closer": (start + length // 4, end - length // 4),
+        "wider": (start - length // 2, end + length // 2),
+        "later": (start + length // 2, end + length // 2),
+    }
+    if end >= now:
+        del ways["later"]
+    return DrawnPast(
+        words=words,
+        start_seconds=start // NANOSECONDS_PER_SECOND,
+        end_seconds=end // NANOSECONDS_PER_SECOND,
+        ways={name: query.zoomed(*ends, now).address for name, ends in ways.items() if is_alone},
+        whole=replace(query, zoom=None).address if query.zoom and is_alone else "",
+    )
