@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.load_cycles import LoadCycleDetector
+from rightsizer.accounting.device_state import LoadCycleDetector
 from rightsizer.model.entry import LoadCycle
 
 SECOND = 1_000_000_000
