@@ -29,7 +29,7 @@ rightsizer \\- account for every second of every GPU and say what size it should
 .SH FILES
 .TP
 .I /etc/rightsizer/rightsizer.yaml
-the configuration; each key stands in it with its default
+the configuration, which begins with a screenful; drop\\-ins are in conf.d beside it
 .TP
 .I /var/lib/rightsizer
 the history
@@ -38,7 +38,7 @@ the history
 where commands on this machine reach the agent
 .TP
 .I /usr/share/rightsizer
-drop\\-ins for the unit, rules for Prometheus, dashboards for Grafana
+drop\\-ins for the unit, rules for Prometheus, dashboards for Grafana, a collector's configuration
 .SH SEE ALSO
 .BR systemctl (1),
 .BR nvidia\\-smi (1)

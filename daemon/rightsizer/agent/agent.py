@@ -228,7 +228,7 @@ class Agent:
         return MetricsExposition(latest, metrics, self._freshness(), wall_time, dcgm_source=dcgm)
 
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
-        settings = self.settings
+        settings, spans = self.settings, SpanCache(self.accountant.remembered)
         return WebServer(
             settings.web.listen_addresses,
             latest=self.accountant.latest,
@@ -249,7 +249,7 @@ class Agent:
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),
             access=access,
-            past=(spans := SpanCache(self.accountant.remembered)),
+            past=spans,
             blocks=spans.blocks,
         )
 

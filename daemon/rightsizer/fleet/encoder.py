@@ -158,7 +158,8 @@ def encode_plan(
     }
 
 
-_MOST_MISSING: Final = 3
+MOST_MISSING: Final = 3
+"""Things that the telemetry lacks, told of each rule."""
 
 
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
         if tally.abstained is not None:
             former = rule["abstained"].get(tally.abstained, 0)
             rule["abstained"][tally.abstained] = former + count
-            if tally.missing and len(rule["missing"]) < _MOST_MISSING:
+            if tally.missing and len(rule["missing"]) < MOST_MISSING:
                 rule["missing"].append(tally.missing)
         else:
             rule["well" if tally.finding is FindingKind.OPTIMIZED else "complaints"] += count

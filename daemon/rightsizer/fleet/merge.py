@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.fleet.cases.usage import FREE
+from rightsizer.fleet.encoder import MOST_MISSING
 from rightsizer.fleet.selection import ranked
 from rightsizer.fleet.usage import FREE_NAME
 from rightsizer.model.errors import UsageError
@@ -15,8 +16,6 @@ _Form = dict[str, Any]
 
 _ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
 _KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time")
-_MOST_MISSING: Final = 3
-"""As many as a single answer tells of each rule."""
 _INTERVALS: Final = ("dollars", "wasted_dollars")
 _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
 
@@ -107,7 +106,7 @@ def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _Form:
         for reason, count in row["abstained"].items():
             whole["abstained"][reason] = whole["abstained"].get(reason, 0) + count
         missing = dict.fromkeys((*whole["missing"], *row["missing"]))
-        whole["missing"] = list(missing)[:_MOST_MISSING]
+        whole["missing"] = list(missing)[:MOST_MISSING]
     return dict(sorted(found.items()))
 
 

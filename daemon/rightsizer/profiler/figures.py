@@ -193,14 +193,18 @@ def rule_text(finding: ProfileForm) -> str:
     return readable_name(str(finding["rule"]).removeprefix("profile_"))
 
 
-def family_text(kernels: Sequence[ProfileForm]) -> str:
-    """The share of each family in the time of all kernels, most first."""
+def family_times(kernels: Sequence[ProfileForm]) -> list[tuple[str, float, float]]:
+    """Each family in words, its seconds, and its share in the time of all kernels, most first."""
     sums: Counter[str] = Counter()
     for each in kernels:
         sums[each["family"]] += each["seconds"]
     whole = sum(sums.values()) or 1.0
-    told = (f"{readable_name(name)} {percent(part / whole)}" for name, part in sums.most_common())
-    return ", ".join(told)
+    return [(readable_name(name), time, time / whole) for name, time in sums.most_common()]
+
+
+def family_text(kernels: Sequence[ProfileForm]) -> str:
+    """The share of each family, most first."""
+    return ", ".join(f"{name} {percent(share)}" for name, _, share in family_times(kernels))
 
 
 def short_text(name: str, longest: int) -> str:

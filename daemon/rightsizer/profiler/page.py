@@ -1,6 +1,5 @@
 """Page of profiles as one HTML document, from their JSON."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -9,6 +8,7 @@ from rightsizer.profiler.figures import (
     ProfileForm,
     beside,
     change_row,
+    family_times,
     gain_text,
     host_step_rows,
     idle_parts,
@@ -193,13 +193,9 @@ def _alike(one: ProfileForm, other: ProfileForm) -> bool:
 
 def _families(kernels: Sequence[ProfileForm]) -> Sequence[Sequence[str]]:
     """What kernels are for, with a bar, the time, and its share of all."""
-    sums: Counter[str] = Counter()
-    for each in kernels:
-        sums[readable_name(each["family"])] += each["seconds"]
-    whole = sum(sums.values()) or 1.0
     return [
-        (name, bar(name, time / whole, "g-working"), time_text(time), f"{time / whole:.1%}")
-        for name, time in sums.most_common()
+        (name, bar(name, share, "g-working"), time_text(time), f"{share:.1%}")
+        for name, time, share in family_times(kernels)
     ]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +16,7 @@ from rightsizer.report.labels import (
     display_name,
     percent_label,
 )
+from rightsizer.report.template import script_hash
 from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
 
@@ -87,9 +86,8 @@ class WebPage:
 
 def content_security_policy() -> str:
     """What the page may do: run its own script, known by its hash, and ask this server."""
-    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; connect-src 'self'; "
+        f"default-src 'none'; script-src '{script_hash(_SCRIPT)}'; connect-src 'self'; "
         "style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )

@@ -33,7 +33,7 @@ class PageQuery:
     def address(self) -> str:
         """What the page's own address has to say of how it is looked at."""
         parts = {} if self.span == DEFAULT_SPAN else {"span": self.span.name}
-        parts |= {name: value for name in ("gpu", "workload") if (value := getattr(self, name))}
+        parts |= self._chosen
         if self.zoom is not None:
             start, end = (at // NANOSECONDS_PER_SECOND for at in self.zoom)
             parts |= {"from": str(start), "to": str(end)}
@@ -42,8 +42,11 @@ class PageQuery:
     @property
     def selection(self) -> str:
         """What is added to an address that has something to say already."""
-        chosen = {name: value for name in ("gpu", "workload") if (value := getattr(self, name))}
-        return f"&{urlencode(chosen)}" if chosen else ""
+        return f"&{urlencode(self._chosen)}" if self._chosen else ""
+
+    @property
+    def _chosen(self) -> dict[str, str]:
+        return {name: value for name in ("gpu", "workload") if (value := getattr(self, name))}
 
     def zoomed(self, start: Nanoseconds, end: Nanoseconds, now: Nanoseconds) -> "PageQuery":
         """The same of another stretch, no shorter than can be drawn and not beyond now."""

@@ -29,7 +29,7 @@ from rightsizer.model.units import (
 
 NAME: Final = "rightsizer"
 STATES: Final = "rightsizer_state_seconds_total"
-HISTOGRAMS: Final = (*BUCKETS, *POWER_BUCKETS)
+_HISTOGRAMS: Final = (*BUCKETS, *POWER_BUCKETS)
 _UP: Final = "rightsizer_device_up"
 _USED: Final = f'{STATES}{{state="unknown"}}'
 _TIER: Final = "rightsizer_device_telemetry_info"
@@ -219,10 +219,10 @@ class AgentProbe:
                 "not seen, and what is happening now is judged by the last whole hour instead of "
                 "the last ten minutes; scrape every 15 to 60 s"
             )
-        if STATES in names and not any(figure.form(names) for figure in HISTOGRAMS):
+        if STATES in names and not any(figure.form(names) for figure in _HISTOGRAMS):
             yield (
-                f"no `{HISTOGRAMS[0].forms[-1].name}`: how much of a GPU is needed is estimated by "
-                "the mean and the peak of samples; for distributions of every second set "
+                f"no `{_HISTOGRAMS[0].forms[-1].name}`: how much of a GPU is needed is estimated "
+                "by the mean and the peak of samples; for distributions of every second set "
                 "`web.metrics.level: full` on the agents"
             )
         if STATES in names and not tiers:
