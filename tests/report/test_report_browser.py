@@ -11,7 +11,7 @@ import pytest
 
 from report_stories import story_facts
 from rightsizer.report.builder import report_model
-from rightsizer.report.html_document import html_document
+from rightsizer.report.documents import html_document
 
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = (

@@ -2,14 +2,21 @@
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from rightsizer.model.state import Resource
-from rightsizer.report.labels import RESOURCE_LABELS, percent_text
-from rightsizer.report.model import DeviceRow, ReportModel, ReportSpan, UsageAmount
+from rightsizer.model.state import Cause, Resource
+from rightsizer.report.labels import (
+    CAUSE_LABELS,
+    GROUPS,
+    RESOURCE_LABELS,
+    StateGroup,
+    percent_text,
+)
+from rightsizer.report.model import DeviceRow, FitRow, ReportModel, ReportSpan, UsageAmount
 
 NOTHING: Final = "not known"
+KNOWN_GROUPS: Final = tuple(group for group in GROUPS if group is not StateGroup.NO_DATA)
 _TEN: Final = 10.0
 _TENTH: Final = 0.05
 _THOUSAND: Final = 1000.0
@@ -83,9 +90,33 @@ def _dollars(value: float) -> str:
     return f"{value if value < _THOUSAND else float(f'{value:.3g}'):,.0f}"
 
 
+def main_cause(waste: Mapping[str, float]) -> str:
+    """Why most of it went unused."""
+    if not any(waste.values()):
+        return "-"
+    return CAUSE_LABELS[Cause(max(waste, key=lambda cause: waste[cause]))]
+
+
+def group_percents(row: DeviceRow) -> list[str]:
+    """Each group's share of a device's known time."""
+    known = sum(row.groups[group] for group in KNOWN_GROUPS)
+    return [percent(row.groups[group] / known) if known else "-" for group in KNOWN_GROUPS]
+
+
+def resources_of(model: ReportModel) -> list[Resource]:
+    """Resources of which anything is known of some device."""
+    known = {fit.resource for row in model.devices for fit in row.fits if fit.need is not None}
+    return [resource for resource in Resource if resource in known]
+
+
+def fit_of(row: DeviceRow, resource: Resource) -> FitRow | None:
+    """How a resource of a device fits; `None` where nothing is known of it."""
+    return next((each for each in row.fits if each.resource == resource), None)
+
+
 def fit_text(row: DeviceRow, resource: Resource) -> str:
     """`63 %`, or why there is none."""
-    fit = next((each for each in row.fits if each.resource == resource), None)
+    fit = fit_of(row, resource)
     if fit is not None and fit.need is not None:
         return percent(fit.need)
     if resource is Resource.MEMORY and row.memory_is_preallocated:

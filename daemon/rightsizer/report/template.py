@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def rendered(name: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
-    """A template filled in; whatever it is given is escaped."""
-    environment = _environment().overlay()
+def rendered(
+    name: str,
+    filters: Mapping[str, Callable[..., str]],
+    escape: Callable[[object], str] | None = None,
+    /,
+    **values: Any,
+) -> str:
+    """A template filled in; whatever it is given is escaped, for HTML unless by `escape`."""
+    environment = _environment().overlay(autoescape=escape is None, finalize=escape)
     environment.filters = {**environment.filters, **filters}
     return environment.get_template(name).render(**values)
 

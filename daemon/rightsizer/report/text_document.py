@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.model.finding import Action
-from rightsizer.report.figures import hours, moment_text, money, percent, span_line
-from rightsizer.report.html_document import KNOWN_GROUPS, group_percents, main_cause
+from rightsizer.report.figures import (
+    KNOWN_GROUPS,
+    group_percents,
+    hours,
+    main_cause,
+    moment_text,
+    money,
+    percent,
+    span_line,
+)
 from rightsizer.report.labels import ACTION_LABELS, GROUP_NAMES
 from rightsizer.report.model import DeviceRow, ReportModel
 from rightsizer.report.summary import saved_text, summary_of
