@@ -73,7 +73,7 @@ def _settings() -> list[type]:
         if isinstance(value, type) and dataclasses.is_dataclass(value)
     }
     return sorted(
-        (each for each in classes if any(map(bounds_of, dataclasses.fields(each)))),
+        filter(bounds_of, classes),
         key=lambda each: f"{each.__module__}.{each.__name__}",
     )
 
@@ -128,10 +128,22 @@ def test_every_setting_is_explained() -> None:
 
     assert settings
     assert [
-        f"{each.__name__}.{declared.name}"
+        f"{each.__name__}.{name}"
         for each in settings
-        for declared in dataclasses.fields(each)
-        if (bounds := bounds_of(declared)) is not None and not bounds.help
+        for name, bounds in bounds_of(each).items()
+        if not bounds.help
+    ] == []
+
+
+def test_no_docstring_tells_of_a_setting_that_is_not_there() -> None:
+    """A name that was changed is changed in the text above it too."""
+    assert [
+        f"{each.__name__}: {name}"
+        for each in _settings()
+        for name in re.findall(
+            r"(?m)^ {8}(\w+): ", (each.__doc__ or "").partition("Attributes:")[2]
+        )
+        if name not in bounds_of(each)
     ] == []
 
 
@@ -141,7 +153,8 @@ def test_every_default_lies_within_its_own_bounds() -> None:
         f"{each.__module__}.{each.__name__}.{declared.name}"
         for each in _settings()
         for declared in dataclasses.fields(each)
-        if (bounds := bounds_of(declared)) and not _is_within(declared.default, bounds)
+        if (bounds := bounds_of(each).get(declared.name))
+        and not _is_within(declared.default, bounds)
     ]
 
     assert outside == []

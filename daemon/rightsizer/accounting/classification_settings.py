@@ -17,7 +17,15 @@ def _ratio(default: float, text: str, source: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ClassificationSettings:
-    """Where one state ends and another begins."""
+    """Where one state ends and another begins.
+
+    Attributes:
+        empty_memory_bytes: The same as a size; the larger of the two counts.
+        context_memory_bytes: Memory in use below which no program can run; a device without
+            processes that is busy then shows what its driver does on waking it.
+            Source: nvidia-smi on an L40S without persistence: 100 % with no process and 0 MiB; a
+            CUDA context takes more than 64 MiB
+    """
 
     active_ratio: float = _ratio(
         0.01, "Share of any engine's time from which on a device does something.", _STATES
@@ -35,16 +43,8 @@ class ClassificationSettings:
     empty_memory_ratio: float = _ratio(
         0.01, "Memory in use below which the device is free.", _STATES
     )
-    empty_memory_bytes: float = setting(
-        512 * _MEBIBYTE, help="The same as a size; the larger of the two counts.", source=_STATES
-    )
-    context_memory_bytes: float = setting(
-        64 * _MEBIBYTE,
-        help="Memory in use below which no program can run; a device without processes that is "
-        "busy then shows what its driver does on waking it.",
-        source="nvidia-smi on an L40S without persistence: 100 % with no process and 0 MiB; a "
-        "CUDA context takes more than 64 MiB",
-    )
+    empty_memory_bytes: float = setting(512 * _MEBIBYTE, source=_STATES)
+    context_memory_bytes: float = setting(64 * _MEBIBYTE)
     idle_power_ratio: float = _ratio(
         0.5,
         "Power from which on a device at rest by its counters is not believed to be idle.",
@@ -123,154 +123,126 @@ class ClassificationSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """When profiling counters are not believed."""
+    """When profiling counters are not believed.
 
-    suspect_busy_ratio: float = setting(
-        0.5,
-        help="Busy share from which on profiling counters that all read 0 may be dead.",
-        source="dcgm-exporter#662",
-    )
-    suspect_power_ratio: float = setting(
-        0.25,
-        help="Power from which on they have died; below it a stall may be all that there is.",
-        source="docs/definitions.md, states: the power of a hidden stall",
-    )
-    stand_in_limit_ratio: float = setting(
-        2.0,
-        help="The highest draw seen, of the idle draw, from which on it may stand in for a power "
-        "limit that is not stated.",
-        within=(1, None),
-        source="limits are 4 to 15 times the idle draw; less than twice of it is noise",
-    )
+    Attributes:
+        suspect_busy_ratio: Busy share from which on profiling counters that all read 0 may be dead.
+            Source: dcgm-exporter#662
+        suspect_power_ratio: Power from which on they have died; below it a stall may be all that
+            there is.
+            Source: docs/definitions.md, states: the power of a hidden stall
+        stand_in_limit_ratio: The highest draw seen, of the idle draw, from which on it may stand in
+            for a power limit that is not stated.
+            Source: limits are 4 to 15 times the idle draw; less than twice of it is noise
+    """
+
+    suspect_busy_ratio: float = setting(0.5)
+    suspect_power_ratio: float = setting(0.25)
+    stand_in_limit_ratio: float = setting(2.0, within=(1, None))
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """From when on the network is what a GPU waits for."""
+    """From when on the network is what a GPU waits for.
 
-    port_ratio: float = setting(
-        0.6,
-        help="Traffic of a direction of the nearest fabric ports, of their rate, that limits.",
-        source="as for PCIe: exchanges alternate with work, so that the mean stays below the peak",
-    )
-    busy_ratio: float = setting(
-        0.1,
-        help="Busy share from which on a GPU takes part in the exchange; the ports are not its "
-        "own, and one that rests may be beside another's traffic.",
-        source="as for the PCIe generation: a load",
-    )
-    pipe_ratio: float = setting(
-        0.3,
-        help="Pipe activity from which on a GPU does not wait.",
-        source="docs/definitions.md, states: as for PCIe",
-    )
-    dram_ratio: float = setting(
-        0.5,
-        help="Memory traffic from which on a GPU does not wait.",
-        source="docs/definitions.md, states: memory traffic that limits",
-    )
-    power_ratio: float = setting(
-        0.6,
-        help="Power from which on a GPU without profiling counters does not wait.",
-        source="docs/definitions.md, sources: power .6 of a GPU that works fully",
-    )
-    gap_busy_ratio: float = setting(
-        0.7,
-        help="Busy share below which a GPU waits where neither counters nor power are known.",
-        source="docs/definitions.md, states: gaps",
-    )
+    Attributes:
+        port_ratio: Traffic of a direction of the nearest fabric ports, of their rate, that limits.
+            Source: as for PCIe: exchanges alternate with work, so that the mean stays below the
+            peak
+        busy_ratio: Busy share from which on a GPU takes part in the exchange; the ports are not its
+            own, and one that rests may be beside another's traffic.
+            Source: as for the PCIe generation: a load
+        pipe_ratio: Pipe activity from which on a GPU does not wait.
+            Source: docs/definitions.md, states: as for PCIe
+        dram_ratio: Memory traffic from which on a GPU does not wait.
+            Source: docs/definitions.md, states: memory traffic that limits
+        power_ratio: Power from which on a GPU without profiling counters does not wait.
+            Source: docs/definitions.md, sources: power .6 of a GPU that works fully
+        gap_busy_ratio: Busy share below which a GPU waits where neither counters nor power are
+            known.
+            Source: docs/definitions.md, states: gaps
+    """
+
+    port_ratio: float = setting(0.6)
+    busy_ratio: float = setting(0.1)
+    pipe_ratio: float = setting(0.3)
+    dram_ratio: float = setting(0.5)
+    power_ratio: float = setting(0.6)
+    gap_busy_ratio: float = setting(0.7)
 
 
 @dataclass(frozen=True, slots=True)
 class NumaPlacementSettings:
-    """From when on processes count as being on the wrong NUMA node."""
+    """From when on processes count as being on the wrong NUMA node.
 
-    memory_local_ratio: float = setting(
-        0.5,
-        help="Host memory on the GPU's own NUMA node below which most of it is elsewhere.",
-        source="docs/definitions.md, sources: more than half of the pages on another node",
-    )
-    cpu_local_ratio: float = setting(
-        0.1,
-        help="CPUs of the GPU's own NUMA node, of those allowed, below which processes are kept "
-        "elsewhere; those that may run anywhere have an eighth even on eight nodes.",
-        source="docs/definitions.md, sources; eight nodes are the most that a server has",
-    )
-    traffic_ratio: float = setting(
-        0.02,
-        help="Traffic of a PCIe direction from which on the way to the host matters.",
-        source="KempnerPulse calls 1 GB/s input and output: 1.6 % of a PCIe 5 link",
-    )
+    Attributes:
+        memory_local_ratio: Host memory on the GPU's own NUMA node below which most of it is
+            elsewhere.
+            Source: docs/definitions.md, sources: more than half of the pages on another node
+        cpu_local_ratio: CPUs of the GPU's own NUMA node, of those allowed, below which processes
+            are kept elsewhere; those that may run anywhere have an eighth even on eight nodes.
+            Source: docs/definitions.md, sources; eight nodes are the most that a server has
+        traffic_ratio: Traffic of a PCIe direction from which on the way to the host matters.
+            Source: KempnerPulse calls 1 GB/s input and output: 1.6 % of a PCIe 5 link
+    """
+
+    memory_local_ratio: float = setting(0.5)
+    cpu_local_ratio: float = setting(0.1)
+    traffic_ratio: float = setting(0.02)
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionSettings:
-    """From when on a condition holds."""
+    """From when on a condition holds.
 
-    throttle_busy_ratio: float = setting(
-        0.5,
-        help="Busy share from which on lowered clocks cost work.",
-        source="docs/definitions.md, sources: u > 0.5",
-    )
-    throttle_clock_ratio: float = setting(
-        0.9,
-        help="SM clock of the maximum below which a throttle reason matters.",
-        source="docs/definitions.md, sources: clk/clk_max < 0.9",
-    )
-    load_busy_ratio: float = setting(
-        0.1,
-        help="Busy share from which on the PCIe generation is judged; idle links train down.",
-        source="NVSentinel#890: idle GPUs lower their PCIe generation",
-    )
-    near_out_of_memory_ratio: float = setting(
-        0.95,
-        help="Memory in use from which on the next allocation may fail.",
-        source="docs/definitions.md, sources: mem >= 0.95",
-    )
-    no_tensor_sm_ratio: float = setting(
-        0.5, help="SM activity from which on unused tensor cores are worth a word.", source=_SOURCES
-    )
-    no_tensor_fp32_ratio: float = setting(
-        0.2,
-        help="FP32 activity from which on unused tensor cores are worth a word.",
-        source=_SOURCES,
-    )
-    no_tensor_ratio: float = setting(
-        0.02, help="Tensor activity below which the tensor cores are unused.", source=_SOURCES
-    )
+    Attributes:
+        throttle_busy_ratio: Busy share from which on lowered clocks cost work.
+            Source: docs/definitions.md, sources: u > 0.5
+        throttle_clock_ratio: SM clock of the maximum below which a throttle reason matters.
+            Source: docs/definitions.md, sources: clk/clk_max < 0.9
+        load_busy_ratio: Busy share from which on the PCIe generation is judged; idle links train
+            down.
+            Source: NVSentinel#890: idle GPUs lower their PCIe generation
+        near_out_of_memory_ratio: Memory in use from which on the next allocation may fail.
+            Source: docs/definitions.md, sources: mem >= 0.95
+        no_tensor_sm_ratio: SM activity from which on unused tensor cores are worth a word.
+        no_tensor_fp32_ratio: FP32 activity from which on unused tensor cores are worth a word.
+        no_tensor_ratio: Tensor activity below which the tensor cores are unused.
+    """
+
+    throttle_busy_ratio: float = setting(0.5)
+    throttle_clock_ratio: float = setting(0.9)
+    load_busy_ratio: float = setting(0.1)
+    near_out_of_memory_ratio: float = setting(0.95)
+    no_tensor_sm_ratio: float = setting(0.5, source=_SOURCES)
+    no_tensor_fp32_ratio: float = setting(0.2, source=_SOURCES)
+    no_tensor_ratio: float = setting(0.02, source=_SOURCES)
     placement: NumaPlacementSettings = field(default_factory=NumaPlacementSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSettings:
-    """What counts as all of a resource."""
+    """What counts as all of a resource.
 
-    working_power_ratio: float = setting(
-        0.6,
-        help="Power at which a busy device is taken to work fully where no profiling is.",
-        within=(0.1, 1),
-        source="docs/definitions.md, provisioning, tier N",
-    )
-    link_achievable_ratio: float = setting(
-        0.9,
-        help="What a copy reaches of a PCIe or NVLink direction.",
-        within=(0.1, 1),
-        source="docs/definitions.md, sources: 85-92 % achievable",
-    )
-    compute_saturated_ratio: float = setting(
-        0.9,
-        help="Used part of the achievable compute from which on it is at its limit.",
-        source="KempnerPulse: tensor about 0.93 at saturation",
-    )
-    memory_saturated_ratio: float = setting(
-        0.95, help="Memory in use from which on it is at its limit.", source=_SOURCES
-    )
-    bandwidth_saturated_ratio: float = setting(
-        0.65,
-        help="Memory traffic from which on it is at its limit.",
-        source="docs/definitions.md, states; practical peak about 0.8",
-    )
-    link_saturated_ratio: float = setting(
-        0.6, help="Traffic of a link's direction from which on it is at its limit.", source=_STATES
-    )
+    Attributes:
+        working_power_ratio: Power at which a busy device is taken to work fully where no profiling
+            is.
+            Source: docs/definitions.md, provisioning, tier N
+        link_achievable_ratio: What a copy reaches of a PCIe or NVLink direction.
+            Source: docs/definitions.md, sources: 85-92 % achievable
+        compute_saturated_ratio: Used part of the achievable compute from which on it is at its
+            limit.
+            Source: KempnerPulse: tensor about 0.93 at saturation
+        memory_saturated_ratio: Memory in use from which on it is at its limit.
+        bandwidth_saturated_ratio: Memory traffic from which on it is at its limit.
+            Source: docs/definitions.md, states; practical peak about 0.8
+        link_saturated_ratio: Traffic of a link's direction from which on it is at its limit.
+    """
+
+    working_power_ratio: float = setting(0.6, within=(0.1, 1))
+    link_achievable_ratio: float = setting(0.9, within=(0.1, 1))
+    compute_saturated_ratio: float = setting(0.9)
+    memory_saturated_ratio: float = setting(0.95, source=_SOURCES)
+    bandwidth_saturated_ratio: float = setting(0.65)
+    link_saturated_ratio: float = setting(0.6, source=_STATES)

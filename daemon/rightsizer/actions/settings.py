@@ -37,46 +37,33 @@ class ActionTerms:
 
     Raises:
         ValueError: it has no name that a metric can bear, or is for no reason.
+
+    Attributes:
+        name: What the log, the metrics and the audit log call it; small letters, digits, - _.
+        reasons: Reasons of advice that it is done for; at least one, for nothing is done unasked.
+        mode: `dry_run` tells what would be done, `approve` waits for `rightsizer claim`,
+            `automatic` waits for no approval.
+        minimum_confidence_ratio: Confidence of advice below which nothing is done.
+            Source: docs/benchmarks.md, advice on simulated nodes: what is as sure is seldom wrong
+        maximum_risk: The highest risk of advice that is acted on; Unknown is above High.
+        cool_down_seconds: How long a workload is left alone after any action on it.
+            Source: a day shows what came of it at every hour
+        at_most_per_day: How often it is done within any 24 hours.
+        at_most_per_workload_per_day: How often any action is done on one workload within any 24
+            hours.
+        at_most_share_of_gpus: Part of the machine's GPUs that actions may be about within any 24
+            hours, all together; one GPU always may.
     """
 
-    name: str = setting(
-        "", help="What the log, the metrics and the audit log call it; small letters, digits, - _."
-    )
-    reasons: tuple[Reason, ...] = setting(
-        (), help="Reasons of advice that it is done for; at least one, for nothing is done unasked."
-    )
-    mode: ActionMode = setting(
-        ActionMode.DRY_RUN,
-        help="`dry_run` tells what would be done, `approve` waits for `rightsizer claim`, "
-        "`automatic` waits for no approval.",
-    )
-    minimum_confidence_ratio: float = setting(
-        0.9,
-        help="Confidence of advice below which nothing is done.",
-        source="docs/benchmarks.md, advice on simulated nodes: what is as sure is seldom wrong",
-    )
-    maximum_risk: Risk = setting(
-        Risk.LOW, help="The highest risk of advice that is acted on; Unknown is above High."
-    )
-    cool_down_seconds: float = setting(
-        86400.0,
-        help="How long a workload is left alone after any action on it.",
-        within=(60.0, 366 * 86400.0),
-        source="a day shows what came of it at every hour",
-    )
-    at_most_per_day: int = setting(
-        1, help="How often it is done within any 24 hours.", within=(1, 1000)
-    )
-    at_most_per_workload_per_day: int = setting(
-        1, help="How often any action is done on one workload within any 24 hours.", within=(1, 100)
-    )
-    at_most_share_of_gpus: float = setting(
-        0.25,
-        help="Part of the machine's GPUs that actions may be about within any 24 hours, all "
-        "together; one GPU always may.",
-        unit="ratio",
-        within=(0.0, 1.0),
-    )
+    name: str = setting("")
+    reasons: tuple[Reason, ...] = setting(())
+    mode: ActionMode = setting(ActionMode.DRY_RUN)
+    minimum_confidence_ratio: float = setting(0.9)
+    maximum_risk: Risk = setting(Risk.LOW)
+    cool_down_seconds: float = setting(86400.0, within=(60.0, 366 * 86400.0))
+    at_most_per_day: int = setting(1, within=(1, 1000))
+    at_most_per_workload_per_day: int = setting(1, within=(1, 100))
+    at_most_share_of_gpus: float = setting(0.25, unit="ratio", within=(0.0, 1.0))
 
     def __post_init__(self) -> None:
         """Refuse what could not be told apart, and what would be done unasked."""
@@ -91,28 +78,25 @@ class ActionTerms:
 
 @dataclass(frozen=True, slots=True)
 class ActionLimits:
-    """What all actions of a machine keep to together, and when one is suspended."""
+    """What all actions of a machine keep to together, and when one is suspended.
 
-    pause_seconds: float = setting(
-        300.0, help="Time between two actions, whichever they are.", within=(0.0, 86400.0)
-    )
-    at_most_per_day: int = setting(
-        4, help="Actions of all kinds within any 24 hours.", within=(1, 1000)
-    )
-    suspended_above_ratio: float = setting(
-        0.34,
-        help="Part of an action's results that may be failures before it is suspended.",
-        source="more than one of three",
-    )
-    minimum_results: int = setting(
-        2, help="Results of an action below which it is not suspended.", within=(1, 100)
-    )
-    results_within_seconds: float = setting(
-        30 * 86400.0,
-        help="How long a result counts; a suspension ends once its failures are older.",
-        within=(86400.0, 366 * 86400.0),
-        source="as long as the history",
-    )
+    Attributes:
+        pause_seconds: Time between two actions, whichever they are.
+        at_most_per_day: Actions of all kinds within any 24 hours.
+        suspended_above_ratio: Part of an action's results that may be failures before it is
+            suspended.
+            Source: more than one of three
+        minimum_results: Results of an action below which it is not suspended.
+        results_within_seconds: How long a result counts; a suspension ends once its failures are
+            older.
+            Source: as long as the history
+    """
+
+    pause_seconds: float = setting(300.0, within=(0.0, 86400.0))
+    at_most_per_day: int = setting(4, within=(1, 1000))
+    suspended_above_ratio: float = setting(0.34)
+    minimum_results: int = setting(2, within=(1, 100))
+    results_within_seconds: float = setting(30 * 86400.0, within=(86400.0, 366 * 86400.0))
 
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
@@ -183,13 +167,16 @@ class ActionWebhookSettings:
 
     Raises:
         ValueError: the address is none that a client can use.
+
+    Attributes:
+        url: Where to post to.
+        token_file: A file with a bearer token; empty for none.
+        ca_file: A PEM file with the authorities to trust; empty for the system's own.
     """
 
-    url: str = setting("", help="Where to post to.")
-    token_file: str = setting("", help="A file with a bearer token; empty for none.")
-    ca_file: str = setting(
-        "", help="A PEM file with the authorities to trust; empty for the system's own."
-    )
+    url: str = setting("")
+    token_file: str = setting("")
+    ca_file: str = setting("")
 
     def __post_init__(self) -> None:
         """Refuse what can never be posted to."""
@@ -203,6 +190,10 @@ class ActionSettings(ActionTerms):
 
     Raises:
         ValueError: there is nothing to do, or two things, or a word in braces means nothing.
+
+    Attributes:
+        timeout: How long it may take, before a program is ended with all that it has started; an
+            answer over HTTP is waited for no longer than a minute.
     """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
@@ -213,13 +204,7 @@ class ActionSettings(ActionTerms):
         + ".",
     )
     webhook: ActionWebhookSettings = field(default_factory=ActionWebhookSettings)
-    timeout: float = setting(
-        60.0,
-        help="How long it may take, before a program is ended with all that it has started; an "
-        "answer over HTTP is waited for no longer than a minute.",
-        unit="seconds",
-        within=(1.0, 3600.0),
-    )
+    timeout: float = setting(60.0, unit="seconds", within=(1.0, 3600.0))
 
     def __post_init__(self) -> None:
         """Refuse what could never be done, and what is two things."""
@@ -249,25 +234,20 @@ class ActionSettings(ActionTerms):
 
 @dataclass(frozen=True, slots=True)
 class ActionsSettings:
-    """What all actions of this machine share."""
+    """What all actions of this machine share.
 
-    interval: float = setting(
-        30.0,
-        help="Time between two looks at what is to be done; a claim waits as long at most.",
-        unit="seconds",
-        within=(1.0, 3600.0),
-    )
-    audit_file: str = setting(
-        "",
-        help="A file that gains a line of JSON for each thing that was done, would have been, or "
-        "was refused, as a whole path; empty for the history alone.",
-    )
-    approvers: tuple[str, ...] = setting(
-        (),
-        help="Users whose claim approves an action, beside root and the agent's own: names, as the "
-        "kernel tells over the local socket, or what is proved over HTTP, as `user:ana` or "
-        "`certificate:ana`.",
-    )
+    Attributes:
+        interval: Time between two looks at what is to be done; a claim waits as long at most.
+        audit_file: A file that gains a line of JSON for each thing that was done, would have been,
+            or was refused, as a whole path; empty for the history alone.
+        approvers: Users whose claim approves an action, beside root and the agent's own: names, as
+            the kernel tells over the local socket, or what is proved over HTTP, as `user:ana` or
+            `certificate:ana`.
+    """
+
+    interval: float = setting(30.0, unit="seconds", within=(1.0, 3600.0))
+    audit_file: str = setting("")
+    approvers: tuple[str, ...] = setting(())
     limits: ActionLimits = field(default_factory=ActionLimits)
 
     def __post_init__(self) -> None:

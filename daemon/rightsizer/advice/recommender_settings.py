@@ -23,21 +23,16 @@ RuleTree: Any = make_dataclass(
 
 @dataclass(frozen=True, slots=True)
 class RecommenderSettings:
-    """When advice is made, and by which thresholds."""
+    """When advice is made, and by which thresholds.
 
-    interval: float = setting(
-        600.0,
-        help="Time between two runs.",
-        unit="seconds",
-        within=(10.0, 86400.0),
-        source="the shortest span that a rule looks at",
-    )
-    jitter: float = setting(
-        30.0,
-        help="How far a run may be shifted, so that a fleet's agents do not run together.",
-        unit="seconds",
-        within=(0.0, 3600.0),
-    )
+    Attributes:
+        interval: Time between two runs.
+            Source: the shortest span that a rule looks at
+        jitter: How far a run may be shifted, so that a fleet's agents do not run together.
+    """
+
+    interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))
+    jitter: float = setting(30.0, unit="seconds", within=(0.0, 3600.0))
     rules: RuleTree = field(default_factory=RuleTree)
     market: MarketSettings = field(default_factory=MarketSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)

@@ -22,39 +22,34 @@ from rightsizer.web.settings import WebTree
 
 @dataclass(frozen=True, slots=True)
 class LabelSettings:
-    """The feature file for node-feature-discovery."""
+    """The feature file for node-feature-discovery.
 
-    file: str = setting(
-        "",
-        help="The feature file to keep up to date, mostly "
-        "/etc/kubernetes/node-feature-discovery/features.d/rightsizer; empty for none.",
-    )
-    interval: float = setting(
-        60.0,
-        help="Time between two writings.",
-        unit="seconds",
-        within=(10.0, 3600.0),
-        source="node-feature-discovery looks for new labels once a minute (its sleepInterval)",
-    )
-    settled: float = setting(
-        600.0,
-        help="How long a GPU must have been healthy, or not, before a label says so.",
-        unit="seconds",
-        within=(0.0, 86400.0),
-        source="a reset and a driver's restart take minutes; labels move pods",
-    )
-    expiry: float = setting(
-        3600.0,
-        help="How long labels hold after the agent wrote them last.",
-        unit="seconds",
-        within=(120.0, 7 * 86400.0),
-        source="longer than an update of the agent takes",
-    )
+    Attributes:
+        file: The feature file to keep up to date, mostly
+            /etc/kubernetes/node-feature-discovery/features.d/rightsizer; empty for none.
+        interval: Time between two writings.
+            Source: node-feature-discovery looks for new labels once a minute (its sleepInterval)
+        settled: How long a GPU must have been healthy, or not, before a label says so.
+            Source: a reset and a driver's restart take minutes; labels move pods
+        expiry: How long labels hold after the agent wrote them last.
+            Source: longer than an update of the agent takes
+    """
+
+    file: str = setting("")
+    interval: float = setting(60.0, unit="seconds", within=(10.0, 3600.0))
+    settled: float = setting(600.0, unit="seconds", within=(0.0, 86400.0))
+    expiry: float = setting(3600.0, unit="seconds", within=(120.0, 7 * 86400.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that an operator may set."""
+    """Everything that an operator may set.
+
+    Attributes:
+        webhooks: Who else is told of advice: an Alertmanager, or any receiver of JSON.
+        actions: What is done on advice, where an operator wants that; nothing by itself.
+        policies: What operators know of their workloads and the agent cannot see; first match.
+    """
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     sources: SourceSettings = field(default_factory=SourceSettings)
@@ -69,24 +64,14 @@ class Settings:
     labels: LabelSettings = field(default_factory=LabelSettings, metadata=LIVE)
     profiles: ProfileSettings = field(default_factory=ProfileSettings, metadata=LIVE)
     grafana: GrafanaSettings = field(default_factory=GrafanaSettings, metadata=LIVE)
-    webhooks: tuple[WebhookSettings, ...] = setting(
-        (),
-        help="Who else is told of advice: an Alertmanager, or any receiver of JSON.",
-        is_live=True,
-    )
-    actions: tuple[ActionSettings, ...] = setting(
-        (), help="What is done on advice, where an operator wants that; nothing by itself."
-    )
+    webhooks: tuple[WebhookSettings, ...] = setting((), is_live=True)
+    actions: tuple[ActionSettings, ...] = setting(())
     acting: ActionsSettings = field(default_factory=ActionsSettings)
     web: WebTree = field(default_factory=WebTree)
     log: LogSettings = field(default_factory=LogSettings)
     path: PathSettings = field(default_factory=PathSettings)
     node: NodeSettings = field(default_factory=NodeSettings, metadata=LIVE)
-    policies: tuple[Policy, ...] = setting(
-        (),
-        help="What operators know of their workloads and the agent cannot see; first match.",
-        is_live=True,
-    )
+    policies: tuple[Policy, ...] = setting((), is_live=True)
 
     @property
     def rule_trees(self) -> Mapping[str, object]:

@@ -124,7 +124,7 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
 
 
 def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:  # noqa: FBT001 - handed down.
-    hints = get_type_hints(settings)
+    hints, bounds_by_name = get_type_hints(settings), bounds_of(settings)
     for declared in fields(settings):
         if defaults is not None:
             default = getattr(defaults, declared.name)
@@ -132,7 +132,7 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
             default = declared.default_factory()
         else:
             default = declared.default
-        bounds, says = bounds_of(declared), is_live(declared)
+        bounds, says = bounds_by_name.get(declared.name), is_live(declared)
         is_entry_live = live if says is None else says
         try:
             shape = _shape(hints[declared.name], bounds, default, is_entry_live)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -143,13 +143,14 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
         fleet = replace(fleet, store=replace(fleet.store, url=arguments.store_url))
     if arguments.lookback is not None:
         # A flag may ask for what the file may, and for no more.
-        (declared,) = (each for each in fields(FleetSettings) if each.name == "lookback_seconds")
-        bounds, asked = bounds_of(declared), format_duration(arguments.lookback)
-        least, most = (bounds.minimum, bounds.maximum) if bounds is not None else (None, None)
-        if least is not None and arguments.lookback < least:
-            raise UsageError(f"--lookback: {asked} is less than {format_duration(least)}")
-        if most is not None and arguments.lookback > most:
-            raise UsageError(f"--lookback: {asked} is more than {format_duration(most)}")
+        bounds = bounds_of(FleetSettings)["lookback_seconds"]
+        asked, least, most = arguments.lookback, bounds.minimum, bounds.maximum
+        if least is not None and asked < least:
+            shortest = format_duration(least)
+            raise UsageError(f"--lookback: {format_duration(asked)} is less than {shortest}")
+        if most is not None and asked > most:
+            longest = format_duration(most)
+            raise UsageError(f"--lookback: {format_duration(asked)} is more than {longest}")
         fleet = replace(fleet, lookback_seconds=arguments.lookback)
     if arguments.shard is not None:
         try:

@@ -11,34 +11,24 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How patient the client is."""
+    """How patient the client is.
 
-    timeout_seconds: float = setting(
-        5.0,
-        help="How long a peer may take to accept a connection, and to answer.",
-        within=(0.1, 60.0),
-    )
-    tries: int = setting(
-        3,
-        help="How often a request is sent at most, where sending it again does no harm.",
-        within=(1, 10),
-    )
-    backoff_seconds: float = setting(
-        0.5,
-        help="The wait before the second try; it doubles with each further one.",
-        within=(0.0, 30.0),
-    )
-    retry_after_maximum_seconds: float = setting(
-        10.0,
-        help="The longest wait that a peer may ask for; beyond it the request fails at once.",
-        within=(0.0, 300.0),
-    )
-    response_maximum_bytes: int = setting(
-        8 * 2**20, help="The largest answer that is read.", within=(1024, None)
-    )
-    ca_file: str = setting(
-        "", help="A PEM file with the authorities to trust; empty for the system's own."
-    )
+    Attributes:
+        timeout_seconds: How long a peer may take to accept a connection, and to answer.
+        tries: How often a request is sent at most, where sending it again does no harm.
+        backoff_seconds: The wait before the second try; it doubles with each further one.
+        retry_after_maximum_seconds: The longest wait that a peer may ask for; beyond it the request
+            fails at once.
+        response_maximum_bytes: The largest answer that is read.
+        ca_file: A PEM file with the authorities to trust; empty for the system's own.
+    """
+
+    timeout_seconds: float = setting(5.0, within=(0.1, 60.0))
+    tries: int = setting(3, within=(1, 10))
+    backoff_seconds: float = setting(0.5, within=(0.0, 30.0))
+    retry_after_maximum_seconds: float = setting(10.0, within=(0.0, 300.0))
+    response_maximum_bytes: int = setting(8 * 2**20, within=(1024, None))
+    ca_file: str = setting("")
 
 
 def checked_url(url: str) -> str:

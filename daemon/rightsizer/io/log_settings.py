@@ -28,17 +28,16 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is logged, and how."""
+    """What is logged, and how.
 
-    format: LogFormat = setting(LogFormat.AUTO, help="The form of a line; auto fits the reader.")
-    level: LogLevel = setting(
-        LogLevel.INFO, help="The least severe messages that are logged.", is_live=True
-    )
-    repeat_interval: float = setting(
-        300.0,
-        help="How often a fault that goes on is logged; the others are counted in `suppressed`.",
-        unit="seconds",
-        within=(0, 86400),
-        source="the shortest interval at which a person would act on it again",
-        is_live=True,
-    )
+    Attributes:
+        format: The form of a line; auto fits the reader.
+        level: The least severe messages that are logged.
+        repeat_interval: How often a fault that goes on is logged; the others are counted in
+            `suppressed`.
+            Source: the shortest interval at which a person would act on it again
+    """
+
+    format: LogFormat = setting(LogFormat.AUTO)
+    level: LogLevel = setting(LogLevel.INFO, is_live=True)
+    repeat_interval: float = setting(300.0, unit="seconds", within=(0, 86400), is_live=True)

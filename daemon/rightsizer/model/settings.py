@@ -4,11 +4,13 @@ The configuration room turns such classes into a validated file format, a JSON s
 documentation; nothing else in the program holds a number that an operator may want to change.
 """
 
+import inspect
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from rightsizer.model.frozen import Field, dataclass, field
+from rightsizer.model.frozen import Field, dataclass, field, fields
 
 _TOLD: Final = "told"
 """The key of a setting's help, unit, limits and source, before its name is known."""
@@ -17,6 +19,7 @@ _ANY: Final = (None, None)
 _WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyType(
     {"ratio": (0, 1), "seconds": (0, None), "bytes": (0, None)}
 )
+_ATTRIBUTE: Final = re.compile(r"^(\w+): (.*(?:\n {4}.*)*)", re.MULTILINE)
 LIVE: Final[Mapping[str, Any]] = MappingProxyType({_IS_LIVE: True})
 """The metadata of a group of settings that a reload puts in force, without a restart."""
 
@@ -32,16 +35,20 @@ class Bounds:
     source: str
 
 
-def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must tell.
+def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may tell.
     default: Any,
     *,
-    help: str,  # noqa: A002 - argparse uses the same word.
+    help: str = "",  # noqa: A002 - argparse uses the same word.
     unit: str | None = None,
     within: tuple[float | None, float | None] | None = None,
     source: str = "",
     is_live: bool | None = None,
 ) -> Any:
-    """A dataclass field that carries its documentation.
+    """A dataclass field that an operator may set.
+
+    What it does is said by the docstring of its class, under `Attributes:`, as is where its default
+    comes from, in a line that begins with `Source:`. A field that several classes share says both
+    itself, by `help` and `source`.
 
     Args:
         default: The value where the operator says nothing.
@@ -66,15 +73,31 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must t
     return field(default=default, metadata=metadata)
 
 
-def bounds_of(declared: "Field[Any]") -> Bounds | None:
-    """The bounds of a dataclass field, `None` for a field that groups other settings."""
-    if _TOLD not in declared.metadata:
-        return None
-    help_text, unit, within, source = declared.metadata[_TOLD]
-    if unit is None:
-        unit = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
-    minimum, maximum = within or _WITHIN.get(unit, _ANY)
-    return Bounds(help_text, unit, minimum, maximum, source)
+def bounds_of(settings: type) -> dict[str, Bounds]:
+    """The bounds of each setting of a class, by the field's name; groups of settings have none."""
+    described, found = _described(settings), {}
+    for declared in fields(settings):
+        if _TOLD in declared.metadata:
+            help_text, unit, within, source = declared.metadata[_TOLD]
+            told = described.get(declared.name, ("", ""))
+            if unit is None:
+                unit = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
+            minimum, maximum = within or _WITHIN.get(unit, _ANY)
+            found[declared.name] = Bounds(
+                help_text or told[0], unit, minimum, maximum, source or told[1]
+            )
+    return found
+
+
+def _described(settings: type) -> dict[str, tuple[str, str]]:
+    """What the docstrings of a class and its bases say of each attribute, and its source."""
+    found = {}
+    for each in reversed(settings.__mro__[:-1]):
+        _, _, attributes = (each.__doc__ or "").partition("Attributes:\n")
+        for name, text in _ATTRIBUTE.findall(inspect.cleandoc(f"\n{attributes}")):
+            help_text, _, source = " ".join(text.split()).partition(" Source: ")
+            found[name] = help_text, source
+    return found
 
 
 def is_live(declared: "Field[Any]") -> bool | None:

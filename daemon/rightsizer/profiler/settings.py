@@ -15,251 +15,221 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSteadySettings:
-    """What a profile must show before anything is said of its idle time."""
+    """What a profile must show before anything is said of its idle time.
 
-    kernels_minimum: int = setting(
-        50,
-        help="Kernels of a device, fewer of which say nothing of a steady phase.",
-        within=(1, None),
-        source="one pass of a small network launches some hundred",
-    )
-    launch_maximum_seconds: float = setting(
-        0.001,
-        help="Mean time of a launch, beyond which kernels are still being loaded: start-up.",
-        source="HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds",
-    )
-    matched_minimum_ratio: float = setting(
-        0.5,
-        help="Kernels whose launch must be known, to tell why a device was idle.",
-        source="the greater part",
-    )
+    Attributes:
+        kernels_minimum: Kernels of a device, fewer of which say nothing of a steady phase.
+            Source: one pass of a small network launches some hundred
+        launch_maximum_seconds: Mean time of a launch, beyond which kernels are still being loaded:
+            start-up.
+            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds
+        matched_minimum_ratio: Kernels whose launch must be known, to tell why a device was idle.
+            Source: the greater part
+    """
+
+    kernels_minimum: int = setting(50, within=(1, None))
+    launch_maximum_seconds: float = setting(0.001)
+    matched_minimum_ratio: float = setting(0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileLaunchBoundSettings:
-    """When launches are the limit."""
+    """When launches are the limit.
 
-    on_ratio: float = setting(
-        0.3,
-        help="Share of a device's span in which it waits for the host, from which on it counts.",
-        source="SageMaker: a GPU is held up by its host below 70 % of use",
-    )
-    kernel_maximum_seconds: float = setting(
-        20e-6,
-        help="Mean time of a kernel up to which its launch is what counts.",
-        source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
-    )
-    removed_low_ratio: float = setting(
-        0.5,
-        help="Part of the wait that CUDA graphs remove at least, where steps can be captured.",
-        source="a cautious half: inputs still are copied, and graphs launched",
-    )
-    own_launch_minimum_ratio: float = setting(
-        0.5,
-        help="Launches a kernel below which kernels come by graphs already.",
-        source="the greater part: a graph's many kernels come by one launch",
-    )
-    outlier_minimum_ratio: float = setting(
-        0.5,
-        help="Part of all waiting for the host from which on one wait is named and left aside.",
-        source="the greater part: what happened once is no rate",
-    )
+    Attributes:
+        on_ratio: Share of a device's span in which it waits for the host, from which on it counts.
+            Source: SageMaker: a GPU is held up by its host below 70 % of use
+        kernel_maximum_seconds: Mean time of a kernel up to which its launch is what counts.
+            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
+        removed_low_ratio: Part of the wait that CUDA graphs remove at least, where steps can be
+            captured.
+            Source: a cautious half: inputs still are copied, and graphs launched
+        own_launch_minimum_ratio: Launches a kernel below which kernels come by graphs already.
+            Source: the greater part: a graph's many kernels come by one launch
+        outlier_minimum_ratio: Part of all waiting for the host from which on one wait is named and
+            left aside.
+            Source: the greater part: what happened once is no rate
+    """
+
+    on_ratio: float = setting(0.3)
+    kernel_maximum_seconds: float = setting(20e-6)
+    removed_low_ratio: float = setting(0.5)
+    own_launch_minimum_ratio: float = setting(0.5)
+    outlier_minimum_ratio: float = setting(0.5)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileHostBoundSettings:
-    """When the host is the limit."""
+    """When the host is the limit.
 
-    loader_on_ratio: float = setting(
-        0.2,
-        help="Share of a device's span that it may wait for the loader, from which on it counts.",
-        source="ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four",
-    )
-    on_ratio: float = setting(
-        0.3,
-        help="Share of a device's span that it waits for the host, whatever that does.",
-        source="SageMaker: a GPU is held up by its host below 70 % of use",
-    )
-    kernel_maximum_seconds: float = setting(
-        20e-6,
-        help="Mean time of a kernel up to which launches are what it waits for, not the host.",
-        source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
-    )
-    synchronization_on_ratio: float = setting(
-        0.1,
-        help="Share of a device's span idle after the host waited for it, from which on it counts.",
-        source="a tenth of the time; a wait beside kernels that are launched ahead costs nothing",
-    )
-    synchronization_removed_low_ratio: float = setting(
-        0.2,
-        help="Part of that idle time which goes at least, once the host does not wait.",
-        source="a cautious fifth: what the host does then is its own time still",
-    )
-    removed_low_ratio: float = setting(
-        0.5,
-        help="Part of the wait for a loader that more workers remove at least.",
-        source="ResNet-50 on a V100: 0.7 of it went with four workers",
-    )
-    outlier_minimum_ratio: float = setting(
-        0.5,
-        help="Part of all waiting for the host from which on one wait is named and left aside.",
-        source="the greater part: what happened once is no rate",
-    )
+    Attributes:
+        loader_on_ratio: Share of a device's span that it may wait for the loader, from which on it
+            counts.
+            Source: ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four
+        on_ratio: Share of a device's span that it waits for the host, whatever that does.
+            Source: SageMaker: a GPU is held up by its host below 70 % of use
+        kernel_maximum_seconds: Mean time of a kernel up to which launches are what it waits for,
+            not the host.
+            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
+        synchronization_on_ratio: Share of a device's span idle after the host waited for it, from
+            which on it counts.
+            Source: a tenth of the time; a wait beside kernels that are launched ahead costs nothing
+        synchronization_removed_low_ratio: Part of that idle time which goes at least, once the host
+            does not wait.
+            Source: a cautious fifth: what the host does then is its own time still
+        removed_low_ratio: Part of the wait for a loader that more workers remove at least.
+            Source: ResNet-50 on a V100: 0.7 of it went with four workers
+        outlier_minimum_ratio: Part of all waiting for the host from which on one wait is named and
+            left aside.
+            Source: the greater part: what happened once is no rate
+    """
+
+    loader_on_ratio: float = setting(0.2)
+    on_ratio: float = setting(0.3)
+    kernel_maximum_seconds: float = setting(20e-6)
+    synchronization_on_ratio: float = setting(0.1)
+    synchronization_removed_low_ratio: float = setting(0.2)
+    removed_low_ratio: float = setting(0.5)
+    outlier_minimum_ratio: float = setting(0.5)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfilePcieBoundSettings:
-    """When copies are the limit."""
+    """When copies are the limit.
 
-    on_ratio: float = setting(
-        0.1,
-        help="Share of a device's span with a copy over PCIe and no kernel that counts.",
-        source="a tenth of the time; what is copied beside kernels costs nothing",
-    )
-    removed_low_ratio: float = setting(
-        0.3,
-        help="Part of it that goes at least, once memory is pinned and copies overlap.",
-        source="pageable copies reach about half of the link or more (NVIDIA, CUDA best practices)",
-    )
+    Attributes:
+        on_ratio: Share of a device's span with a copy over PCIe and no kernel that counts.
+            Source: a tenth of the time; what is copied beside kernels costs nothing
+        removed_low_ratio: Part of it that goes at least, once memory is pinned and copies overlap.
+            Source: pageable copies reach about half of the link or more (NVIDIA, CUDA best
+            practices)
+    """
+
+    on_ratio: float = setting(0.1)
+    removed_low_ratio: float = setting(0.3)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileCommunicationBoundSettings:
-    """When collectives are the limit."""
+    """When collectives are the limit.
 
-    on_ratio: float = setting(
-        0.1,
-        help="Share of a device's span with a collective and no other kernel that counts.",
-        source="a tenth of the time; what is sent beside kernels costs nothing",
-    )
-    removed_low_ratio: float = setting(
-        0.2,
-        help="Part of it that goes at least, once collectives run beside kernels.",
-        source="a cautious fifth: the last buckets of a step have nothing to hide behind",
-    )
+    Attributes:
+        on_ratio: Share of a device's span with a collective and no other kernel that counts.
+            Source: a tenth of the time; what is sent beside kernels costs nothing
+        removed_low_ratio: Part of it that goes at least, once collectives run beside kernels.
+            Source: a cautious fifth: the last buckets of a step have nothing to hide behind
+    """
+
+    on_ratio: float = setting(0.1)
+    removed_low_ratio: float = setting(0.2)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileStorageBoundSettings:
-    """When checkpoints are the limit."""
+    """When checkpoints are the limit.
 
-    on_ratio: float = setting(
-        0.05,
-        help="Share of a device's span that may be spent idle beside a checkpoint that counts.",
-        source="training at scale aims at less than 5 % for checkpoints",
-    )
-    removed_low_ratio: float = setting(
-        0.5,
-        help="Part of it that goes at least, once checkpoints are written beside the training.",
-        source="a cautious half: the copy off the GPU stays",
-    )
+    Attributes:
+        on_ratio: Share of a device's span that may be spent idle beside a checkpoint that counts.
+            Source: training at scale aims at less than 5 % for checkpoints
+        removed_low_ratio: Part of it that goes at least, once checkpoints are written beside the
+            training.
+            Source: a cautious half: the copy off the GPU stays
+    """
+
+    on_ratio: float = setting(0.05)
+    removed_low_ratio: float = setting(0.5)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileTensorCoresUnusedSettings:
-    """When it counts that tensor cores are left aside."""
+    """When it counts that tensor cores are left aside.
 
-    on_ratio: float = setting(
-        0.1,
-        help="Share of a device's span in products of matrices without tensor cores that counts.",
-        source="less than a tenth of the time is not worth a change of precision",
-    )
-    speedup_low_ratio: float = setting(
-        1.5,
-        help="How many times as fast such a kernel gets at least.",
-        unit="",
-        within=(1.0, 100.0),
-        source="products of small matrices are limited by memory, not by arithmetic",
-    )
-    speedup_high_ratio: float = setting(
-        8.0,
-        help="How many times as fast such a kernel gets at most.",
-        unit="",
-        within=(1.0, 100.0),
-        source="A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)",
-    )
+    Attributes:
+        on_ratio: Share of a device's span in products of matrices without tensor cores that counts.
+            Source: less than a tenth of the time is not worth a change of precision
+        speedup_low_ratio: How many times as fast such a kernel gets at least.
+            Source: products of small matrices are limited by memory, not by arithmetic
+        speedup_high_ratio: How many times as fast such a kernel gets at most.
+            Source: A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)
+    """
+
+    on_ratio: float = setting(0.1)
+    speedup_low_ratio: float = setting(1.5, unit="", within=(1.0, 100.0))
+    speedup_high_ratio: float = setting(8.0, unit="", within=(1.0, 100.0))
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileKernelsUnfusedSettings:
-    """When small operators that each go through memory are worth fusing."""
+    """When small operators that each go through memory are worth fusing.
 
-    on_ratio: float = setting(
-        0.2,
-        help="Share of a device's span in elementwise operators and copies that counts.",
-        source="a fifth of the time; ResNet-50 in eager mode spends a tenth, a language model half",
-    )
-    removed_low_ratio: float = setting(
-        0.3,
-        help="Part of it that goes at least, once neighbors are fused.",
-        source="two operators fused read and write memory once in place of twice, casts aside",
-    )
-    removed_high_ratio: float = setting(
-        0.8,
-        help="Part of it that goes at most, once neighbors are fused.",
-        source="five in a row, as of rotary embeddings or SwiGLU, become one",
-    )
+    Attributes:
+        on_ratio: Share of a device's span in elementwise operators and copies that counts.
+            Source: a fifth of the time; ResNet-50 in eager mode spends a tenth, a language model
+            half
+        removed_low_ratio: Part of it that goes at least, once neighbors are fused.
+            Source: two operators fused read and write memory once in place of twice, casts aside
+        removed_high_ratio: Part of it that goes at most, once neighbors are fused.
+            Source: five in a row, as of rotary embeddings or SwiGLU, become one
+    """
+
+    on_ratio: float = setting(0.2)
+    removed_low_ratio: float = setting(0.3)
+    removed_high_ratio: float = setting(0.8)
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileKernelInefficientSettings:
-    """When a kernel falls short of its board, by hardware counters."""
+    """When a kernel falls short of its board, by hardware counters.
 
-    on_ratio: float = setting(
-        0.1,
-        help="Share of the kernels' time in kernels that fall short which counts.",
-        source="less than a tenth of the time is not worth a change of a kernel",
-    )
-    bound_minimum_ratio: float = setting(
-        0.6,
-        help="Throughput of arithmetic or memory from which on a kernel is limited by it.",
-        source="Nsight Compute, Speed Of Light: below 60 % of either it is latency",
-    )
-    excess_sectors_minimum_ratio: float = setting(
-        0.25,
-        help="Sectors moved to no use, of all, from which on access is called uncoalesced.",
-        source="a quarter: 8 of the 32 bytes of a sector",
-    )
-    occupancy_maximum_ratio: float = setting(
-        0.5,
-        help="Occupancy that a kernel's resources leave room for, up to which they limit it.",
-        source="half the warps hide the latency of most kernels (NVIDIA, CUDA best practices)",
-    )
-    tail_minimum_ratio: float = setting(
-        0.2,
-        help="Part of the time that the last, partial wave of blocks may take which counts.",
-        source="Nsight Compute, Launch Statistics: one wave in so many; four full waves and a part",
-    )
-    threads_maximum: float = setting(
-        24.0,
-        help="Threads of a warp at work up to which its branches are called divergent.",
-        unit="threads",
-        within=(1.0, 32.0),
-        source="three quarters of the 32 threads of a warp",
-    )
+    Attributes:
+        on_ratio: Share of the kernels' time in kernels that fall short which counts.
+            Source: less than a tenth of the time is not worth a change of a kernel
+        bound_minimum_ratio: Throughput of arithmetic or memory from which on a kernel is limited by
+            it.
+            Source: Nsight Compute, Speed Of Light: below 60 % of either it is latency
+        excess_sectors_minimum_ratio: Sectors moved to no use, of all, from which on access is
+            called uncoalesced.
+            Source: a quarter: 8 of the 32 bytes of a sector
+        occupancy_maximum_ratio: Occupancy that a kernel's resources leave room for, up to which
+            they limit it.
+            Source: half the warps hide the latency of most kernels (NVIDIA, CUDA best practices)
+        tail_minimum_ratio: Part of the time that the last, partial wave of blocks may take which
+            counts.
+            Source: Nsight Compute, Launch Statistics: one wave in so many; four full waves and a
+            part
+        threads_maximum: Threads of a warp at work up to which its branches are called divergent.
+            Source: three quarters of the 32 threads of a warp
+    """
+
+    on_ratio: float = setting(0.1)
+    bound_minimum_ratio: float = setting(0.6)
+    excess_sectors_minimum_ratio: float = setting(0.25)
+    occupancy_maximum_ratio: float = setting(0.5)
+    tail_minimum_ratio: float = setting(0.2)
+    threads_maximum: float = setting(24.0, unit="threads", within=(1.0, 32.0))
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRankImbalanceSettings:
-    """When a rank is a straggler."""
+    """When a rank is a straggler.
 
-    on_ratio: float = setting(
-        0.05,
-        help="Mean part of a step by which a rank is behind the first one that counts.",
-        source="half of what ByteDance calls a straggling job",
-    )
-    same_rank_ratio: float = setting(
-        0.5,
-        help="Steps in which the same rank must be the latest; else it is the load that varies.",
-        source="the greater part",
-    )
+    Attributes:
+        on_ratio: Mean part of a step by which a rank is behind the first one that counts.
+            Source: half of what ByteDance calls a straggling job
+        same_rank_ratio: Steps in which the same rank must be the latest; else it is the load that
+            varies.
+            Source: the greater part
+    """
+
+    on_ratio: float = setting(0.05)
+    same_rank_ratio: float = setting(0.5)
 
 
 THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
@@ -278,42 +248,34 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ProfileComparisonSettings:
-    """From when on a profile and telemetry contradict each other."""
+    """From when on a profile and telemetry contradict each other.
 
-    difference_minimum_ratio: float = setting(
-        0.3,
-        help="By how much two shares of the same time must differ to contradict each other.",
-        within=(0.01, 1.0),
-        source="as much as a wait for the host must take to be called a limit",
-    )
-    tensor_maximum_ratio: float = setting(
-        0.01,
-        help="Share of the time of kernels up to which tensor cores count as unused.",
-        source="the part of a collective's own arithmetic",
-    )
-    memory_tolerance_ratio: float = setting(
-        0.1,
-        help="By how much a profile's peak of memory may be above what telemetry saw.",
-        source="memory is read once a second, and its shares are kept in steps of 1 %",
-    )
-    tick_seconds: float = setting(
-        2.0,
-        help="Work that may fall between two readings of a GPU that was active now and then.",
-        source="two readings at the default interval",
-    )
-    idle_tolerance_seconds: float = setting(
-        0.01,
-        help="Work that may stay unseen on a GPU that telemetry saw idle all the time.",
-        within=(0.0, 60.0),
-        source="docs/definitions.md: idle is below 1 %, and a driver's sample is of a second at "
-        "most",
-    )
-    contradicted_ratio: float = setting(
-        0.75,
-        help="Part that is left of a finding's confidence where telemetry measured the same thing "
-        "and contradicts it, or saw no activity on the GPU then.",
-        source="a profile is the closer look, but may be of another time or GPU",
-    )
+    Attributes:
+        difference_minimum_ratio: By how much two shares of the same time must differ to contradict
+            each other.
+            Source: as much as a wait for the host must take to be called a limit
+        tensor_maximum_ratio: Share of the time of kernels up to which tensor cores count as unused.
+            Source: the part of a collective's own arithmetic
+        memory_tolerance_ratio: By how much a profile's peak of memory may be above what telemetry
+            saw.
+            Source: memory is read once a second, and its shares are kept in steps of 1 %
+        tick_seconds: Work that may fall between two readings of a GPU that was active now and then.
+            Source: two readings at the default interval
+        idle_tolerance_seconds: Work that may stay unseen on a GPU that telemetry saw idle all the
+            time.
+            Source: docs/definitions.md: idle is below 1 %, and a driver's sample is of a second at
+            most
+        contradicted_ratio: Part that is left of a finding's confidence where telemetry measured the
+            same thing and contradicts it, or saw no activity on the GPU then.
+            Source: a profile is the closer look, but may be of another time or GPU
+    """
+
+    difference_minimum_ratio: float = setting(0.3, within=(0.01, 1.0))
+    tensor_maximum_ratio: float = setting(0.01)
+    memory_tolerance_ratio: float = setting(0.1)
+    tick_seconds: float = setting(2.0)
+    idle_tolerance_seconds: float = setting(0.01, within=(0.0, 60.0))
+    contradicted_ratio: float = setting(0.75)
 
 
 ProfileRuleTree: Any = make_dataclass(
@@ -328,25 +290,21 @@ ProfileRuleTree: Any = make_dataclass(
 
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
-    """How what profilers wrote is read and judged, and how long that counts."""
+    """How what profilers wrote is read and judged, and how long that counts.
+
+    Attributes:
+        valid_for: How long what a profile shows is held against a workload that stays the same.
+            Source: two weeks of releases; older code is other code
+        kept_maximum: Profiles of which the verdict is kept; the oldest give way.
+            Source: 8 KiB each: half a MiB of memory and of the history
+    """
 
     limits: FileLimits = field(default_factory=FileLimits)
     time: TimeSettings = field(default_factory=TimeSettings)
     rules: ProfileRuleTree = field(default_factory=ProfileRuleTree)
     comparison: ProfileComparisonSettings = field(default_factory=ProfileComparisonSettings)
-    valid_for: float = setting(
-        14 * 86400.0,
-        help="How long what a profile shows is held against a workload that stays the same.",
-        unit="seconds",
-        within=(3600.0, 366 * 86400.0),
-        source="two weeks of releases; older code is other code",
-    )
-    kept_maximum: int = setting(
-        64,
-        help="Profiles of which the verdict is kept; the oldest give way.",
-        within=(1, 10_000),
-        source="8 KiB each: half a MiB of memory and of the history",
-    )
+    valid_for: float = setting(14 * 86400.0, unit="seconds", within=(3600.0, 366 * 86400.0))
+    kept_maximum: int = setting(64, within=(1, 10_000))
     drop_folder: DropFolderSettings = field(
         default_factory=DropFolderSettings, metadata={"is_live": False}
     )

@@ -47,8 +47,9 @@ def _thresholds(settings: object, prefix: str) -> Iterator[Form]:
     """All settings of a class, those of its groups included, under their whole names."""
     if not is_dataclass(settings):
         return
+    bounds_by_name = bounds_of(type(settings))
     for declared in fields(settings):
-        bounds, value = bounds_of(declared), getattr(settings, declared.name)
+        bounds, value = bounds_by_name.get(declared.name), getattr(settings, declared.name)
         if bounds is None:
             yield from _thresholds(value, f"{prefix}.{declared.name}")
             continue

@@ -11,40 +11,29 @@ from rightsizer.model.settings import LIVE, setting
 
 @dataclass(frozen=True, slots=True)
 class PasswordSettings:
-    """How much work strangers may cause, and how many of them may wait."""
+    """How much work strangers may cause, and how many of them may wait.
 
-    share_ratio: float = setting(
-        0.1,
-        help="The most of one core that wrong passwords and the connections on which they come may "
-        "take; the rest of the time they wait.",
-        within=(0.001, 1.0),
-        source="half of the unit's CPUQuota=20%",
-    )
-    pause_maximum_seconds: float = setting(
-        2.0, help="The longest rest after a wrong password.", within=(0.0, 10.0)
-    )
-    wait_seconds: float = setting(
-        5.0,
-        help="How long a password waits for its check before it is answered 429.",
-        within=(0.1, 60.0),
-        source="half of Prometheus's default scrape timeout",
-    )
-    waiting_maximum: int = setting(
-        8,
-        help="Passwords that wait for their check at once, and connections for their turn.",
-        within=(1, 1000),
-    )
-    waiting_per_client: int = setting(
-        2,
-        help="Those of them from one address, so that one client never keeps others waiting.",
-        within=(1, 1000),
-    )
-    remembered_maximum: int = setting(
-        100,
-        help="Checked passwords that are remembered, right ones and wrong ones each.",
-        within=(1, 10000),
-        source="what the exporter toolkit remembers",
-    )
+    Attributes:
+        share_ratio: The most of one core that wrong passwords and the connections on which they
+            come may take; the rest of the time they wait.
+            Source: half of the unit's CPUQuota=20%
+        pause_maximum_seconds: The longest rest after a wrong password.
+        wait_seconds: How long a password waits for its check before it is answered 429.
+            Source: half of Prometheus's default scrape timeout
+        waiting_maximum: Passwords that wait for their check at once, and connections for their
+            turn.
+        waiting_per_client: Those of them from one address, so that one client never keeps others
+            waiting.
+        remembered_maximum: Checked passwords that are remembered, right ones and wrong ones each.
+            Source: what the exporter toolkit remembers
+    """
+
+    share_ratio: float = setting(0.1, within=(0.001, 1.0))
+    pause_maximum_seconds: float = setting(2.0, within=(0.0, 10.0))
+    wait_seconds: float = setting(5.0, within=(0.1, 60.0))
+    waiting_maximum: int = setting(8, within=(1, 1000))
+    waiting_per_client: int = setting(2, within=(1, 1000))
+    remembered_maximum: int = setting(100, within=(1, 10000))
 
 
 _FORM: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^\[\]:]*)):(?P<port>[0-9]{1,5})")
@@ -101,95 +90,75 @@ def checked_path(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FitSettings:
-    """From when on a fit gets which color; gauges and advice do not depend on it."""
+    """From when on a fit gets which color; gauges and advice do not depend on it.
 
-    tight_need_ratio: float = setting(
-        0.85,
-        help="Need of a resource from which on its fit is shown as tight.",
-        source="less is left than the margin that need already holds",
-    )
-    headroom_need_ratio: float = setting(
-        0.5,
-        help="Need of a resource below which it is shown to have headroom.",
-        source="half a device would do",
-    )
-    short_ratio: float = setting(
-        0.05,
-        help="Share of the time under pressure from which on a fit is shown as too small.",
-        within=(0.001, 1.0),
-        source="the accounting's own threshold for an under-provisioned device",
-    )
+    Attributes:
+        tight_need_ratio: Need of a resource from which on its fit is shown as tight.
+            Source: less is left than the margin that need already holds
+        headroom_need_ratio: Need of a resource below which it is shown to have headroom.
+            Source: half a device would do
+        short_ratio: Share of the time under pressure from which on a fit is shown as too small.
+            Source: the accounting's own threshold for an under-provisioned device
+    """
+
+    tight_need_ratio: float = setting(0.85)
+    headroom_need_ratio: float = setting(0.5)
+    short_ratio: float = setting(0.05, within=(0.001, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """How much the server takes upon itself, and how patient it is."""
+    """How much the server takes upon itself, and how patient it is.
 
-    connections_maximum: int = setting(
-        24,
-        help="Connections held at once, a thread each; the one that idles longest gives way.",
-        within=(2, 1024),
-        source="within the unit's TasksMax=64",
-    )
-    request_timeout_seconds: float = setting(
-        10.0,
-        help="How long a client may take over a request, or over reading its answer.",
-        within=(0.1, 300.0),
-        source="Prometheus's default scrape timeout",
-    )
-    keep_alive_seconds: float = setting(
-        90.0,
-        help="How long a connection is kept between two requests.",
-        within=(1.0, 3600.0),
-        source="above Prometheus's default scrape interval of 60 s",
-    )
-    body_limit_bytes: int = setting(
-        65536, help="The largest request body that is read.", within=(0, 1_048_576)
-    )
-    head_limit_bytes: int = setting(
-        65536,
-        help="The longest head of a request that is read, with all its headers.",
-        within=(16384, 1_048_576),
-        source="far above what browsers and proxies send",
-    )
-    page_refresh_seconds: float = setting(
-        60.0,
-        help="How often the page renews itself where scripts do not run; 0 for never, in any way.",
-        within=(0.0, 3600.0),
-    )
-    page_poll_seconds: float = setting(
-        5.0,
-        help="How often the page's script asks for new figures, at most once a sample.",
-        within=(1.0, 3600.0),
-    )
+    Attributes:
+        connections_maximum: Connections held at once, a thread each; the one that idles longest
+            gives way.
+            Source: within the unit's TasksMax=64
+        request_timeout_seconds: How long a client may take over a request, or over reading its
+            answer.
+            Source: Prometheus's default scrape timeout
+        keep_alive_seconds: How long a connection is kept between two requests.
+            Source: above Prometheus's default scrape interval of 60 s
+        body_limit_bytes: The largest request body that is read.
+        head_limit_bytes: The longest head of a request that is read, with all its headers.
+            Source: far above what browsers and proxies send
+        page_refresh_seconds: How often the page renews itself where scripts do not run; 0 for
+            never, in any way.
+        page_poll_seconds: How often the page's script asks for new figures, at most once a sample.
+    """
+
+    connections_maximum: int = setting(24, within=(2, 1024))
+    request_timeout_seconds: float = setting(10.0, within=(0.1, 300.0))
+    keep_alive_seconds: float = setting(90.0, within=(1.0, 3600.0))
+    body_limit_bytes: int = setting(65536, within=(0, 1_048_576))
+    head_limit_bytes: int = setting(65536, within=(16384, 1_048_576))
+    page_refresh_seconds: float = setting(60.0, within=(0.0, 3600.0))
+    page_poll_seconds: float = setting(5.0, within=(1.0, 3600.0))
     fit: FitSettings = field(default_factory=FitSettings)
     passwords: PasswordSettings = field(default_factory=PasswordSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class WebTree:
-    """Where and how HTTP is served."""
+    """Where and how HTTP is served.
 
-    listen_addresses: tuple[str, ...] = setting(
-        (":19400",), help="Addresses to listen on, as host:port, :port or [::1]:port."
-    )
-    config_file: str = setting(
-        "",
-        help="A file of TLS, users, headers and limits, in the format of all Prometheus exporters; "
-        "empty for plain HTTP without users.",
-    )
-    enable_lifecycle: bool = setting(
-        False,
-        help="Take /-/reload over TCP, and from those who prove who they are whatever changes "
-        "something.",
-    )
-    telemetry_path: str = setting("/metrics", help="Where the metrics are.")
-    route_prefix: str = setting(
-        "", help="What every path begins with, like /gpu, behind a proxy that passes paths on."
-    )
-    systemd_socket: bool = setting(
-        False, help="Listen on the sockets that systemd hands over, and not on the addresses."
-    )
+    Attributes:
+        listen_addresses: Addresses to listen on, as host:port, :port or [::1]:port.
+        config_file: A file of TLS, users, headers and limits, in the format of all Prometheus
+            exporters; empty for plain HTTP without users.
+        enable_lifecycle: Take /-/reload over TCP, and from those who prove who they are whatever
+            changes something.
+        telemetry_path: Where the metrics are.
+        route_prefix: What every path begins with, like /gpu, behind a proxy that passes paths on.
+        systemd_socket: Listen on the sockets that systemd hands over, and not on the addresses.
+    """
+
+    listen_addresses: tuple[str, ...] = setting((":19400",))
+    config_file: str = setting("")
+    enable_lifecycle: bool = setting(False)
+    telemetry_path: str = setting("/metrics")
+    route_prefix: str = setting("")
+    systemd_socket: bool = setting(False)
     server: WebSettings = field(default_factory=WebSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings, metadata=LIVE)
 

@@ -19,50 +19,35 @@ class GrafanaSettings:
 
     Raises:
         ValueError: `url` is not an address.
+
+    Attributes:
+        url: Grafana's address, its sub-path included; empty to post no annotations.
+        token_file: A file that holds a service account's token; systemd's credential comes first.
+        cluster: The cluster, a tag of every annotation beside the node's; empty for none.
+        restore_seconds: How often Grafana is asked whether it still has the open regions; one that
+            has none of them lost its database and gets them again.
+            Source: one search an hour; a database is restored by people, who take longer
+        annotations_per_run: How many changes of advice a run annotates; one more annotation sums up
+            the rest.
+            Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
+        annotations_per_day: How many new annotations a day brings at most, after a first run's
+            worth; what is beyond waits and is summed up.
+            Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
+        failures_before_pause: After how many failed runs in a row Grafana is left alone for a
+            while.
+        pause_seconds: How long Grafana is left alone.
+        outbox_maximum: How many changes wait for a Grafana that is away; the oldest give way.
     """
 
-    url: str = setting(
-        "", help="Grafana's address, its sub-path included; empty to post no annotations."
-    )
-    token_file: str = setting(
-        "", help="A file that holds a service account's token; systemd's credential comes first."
-    )
-    cluster: str = setting(
-        "", help="The cluster, a tag of every annotation beside the node's; empty for none."
-    )
-    restore_seconds: float = setting(
-        3600.0,
-        help="How often Grafana is asked whether it still has the open regions; one that has none "
-        "of them lost its database and gets them again.",
-        within=(60.0, DAY_SECONDS),
-        source="one search an hour; a database is restored by people, who take longer",
-    )
-    annotations_per_run: int = setting(
-        20,
-        help="How many changes of advice a run annotates; one more annotation sums up the rest.",
-        within=(1, 500),
-        source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
-    )
-    annotations_per_day: int = setting(
-        500,
-        help="How many new annotations a day brings at most, after a first run's worth; what is "
-        "beyond waits and is summed up.",
-        within=(1, 100_000),
-        source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
-    )
-    failures_before_pause: int = setting(
-        3,
-        help="After how many failed runs in a row Grafana is left alone for a while.",
-        within=(1, 100),
-    )
-    pause_seconds: float = setting(
-        1800.0, help="How long Grafana is left alone.", within=(1.0, DAY_SECONDS)
-    )
-    outbox_maximum: int = setting(
-        1000,
-        help="How many changes wait for a Grafana that is away; the oldest give way.",
-        within=(1, 100_000),
-    )
+    url: str = setting("")
+    token_file: str = setting("")
+    cluster: str = setting("")
+    restore_seconds: float = setting(3600.0, within=(60.0, DAY_SECONDS))
+    annotations_per_run: int = setting(20, within=(1, 500))
+    annotations_per_day: int = setting(500, within=(1, 100_000))
+    failures_before_pause: int = setting(3, within=(1, 100))
+    pause_seconds: float = setting(1800.0, within=(1.0, DAY_SECONDS))
+    outbox_maximum: int = setting(1000, within=(1, 100_000))
     http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:

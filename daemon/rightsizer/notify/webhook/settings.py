@@ -32,58 +32,45 @@ class WebhookSettings:
 
     Raises:
         ValueError: there is no address, two, or one that no client can use.
+
+    Attributes:
+        url: Where to post to; for `alertmanager` the address of its own page, a sub-path included.
+        url_file: A file that holds the address in place of `url`, where the address is a secret.
+        name: What metrics and the log call it; empty for the address's host and port.
+        format: `json` for a request with each change of advice, `alertmanager` for alerts.
+        token_file: A file with a bearer token; a name without a folder is one of systemd's
+            credentials.
+        headers_file: A file of further headers, one `Name: value` a line, for what is no bearer
+            token.
+        reasons: Reasons that are sent; empty for all.
+        minimum_severity: The least severity that is sent.
+        send_resolved: Whether the end of advice is sent too.
+        instance: Label `instance` of alerts: what Prometheus calls this agent, such as
+            `node-1:19400`; empty for the node's name.
+        external_url: The agent's address as its readers reach it, for links back; empty for no
+            links.
+        resend_seconds: How often an Alertmanager is told that an alert still fires; it ends by
+            itself when four of them are missed.
+            Source: Prometheus: rules.alert.resend-delay, and alerts that end four of them later
+        outbox_maximum: How many changes wait for a receiver that is away; the oldest give way.
+        pause_seconds: The longest that a receiver which fails is left alone; the first pause is a
+            minute.
     """
 
-    url: str = setting(
-        "",
-        help="Where to post to; for `alertmanager` the address of its own page, a sub-path "
-        "included.",
-    )
-    url_file: str = setting(
-        "", help="A file that holds the address in place of `url`, where the address is a secret."
-    )
-    name: str = setting(
-        "", help="What metrics and the log call it; empty for the address's host and port."
-    )
-    format: WebhookFormat = setting(
-        WebhookFormat.JSON,
-        help="`json` for a request with each change of advice, `alertmanager` for alerts.",
-    )
-    token_file: str = setting(
-        "",
-        help="A file with a bearer token; a name without a folder is one of systemd's credentials.",
-    )
-    headers_file: str = setting(
-        "", help="A file of further headers, one `Name: value` a line, for what is no bearer token."
-    )
-    reasons: tuple[Reason, ...] = setting((), help="Reasons that are sent; empty for all.")
-    minimum_severity: Severity = setting(Severity.LOW, help="The least severity that is sent.")
-    send_resolved: bool = setting(True, help="Whether the end of advice is sent too.")
-    instance: str = setting(
-        "",
-        help="Label `instance` of alerts: what Prometheus calls this agent, such as "
-        "`node-1:19400`; empty for the node's name.",
-    )
-    external_url: str = setting(
-        "", help="The agent's address as its readers reach it, for links back; empty for no links."
-    )
-    resend_seconds: float = setting(
-        60.0,
-        help="How often an Alertmanager is told that an alert still fires; it ends by itself when "
-        "four of them are missed.",
-        within=(1.0, 3600.0),
-        source="Prometheus: rules.alert.resend-delay, and alerts that end four of them later",
-    )
-    outbox_maximum: int = setting(
-        1000,
-        help="How many changes wait for a receiver that is away; the oldest give way.",
-        within=(1, 100_000),
-    )
-    pause_seconds: float = setting(
-        1800.0,
-        help="The longest that a receiver which fails is left alone; the first pause is a minute.",
-        within=(1.0, DAY_SECONDS),
-    )
+    url: str = setting("")
+    url_file: str = setting("")
+    name: str = setting("")
+    format: WebhookFormat = setting(WebhookFormat.JSON)
+    token_file: str = setting("")
+    headers_file: str = setting("")
+    reasons: tuple[Reason, ...] = setting(())
+    minimum_severity: Severity = setting(Severity.LOW)
+    send_resolved: bool = setting(True)
+    instance: str = setting("")
+    external_url: str = setting("")
+    resend_seconds: float = setting(60.0, within=(1.0, 3600.0))
+    outbox_maximum: int = setting(1000, within=(1, 100_000))
+    pause_seconds: float = setting(1800.0, within=(1.0, DAY_SECONDS))
     http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:

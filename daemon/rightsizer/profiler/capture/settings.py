@@ -13,59 +13,45 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class CaptureTimingSettings:
-    """Which findings a profile is taken for, and when."""
+    """Which findings a profile is taken for, and when.
+
+    Attributes:
+        reasons: Reasons of findings that a profile would settle.
+            Source: docs/profiles.md, findings: what the rules over profiles judge, and stalls
+        minimum_confidence_ratio: Confidence of a finding below which no workload is disturbed for
+            it.
+            Source: docs/definitions.md, conduct: the least confidence of advice
+        maximum_confidence_ratio: Confidence above which nothing is left to settle; 1 for never,
+            since telemetry that is sure that a GPU waits does not know for which line.
+        minimum_age_seconds: How long its processes must have been there, and have been at work:
+            past start-up, compilation and warming up.
+            Source: compilation and autotuning of large models take minutes
+        steady_seconds: Time at the end of which a workload must have been steady and at work.
+            Source: one block of the accounts
+        unsteadiness_maximum_ratio: By how much the shares of states may differ from one look to the
+            next, as total variation: a checkpoint, a validation or a restart differs by more.
+        minimum_active_ratio: Part of that time that it must have been at work.
+        cool_down_seconds: How long a workload is left alone after a profile of it was taken.
+            Source: a profile holds until the code changes, daily at the soonest
+        retry_after_seconds: How long it is left alone where no profile came of it.
+        maximum_a_day: Captures on this node in any 24 hours.
+    """
 
     reasons: tuple[Reason, ...] = setting(
         (
             *(Reason.HOST_BOUND, Reason.LAUNCH_BOUND, Reason.PCIE_BOUND, Reason.STORAGE_BOUND),
             *(Reason.TENSOR_CORES_UNUSED, Reason.RANK_IMBALANCE, Reason.HIDDEN_STALL),
-        ),
-        help="Reasons of findings that a profile would settle.",
-        source="docs/profiles.md, findings: what the rules over profiles judge, and stalls",
+        )
     )
-    minimum_confidence_ratio: float = setting(
-        0.5,
-        help="Confidence of a finding below which no workload is disturbed for it.",
-        source="docs/definitions.md, conduct: the least confidence of advice",
-    )
-    maximum_confidence_ratio: float = setting(
-        1.0,
-        help="Confidence above which nothing is left to settle; 1 for never, since telemetry that "
-        "is sure that a GPU waits does not know for which line.",
-    )
-    minimum_age_seconds: float = setting(
-        600.0,
-        help="How long its processes must have been there, and have been at work: past start-up, "
-        "compilation and warming up.",
-        within=(0.0, 86400.0),
-        source="compilation and autotuning of large models take minutes",
-    )
-    steady_seconds: float = setting(
-        300.0,
-        help="Time at the end of which a workload must have been steady and at work.",
-        within=(60.0, 3600.0),
-        source="one block of the accounts",
-    )
-    unsteadiness_maximum_ratio: float = setting(
-        0.25,
-        help="By how much the shares of states may differ from one look to the next, as total "
-        "variation: a checkpoint, a validation or a restart differs by more.",
-    )
-    minimum_active_ratio: float = setting(
-        0.5, help="Part of that time that it must have been at work."
-    )
-    cool_down_seconds: float = setting(
-        86400.0,
-        help="How long a workload is left alone after a profile of it was taken.",
-        within=(600.0, 366 * 86400.0),
-        source="a profile holds until the code changes, daily at the soonest",
-    )
-    retry_after_seconds: float = setting(
-        3600.0,
-        help="How long it is left alone where no profile came of it.",
-        within=(600.0, 366 * 86400.0),
-    )
-    maximum_a_day: int = setting(4, help="Captures on this node in any 24 hours.", within=(1, 1000))
+    minimum_confidence_ratio: float = setting(0.5)
+    maximum_confidence_ratio: float = setting(1.0)
+    minimum_age_seconds: float = setting(600.0, within=(0.0, 86400.0))
+    steady_seconds: float = setting(300.0, within=(60.0, 3600.0))
+    unsteadiness_maximum_ratio: float = setting(0.25)
+    minimum_active_ratio: float = setting(0.5)
+    cool_down_seconds: float = setting(86400.0, within=(600.0, 366 * 86400.0))
+    retry_after_seconds: float = setting(3600.0, within=(600.0, 366 * 86400.0))
+    maximum_a_day: int = setting(4, within=(1, 1000))
 
     def __post_init__(self) -> None:
         """Refuse bounds that leave no room between them."""
@@ -101,18 +87,18 @@ class CaptureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DynologSettings:
-    """Dynolog, which has programs under PyTorch profile themselves."""
+    """Dynolog, which has programs under PyTorch profile themselves.
 
-    program: str = setting("dyno", help="Its command, a name on PATH or a whole path.")
-    port: int = setting(
-        1778,
-        help="Where its daemon listens on this node.",
-        within=(1, 65535),
-        source="dynolog: DYNO_PORT",
-    )
-    arguments: tuple[str, ...] = setting(
-        (), help="Further arguments of `dyno gputrace`, like --with-stacks."
-    )
+    Attributes:
+        program: Its command, a name on PATH or a whole path.
+        port: Where its daemon listens on this node.
+            Source: dynolog: DYNO_PORT
+        arguments: Further arguments of `dyno gputrace`, like --with-stacks.
+    """
+
+    program: str = setting("dyno")
+    port: int = setting(1778, within=(1, 65535))
+    arguments: tuple[str, ...] = setting(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +107,14 @@ class CaptureWebhookSettings:
 
     Raises:
         ValueError: the address is none that a client can use.
+
+    Attributes:
+        url: Where to post to.
+        token_file: A file with a bearer token; empty for none.
     """
 
-    url: str = setting("", help="Where to post to.")
-    token_file: str = setting("", help="A file with a bearer token; empty for none.")
+    url: str = setting("")
+    token_file: str = setting("")
     http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:
@@ -135,25 +125,20 @@ class CaptureWebhookSettings:
 
 @dataclass(frozen=True, slots=True)
 class CaptureStorageSettings:
-    """What the profiles that the agent had taken may fill of the disk; no others are deleted."""
+    """What the profiles that the agent had taken may fill of the disk; no others are deleted.
 
-    quota_bytes: int = setting(
-        4 * 2**30,
-        help="What they may take together; the oldest go first, and none is taken while those "
-        "that are still to be read take as much.",
-        within=(2**20, None),
-        source="four profiles of some 300 MB a day, of eight GPUs each a few",
-    )
-    kept_for: float = setting(
-        30 * 86400.0,
-        help="How long they are kept.",
-        unit="seconds",
-        within=(3600.0, 366 * 86400.0),
-        source="as long as the history",
-    )
-    minimum_free_ratio: float = setting(
-        0.1, help="Part of the file system that must be free, or none is taken."
-    )
+    Attributes:
+        quota_bytes: What they may take together; the oldest go first, and none is taken while those
+            that are still to be read take as much.
+            Source: four profiles of some 300 MB a day, of eight GPUs each a few
+        kept_for: How long they are kept.
+            Source: as long as the history
+        minimum_free_ratio: Part of the file system that must be free, or none is taken.
+    """
+
+    quota_bytes: int = setting(4 * 2**30, within=(2**20, None))
+    kept_for: float = setting(30 * 86400.0, unit="seconds", within=(3600.0, 366 * 86400.0))
+    minimum_free_ratio: float = setting(0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,39 +147,24 @@ class CaptureSettings:
 
     Raises:
         ValueError: what the kind needs is not there, or a placeholder stands for nothing.
+
+    Attributes:
+        kind: Who is called for a profile: none, dynolog, command, webhook.
+        seconds: How long a profile records.
+            Source: some ten steps of training; a rule over profiles asks for 50 kernels
+        timeout: How long the call may take beyond that, before it is ended with all it started.
+            Source: writing a trace takes longer than recording it
+        margin: How long the profiling counters stay released beyond a recording that is only asked
+            for: programs take a while to hear of it.
+            Source: a program under Kineto hears of it when it next asks the daemon
+        landing: How long a profile may take to land before the capture is said to have left none.
     """
 
-    kind: CaptureKind = setting(
-        CaptureKind.NONE, help="Who is called for a profile: none, dynolog, command, webhook."
-    )
-    seconds: float = setting(
-        5.0,
-        help="How long a profile records.",
-        unit="seconds",
-        within=(0.1, 600.0),
-        source="some ten steps of training; a rule over profiles asks for 50 kernels",
-    )
-    timeout: float = setting(
-        120.0,
-        help="How long the call may take beyond that, before it is ended with all it started.",
-        unit="seconds",
-        within=(1.0, 3600.0),
-        source="writing a trace takes longer than recording it",
-    )
-    margin: float = setting(
-        15.0,
-        help="How long the profiling counters stay released beyond a recording that is only asked "
-        "for: programs take a while to hear of it.",
-        unit="seconds",
-        within=(0.0, 600.0),
-        source="a program under Kineto hears of it when it next asks the daemon",
-    )
-    landing: float = setting(
-        900.0,
-        help="How long a profile may take to land before the capture is said to have left none.",
-        unit="seconds",
-        within=(60.0, 86400.0),
-    )
+    kind: CaptureKind = setting(CaptureKind.NONE)
+    seconds: float = setting(5.0, unit="seconds", within=(0.1, 600.0))
+    timeout: float = setting(120.0, unit="seconds", within=(1.0, 3600.0))
+    margin: float = setting(15.0, unit="seconds", within=(0.0, 600.0))
+    landing: float = setting(900.0, unit="seconds", within=(60.0, 86400.0))
     timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
     command: tuple[str, ...] = setting(
         (),
@@ -225,33 +195,24 @@ class CaptureSettings:
 
 @dataclass(frozen=True, slots=True)
 class DropFolderSettings:
-    """A folder whose profiles are read as they land, the agent's own captures among them."""
+    """A folder whose profiles are read as they land, the agent's own captures among them.
 
-    path: str = setting(
-        "", help="The folder, as a whole path; empty for none. What lands there is left there."
-    )
-    interval: float = setting(
-        60.0,
-        help="Time between two looks; a file that both found the same is read.",
-        unit="seconds",
-        within=(5.0, 3600.0),
-    )
-    files_maximum: int = setting(
-        1000, help="Files that are looked at; of more, the newest.", within=(1, 100_000)
-    )
-    read_timeout: float = setting(
-        120.0,
-        help="How long reading one file may take, in a process of its own.",
-        unit="seconds",
-        within=(1.0, 3600.0),
-        source="docs/benchmarks.md: a trace of 300 MB, on the fifth of a core that the unit allows",
-    )
-    read_memory_bytes: int = setting(
-        512 * 2**20,
-        help="What that process may take of memory.",
-        within=(128 * 2**20, None),
-        source="7 million kernels of 40 bytes each, and the program itself",
-    )
+    Attributes:
+        path: The folder, as a whole path; empty for none. What lands there is left there.
+        interval: Time between two looks; a file that both found the same is read.
+        files_maximum: Files that are looked at; of more, the newest.
+        read_timeout: How long reading one file may take, in a process of its own.
+            Source: docs/benchmarks.md: a trace of 300 MB, on the fifth of a core that the unit
+            allows
+        read_memory_bytes: What that process may take of memory.
+            Source: 7 million kernels of 40 bytes each, and the program itself
+    """
+
+    path: str = setting("")
+    interval: float = setting(60.0, unit="seconds", within=(5.0, 3600.0))
+    files_maximum: int = setting(1000, within=(1, 100_000))
+    read_timeout: float = setting(120.0, unit="seconds", within=(1.0, 3600.0))
+    read_memory_bytes: int = setting(512 * 2**20, within=(128 * 2**20, None))
 
     def __post_init__(self) -> None:
         """Refuse a folder that depends on where the agent was started."""

@@ -16,52 +16,34 @@ class DcgmSettings:
 
     Raises:
         ValueError: `url` is not an address, or is that of an agent's own page.
+
+    Attributes:
+        url: Where a dcgm-exporter of this node serves its metrics, as in
+            http://localhost:9400/metrics; empty to read none.
+        interval_seconds: Time between two looks at the page; values are held for at most two of
+            these.
+            Source: dcgm-exporter collects every 30 s unless told otherwise: twice as often loses no
+            collection, and more often would tell nothing new
+        timeout_seconds: How long the exporter may take to accept a connection, and to answer.
+        longest_age_seconds: How old a value with a time of its own may be, and how long a GPU's
+            energy counter may stand still before all its values are stale; more where the exporter
+            collects less often than every 30 s.
+            Source: two collections of a dcgm-exporter, which collects every 30 s
+        lost_retention_seconds: How long a GPU that only the exporter knew stays listed as down.
+        response_maximum_bytes: The largest page that is read.
+            Source: 64 MIG instances with 60 metrics each, and room for long labels
+        token_file: A file that holds a bearer token, read again each time; empty for none.
+        ca_file: A PEM file with the authorities to trust; empty for the system's own.
     """
 
-    url: str = setting(
-        "",
-        help="Where a dcgm-exporter of this node serves its metrics, as in "
-        "http://localhost:9400/metrics; empty to read none.",
-    )
-    interval_seconds: float = setting(
-        15.0,
-        help="Time between two looks at the page; values are held for at most two of these.",
-        within=(0.1, 600.0),
-        source="dcgm-exporter collects every 30 s unless told otherwise: twice as often loses "
-        "no collection, and more often would tell nothing new",
-    )
-    timeout_seconds: float = setting(
-        5.0,
-        help="How long the exporter may take to accept a connection, and to answer.",
-        within=(0.1, 60.0),
-    )
-    longest_age_seconds: float = setting(
-        60.0,
-        help="How old a value with a time of its own may be, and how long a GPU's energy counter "
-        "may stand still before all its values are stale; more where the exporter collects "
-        "less often than every 30 s.",
-        within=(1.0, 3600.0),
-        source="two collections of a dcgm-exporter, which collects every 30 s",
-    )
-    lost_retention_seconds: float = setting(
-        86400.0,
-        help="How long a GPU that only the exporter knew stays listed as down.",
-        within=(0.0, 2592000.0),
-    )
-    response_maximum_bytes: int = setting(
-        8 * 2**20,
-        help="The largest page that is read.",
-        within=(1024, None),
-        source="64 MIG instances with 60 metrics each, and room for long labels",
-    )
-    token_file: str = setting(
-        "",
-        help="A file that holds a bearer token, read again each time; empty for none.",
-    )
-    ca_file: str = setting(
-        "",
-        help="A PEM file with the authorities to trust; empty for the system's own.",
-    )
+    url: str = setting("")
+    interval_seconds: float = setting(15.0, within=(0.1, 600.0))
+    timeout_seconds: float = setting(5.0, within=(0.1, 60.0))
+    longest_age_seconds: float = setting(60.0, within=(1.0, 3600.0))
+    lost_retention_seconds: float = setting(86400.0, within=(0.0, 2592000.0))
+    response_maximum_bytes: int = setting(8 * 2**20, within=(1024, None))
+    token_file: str = setting("")
+    ca_file: str = setting("")
 
     def __post_init__(self) -> None:
         """Refuse an address that cannot be read, or that leads back to an agent."""

@@ -32,22 +32,23 @@ class ServingEndpoint:
 
     Raises:
         ValueError: `url` is not an address.
+
+    Attributes:
+        url: Address of one engine's own metrics, never of a service in front of several; /metrics
+            where it has no path.
+        engine: Which engine it is; auto to recognize it by its metrics.
+        gpus: The GPUs that it runs on, by uuid or index; empty to find them by its owner.
+        workload: Shell pattern of its owner's name; empty for any.
+        namespace: Shell pattern of its owner's namespace; empty for any.
+        pod: Shell pattern of its pod's name; empty for any.
     """
 
-    url: str = setting(
-        MISSING,
-        help="Address of one engine's own metrics, never of a service in front of several; "
-        "/metrics where it has no path.",
-    )
-    engine: EngineName = setting(
-        EngineName.AUTO, help="Which engine it is; auto to recognize it by its metrics."
-    )
-    gpus: tuple[str, ...] = setting(
-        (), help="The GPUs that it runs on, by uuid or index; empty to find them by its owner."
-    )
-    workload: str = setting("", help="Shell pattern of its owner's name; empty for any.")
-    namespace: str = setting("", help="Shell pattern of its owner's namespace; empty for any.")
-    pod: str = setting("", help="Shell pattern of its pod's name; empty for any.")
+    url: str = setting(MISSING)
+    engine: EngineName = setting(EngineName.AUTO)
+    gpus: tuple[str, ...] = setting(())
+    workload: str = setting("")
+    namespace: str = setting("")
+    pod: str = setting("")
 
     def __post_init__(self) -> None:
         """Refuse an address that no client can use, or that has a password in it."""
@@ -86,32 +87,23 @@ class ServingTelemetrySettings:
 
     Raises:
         ValueError: two endpoints have the same address.
+
+    Attributes:
+        endpoints: The engines of this node, one entry a page of metrics.
+        interval_seconds: Time between two looks at an engine.
+            Source: twenty histograms and their gauges, a page of vLLM's size, take 3 ms to read
+        timeout_seconds: How long an engine may take to answer.
+        hold_intervals: How many intervals a page stands for the present when no newer one comes.
+            Source: docs/definitions.md, states: slower signals hold for two of their own intervals
+        page_maximum_bytes: The largest page that is read.
+            Source: twenty histograms of sixteen data-parallel engines are 0.9 MB
     """
 
-    endpoints: tuple[ServingEndpoint, ...] = setting(
-        (), help="The engines of this node, one entry a page of metrics."
-    )
-    interval_seconds: float = setting(
-        5.0,
-        help="Time between two looks at an engine.",
-        within=(1.0, 300.0),
-        source="twenty histograms and their gauges, a page of vLLM's size, take 3 ms to read",
-    )
-    timeout_seconds: float = setting(
-        2.0, help="How long an engine may take to answer.", within=(0.1, 60.0)
-    )
-    hold_intervals: float = setting(
-        2.0,
-        help="How many intervals a page stands for the present when no newer one comes.",
-        within=(1.0, 10.0),
-        source="docs/definitions.md, states: slower signals hold for two of their own intervals",
-    )
-    page_maximum_bytes: int = setting(
-        8 * 2**20,
-        help="The largest page that is read.",
-        within=(1024, None),
-        source="twenty histograms of sixteen data-parallel engines are 0.9 MB",
-    )
+    endpoints: tuple[ServingEndpoint, ...] = setting(())
+    interval_seconds: float = setting(5.0, within=(1.0, 300.0))
+    timeout_seconds: float = setting(2.0, within=(0.1, 60.0))
+    hold_intervals: float = setting(2.0, within=(1.0, 10.0))
+    page_maximum_bytes: int = setting(8 * 2**20, within=(1024, None))
 
     def __post_init__(self) -> None:
         """Refuse to ask one engine twice."""
