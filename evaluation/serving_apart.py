@@ -7,7 +7,7 @@ from typing import Final
 
 from evaluation.serving_truth import Row
 from rightsizer.sizing.serving import Server, Serving
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 
 __all__ = ["NODE_GPUS", "Reading", "is_computed_in_full", "readings", "server_of", "set_apart"]
 
@@ -36,7 +36,7 @@ def server_of(row: Row, prefix_cache_ratio: float = 0.0) -> Server:
     """What a row was measured on, with a share of its prompts in the cache."""
     load = replace(row.requirement.load, prefix_cache_ratio=prefix_cache_ratio)
     requirement = replace(row.requirement, load=load)
-    return Server.of(serving_memory(requirement, row.layout), row.board)
+    return Server(ServingMemory(requirement, row.layout), row.board)
 
 
 def is_computed_in_full(row: Row) -> bool:

@@ -20,7 +20,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.serving import Server, best_concurrency
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingModelSettings
 
 __all__ = ["OFFLINE_FILE", "Offline", "distance", "offline_rows", "predicted"]
@@ -76,9 +76,10 @@ def _rates(board: Board, settings: ServingModelSettings) -> Iterator[float]:
     requirement = Requirement(_MODEL, precision=Precisions(weights, NumberFormat.FP8), load=_LOAD)
     room = available_bytes(requirement, board.memory_bytes)
     for gpus in _GROUPS:
-        memory = serving_memory(requirement, Parallelism(tensor=gpus))
-        best = best_concurrency(Server.of(memory, board, room, settings))
-        yield best.serving.tokens_per_second.value / gpus if best.serving else 0.0
+        memory = ServingMemory(requirement, Parallelism(tensor=gpus))
+        server = Server(memory, board, room, settings)
+        best = best_concurrency(server)
+        yield server.at(best).tokens_per_second.value / gpus if best else 0.0
 
 
 def _is_offline(values: dict[str, str]) -> bool:

@@ -16,7 +16,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
 from rightsizer.sizing.serving import Server
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 
 __all__ = ["Simulated", "arrival_errors", "simulated"]
 
@@ -148,8 +148,8 @@ def _server(case: int, burstiness: float, share: float | None) -> Server:
     load = RequestLoad(
         asked, answered, burstiness=burstiness, ttft_percentile=share, tpot_percentile=share
     )
-    memory = serving_memory(Requirement(model, load=load), Parallelism(tensor=tensor))
-    return Server.of(memory, built_in().boards[key])
+    memory = ServingMemory(Requirement(model, load=load), Parallelism(tensor=tensor))
+    return Server(memory, built_in().boards[key])
 
 
 def _most(server: Server) -> float:

@@ -8,8 +8,8 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
-from rightsizer.sizing.board_format import board_format
 from rightsizer.sizing.parameters import NumberFormat
+from rightsizer.sizing.roofline import board_format
 
 Captured = pytest.CaptureFixture[str]
 Ask = Callable[..., Any]

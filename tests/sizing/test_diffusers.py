@@ -7,12 +7,12 @@ import pytest
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
 from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.diffusion.diffusers import (
+from rightsizer.planner.models.diffusers import (
     RequestedImage,
     pipeline_parts,
     read_denoiser,
 )
-from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder, read_decoder
+from rightsizer.planner.models.latent_decoder import LatentDecoder, read_decoder
 from rightsizer.planner.models.model_folder import read_text_encoder
 from rightsizer.sizing.parameters import NumberFormat
 

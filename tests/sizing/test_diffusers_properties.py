@@ -8,12 +8,12 @@ from hypothesis import strategies as some
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
 from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.diffusion.diffusers import (
+from rightsizer.planner.models.diffusers import (
     RequestedImage,
     pipeline_parts,
     read_denoiser,
 )
-from rightsizer.planner.models.diffusion.latent_decoder import read_decoder
+from rightsizer.planner.models.latent_decoder import read_decoder
 from rightsizer.planner.models.model_folder import read_text_encoder
 
 MODELS = tuple(known.config for known in DENOISERS.values())

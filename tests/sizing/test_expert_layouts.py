@@ -12,7 +12,7 @@ from rightsizer.planner.models.known_models import find_model
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.rates import predict_rate
 from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import MemorySettings, ServingModelSettings, SizingSettings
 
 Captured = pytest.CaptureFixture[str]
@@ -84,7 +84,7 @@ def test_a_latent_cache_is_there_once() -> None:
     assert find_model("deepseek-v3") is not None
     requirement, room = asked("deepseek-v3"), 120e9
     most = {
-        layout: serving_memory(requirement, layout, MemorySettings()).largest_concurrency(room)
+        layout: ServingMemory(requirement, layout, MemorySettings()).largest_concurrency(room)
         for layout in (Parallelism(tensor=8), Parallelism(data=8, expert=8))
     }
     assert most[Parallelism(data=8, expert=8)] > 3 * most[Parallelism(tensor=8)]

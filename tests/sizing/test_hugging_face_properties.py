@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from published_families import MORE_PUBLISHED
@@ -44,6 +44,11 @@ VALUES = some.one_of(
 )
 
 
+LLAVA = next(each for each in CONFIGS if each["model_type"] == "llava")
+HUGE_TOWER = {"vision_config": {**LLAVA["vision_config"], "hidden_size": 1269606667703}}
+
+
+@example(LLAVA, HUGE_TOWER)
 @given(some.sampled_from(CONFIGS), some.dictionaries(some.sampled_from(KEYS), VALUES, max_size=3))
 def test_a_configuration_makes_sense_or_is_refused(
     config: dict[str, Any], changes: dict[str, Any]

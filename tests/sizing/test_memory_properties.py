@@ -20,7 +20,7 @@ from rightsizer.sizing.requirement import (
     Requirement,
     Training,
 )
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 from sizing_models import GIB, published
 
 SINGLE = Parallelism()
@@ -161,7 +161,7 @@ def test_a_larger_gpu_never_serves_fewer(requirement: Requirement, gib: float, m
     """Requests at a time."""
     serving = replace(requirement, task=ModelTask.INFERENCE)
     few, many = (
-        serving_memory(serving, SINGLE).largest_concurrency(available_bytes(serving, size * GIB))
+        ServingMemory(serving, SINGLE).largest_concurrency(available_bytes(serving, size * GIB))
         for size in (gib, gib + more)
     )
 

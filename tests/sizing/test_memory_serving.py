@@ -14,7 +14,7 @@ from rightsizer.sizing.models import (
 )
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
-from rightsizer.sizing.serving_memory import kv_cache, serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory, kv_cache
 from rightsizer.sizing.settings import MemorySettings
 from sizing_models import GIB, published
 
@@ -77,7 +77,7 @@ def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: P
     """Of requests, one more for each replica."""
     requirement = Requirement(published(name), load=RequestLoad(2000, 500))
     room = available_bytes(requirement, 2 * H100)
-    most = serving_memory(requirement, layout).largest_concurrency(room)
+    most = ServingMemory(requirement, layout).largest_concurrency(room)
 
     assert estimate_memory(requirement, layout, most).total_bytes <= room
     assert estimate_memory(requirement, layout, most + layout.data).total_bytes > room
@@ -88,8 +88,8 @@ def test_what_does_not_fit_serves_nobody() -> None:
     large = Requirement(published("Llama-3.1-70B"))
     room = available_bytes(large, H100)
 
-    assert serving_memory(large, SINGLE).largest_concurrency(room) == 0
-    assert serving_memory(large, Parallelism(tensor=4)).largest_concurrency(room) > 100
+    assert ServingMemory(large, SINGLE).largest_concurrency(room) == 0
+    assert ServingMemory(large, Parallelism(tensor=4)).largest_concurrency(room) > 100
 
 
 def test_serving_leaves_a_tenth_free() -> None:
@@ -123,7 +123,7 @@ def test_other_kinds_need_more_with_each_request(model: Model) -> None:
 @pytest.mark.parametrize("model", OTHERS, ids=lambda model: type(model).__name__)
 def test_other_kinds_have_a_largest_concurrency(model: Model) -> None:
     """By their activations."""
-    memory = serving_memory(Requirement(model), SINGLE)
+    memory = ServingMemory(Requirement(model), SINGLE)
     room = memory.at(1).total_bytes + 2 * GIB
     most = memory.largest_concurrency(room)
 

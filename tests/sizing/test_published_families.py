@@ -93,7 +93,7 @@ def test_a_state_is_read_for_every_token() -> None:
     everywhere = replace(model, cached_layers=None, state_elements=0.0)
     board = built_in().get("H100-SXM5-80GB")
     mixed, full = (
-        Attention.of(each, Precisions(), board, Parallelism(), ServingModelSettings())
+        Attention(each, Precisions(), board, Parallelism(), ServingModelSettings())
         for each in (model, everywhere)
     )
 

@@ -11,7 +11,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import met_probability, spread_burstiness
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
 from rightsizer.sizing.serving import Server, most_running
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 
 LLAMA_8B = Transformer(
     layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, name="Llama-3.1-8B"
@@ -24,8 +24,8 @@ def server(
 ) -> Server:
     """One H100 for 1,000 tokens in and 200 out."""
     load = RequestLoad(1000.0, 200.0, burstiness=burstiness, ttft_percentile=share, ttft_ms=ttft_ms)
-    memory = serving_memory(Requirement(LLAMA_8B, load=load), Parallelism())
-    return Server.of(memory, built_in().boards["H100-SXM5-80GB"])
+    memory = ServingMemory(Requirement(LLAMA_8B, load=load), Parallelism())
+    return Server(memory, built_in().boards["H100-SXM5-80GB"])
 
 
 @pytest.mark.parametrize(("burstiness", "within"), [(1.0, 0.1), (4.0, 0.25)])

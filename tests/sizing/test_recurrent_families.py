@@ -93,7 +93,7 @@ def test_depth_goes_by_parts(name: str, depth: float) -> None:
 
 def test_a_state_space_looks_back_and_attends_to_nothing() -> None:
     """It answers, though it keeps no cache, and a token costs the same at any length."""
-    attention = Attention.of(
+    attention = Attention(
         _model("mamba-2.8b"), Precisions(), BOARD, Parallelism(), ServingModelSettings()
     )
 
@@ -108,7 +108,7 @@ def test_attention_of_a_hybrid_is_that_of_its_few_layers() -> None:
     model = _model("Jamba-v0.1")
     everywhere = replace(model, cached_layers=None, layer_kinds=(), state_elements=0.0)
     few, all_layers = (
-        Attention.of(each, Precisions(), BOARD, Parallelism(), ServingModelSettings())
+        Attention(each, Precisions(), BOARD, Parallelism(), ServingModelSettings())
         for each in (model, everywhere)
     )
 
@@ -125,7 +125,7 @@ def test_shared_blocks_are_kept_once_and_passed_as_often_as_they_come() -> None:
 
     assert count.repeated == 11 * block
     assert count.linear == count.active + 11 * block
-    assert Experts.of(model, count).common_parameters == count.layers + 11 * block
+    assert Experts(model, count).common_parameters == count.layers + 11 * block
     shape = TrainingShape.of(model, 1)
     assert shape.model_flops(6.0) == pytest.approx(
         6 * (count.active + 11 * block) + 12 * 13 * 32 * 224
@@ -267,7 +267,7 @@ def test_a_longer_request_never_takes_less(name: str, one: int, other: int, tens
     shorter, longer = sorted((one, other))
     layout = Parallelism(tensor=tensor)
     cache = kv_cache(_model(name), NumberFormat.BF16, layout)
-    forward = ForwardPass.of(_model(name), Precisions(), BOARD, layout, ServingModelSettings())
+    forward = ForwardPass(_model(name), Precisions(), BOARD, layout, ServingModelSettings())
     seconds = [forward.decode(4, length).seconds for length in (shorter, longer)]
 
     assert 0 < cache.request_bytes(shorter) <= cache.request_bytes(longer)

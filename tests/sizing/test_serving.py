@@ -14,7 +14,7 @@ from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.roofline import Bound
 from rightsizer.sizing.serving import Server, best_concurrency, serve
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingModelSettings
 
 BOARDS = built_in().boards
@@ -81,7 +81,7 @@ def test_cached_prefixes_are_looked_at_and_not_computed() -> None:
     """Three quarters of 8,192 tokens: a quarter of the products, 7/16 of attention's, all reads."""
     load = {"input_tokens": 8192.0, "output_tokens": 256.0, "concurrency": 8.0}
     plain, cached = (
-        Server.of(serving_memory(asked(LLAMA_8B, prefix_cache_ratio=ratio, **load), SINGLE), H100)
+        Server(ServingMemory(asked(LLAMA_8B, prefix_cache_ratio=ratio, **load), SINGLE), H100)
         for ratio in (0.0, 0.75)
     )
     attended = plain.forward.attention.of_prompt(8192).seconds
@@ -150,7 +150,7 @@ def test_experts_take_what_was_measured(
         experts_per_token=8,
     )
     precision = Precisions(number_format, NumberFormat.BF16)
-    forward = ForwardPass.of(layer, precision, H100, SINGLE, ServingModelSettings())
+    forward = ForwardPass(layer, precision, H100, SINGLE, ServingModelSettings())
     cost = forward.chosen_experts(tokens, number_format.bytes_per_parameter)
     assert 1e6 * cost.seconds == pytest.approx(microseconds, rel=0.21)
 
@@ -169,7 +169,7 @@ def test_experts_are_slower_at_prompts_than_one_part_of_their_width() -> None:
     wide = replace(LLAMA_8B, ffn=2 * 14336)
     room = replace(H100, memory_bytes=4e11)
     plain, mixed = (
-        Server.of(serving_memory(asked(each), SINGLE), room).prompt.compute
+        Server(ServingMemory(asked(each), SINGLE), room).prompt.compute
         for each in (wide, replace(MIXTRAL, ffn=14336))
     )
     assert 1.2 * plain < mixed < 2.0 * plain
@@ -197,7 +197,7 @@ def test_replicas_that_share_experts_hold_a_part_of_them() -> None:
     requirement = asked(model, NumberFormat.FP8, input_tokens=1024.0, output_tokens=1024.0)
     room = available_bytes(requirement, H200.memory_bytes)
     copies, shared, whole = (
-        serving_memory(requirement, layout)
+        ServingMemory(requirement, layout)
         for layout in (Parallelism(data=8), Parallelism(data=8, expert=8), Parallelism(tensor=8))
     )
 
@@ -213,7 +213,7 @@ def test_experts_that_are_shared_are_exchanged_with() -> None:
     apart, shared = Parallelism(data=8), Parallelism(data=8, expert=8)
     linked, slow = replace(H200, memory_bytes=4e11), replace(L40S, memory_bytes=4e11)
     fast = [serve(requirement, linked, each, 256).tpot_ms.value for each in (apart, shared)]
-    step = Server.of(serving_memory(requirement, shared), slow).forward.decode(64, 1024)
+    step = Server(ServingMemory(requirement, shared), slow).forward.decode(64, 1024)
 
     assert fast[1] < 0.6 * fast[0]
     assert step.communication > step.bandwidth
@@ -281,7 +281,7 @@ def test_more_than_the_memory_holds_wait_for_those_that_run(key: str, prompt: fl
     """A tenfold of what runs makes no token slower, and the first one later by nine answers."""
     requirement = asked(LLAMA_70B, NumberFormat.FP8, input_tokens=prompt, output_tokens=1024.0)
     layout = Parallelism(tensor=2)
-    full = Server.of(serving_memory(requirement, layout), BOARDS[key])
+    full = Server(ServingMemory(requirement, layout), BOARDS[key])
     runs = full.capacity
     fitting, waiting = full.at(runs), full.at(10 * runs)
     answer_ms = 1024 * fitting.tpot_ms.value
@@ -342,7 +342,7 @@ def test_a_network_of_images_serves_no_tokens() -> None:
 def server(requirement: Requirement, board: Board, room: float) -> Server:
     """One board with so many bytes to fill."""
     settings = ServingModelSettings(latency_headroom_ratio=0.0)
-    return Server.of(serving_memory(requirement, SINGLE), board, room, settings)
+    return Server(ServingMemory(requirement, SINGLE), board, room, settings)
 
 
 def test_latencies_bound_the_best_concurrency() -> None:
@@ -350,9 +350,9 @@ def test_latencies_bound_the_best_concurrency() -> None:
     requirement = asked(LLAMA_8B, input_tokens=1024.0, output_tokens=256.0, tpot_ms=15.0)
     best = best_concurrency(server(requirement, H100, available_bytes(requirement, 8.5e10)))
 
-    assert best.serving is not None
-    assert best.serving.tpot_ms.value <= 15.0
-    assert serve(requirement, H100, SINGLE, best.requests + 1).tpot_ms.value > 15.0
+    assert best
+    assert serve(requirement, H100, SINGLE, best).tpot_ms.value <= 15.0
+    assert serve(requirement, H100, SINGLE, best + 1).tpot_ms.value > 15.0
 
 
 def test_a_first_token_may_bound_it_too() -> None:
@@ -360,9 +360,9 @@ def test_a_first_token_may_bound_it_too() -> None:
     requirement = asked(LLAMA_8B, input_tokens=8192.0, output_tokens=256.0, ttft_ms=600.0)
     best = best_concurrency(server(requirement, H100, available_bytes(requirement, 8.5e10)))
 
-    assert best.serving is not None
-    assert best.serving.ttft_ms.value <= 600.0
-    assert serve(requirement, H100, SINGLE, best.requests + 1).ttft_ms.value > 600.0
+    assert best
+    assert serve(requirement, H100, SINGLE, best).ttft_ms.value <= 600.0
+    assert serve(requirement, H100, SINGLE, best + 1).ttft_ms.value > 600.0
 
 
 def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
@@ -370,11 +370,9 @@ def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
     requirement = asked(LLAMA_8B)
     small, large = (best_concurrency(server(requirement, H100, each)) for each in (2.5e10, 3e11))
 
-    assert 0 < small.requests < large.requests == 1024
+    assert 0 < small < large == 1024
 
 
 def test_a_model_that_does_not_fit_has_no_best_concurrency() -> None:
     """Not even of one request."""
-    best = best_concurrency(server(asked(LLAMA_70B), T4, 1.4e10))
-
-    assert (best.requests, best.serving) == (0, None)
+    assert best_concurrency(server(asked(LLAMA_70B), T4, 1.4e10)) == 0

@@ -34,7 +34,7 @@ def read(config: dict[str, Any]) -> Transformer:
 def attention(model: Transformer) -> Attention:
     """On an H200."""
     board = built_in().get("H200-SXM-141GB")
-    return Attention.of(model, Precisions(), board, Parallelism(), ServingModelSettings())
+    return Attention(model, Precisions(), board, Parallelism(), ServingModelSettings())
 
 
 def test_an_indexer_is_read_with_its_parameters() -> None:

@@ -11,9 +11,9 @@ from plan_answers import answer, refusal
 from published_multimodal import MULTIMODAL
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.families.family import FAMILIES
-from rightsizer.planner.models.families.special_layers import FAMILY_LAYERS
+from rightsizer.planner.models.family import FAMILIES
 from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.planner.models.special_layers import FAMILY_LAYERS
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.models import Transformer, UnreadParameters
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
@@ -105,7 +105,7 @@ def test_a_tower_takes_memory_and_no_time_of_a_token() -> None:
     blind = replace(model, unread=UnreadParameters())
     board = built_in().get("L4")
     seeing, reading = (
-        ForwardPass.of(each, Precisions(), board, Parallelism(), ServingModelSettings()).decode(
+        ForwardPass(each, Precisions(), board, Parallelism(), ServingModelSettings()).decode(
             1, 1000
         )
         for each in (model, blind)

@@ -7,10 +7,10 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.rental import Rental
-from rightsizer.sizing.board_format import BoardFormat
 from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
+from rightsizer.sizing.roofline import BoardFormat
 
 _LEAST_SURE: Final = 0.01
 _SURE: Final = 0.9

@@ -8,8 +8,7 @@ from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.sizing.cost import Billing
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Requirement
-from rightsizer.sizing.work_unit import WorkUnit, units_per_request, work_unit
+from rightsizer.sizing.requirement import Requirement, WorkUnit, units_per_request, work_unit
 
 NOTHING: Final = "-"
 MEMORY_PARTS: Final[Mapping[str, str]] = {

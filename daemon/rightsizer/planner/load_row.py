@@ -9,8 +9,13 @@ from rightsizer.io.near import hint
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import Model, Transformer
-from rightsizer.sizing.requirement import RequestLoad
-from rightsizer.sizing.work_unit import WorkUnit, units_per_request, units_per_token, work_unit
+from rightsizer.sizing.requirement import (
+    RequestLoad,
+    WorkUnit,
+    units_per_request,
+    units_per_token,
+    work_unit,
+)
 
 _REQUESTS: Final = "requests_per_second"
 _STREAMS: Final = "streams"

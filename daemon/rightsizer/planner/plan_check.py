@@ -13,8 +13,14 @@ from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.work_unit import WorkUnit, units_per_request, units_per_token, work_unit
+from rightsizer.sizing.requirement import (
+    Parallelism,
+    Requirement,
+    WorkUnit,
+    units_per_request,
+    units_per_token,
+    work_unit,
+)
 from rightsizer.sizing.workload_profile import ProfiledRun
 from rightsizer.telemetry.source import SnapshotSource
 

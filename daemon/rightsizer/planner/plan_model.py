@@ -179,7 +179,7 @@ def read_model_row(row: Row) -> ModelRow:
     is_named = "name" in model.values and not {*model.values} - {"name", *_OF_IMAGES}
     if "config" not in model.values and not is_named:
         return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], ("kind",)))
-    from rightsizer.planner.models.diffusion.diffusers import RequestedImage  # noqa: PLC0415 - as below.
+    from rightsizer.planner.models.diffusers import RequestedImage  # noqa: PLC0415 - as below.
 
     values = read_fields(model, RequestedImage, _BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
@@ -244,7 +244,7 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
     if INDEX not in config:
         read = _of_config(config, {"name": known.name, **values})
         return replace(read, weights=known.weights or read.weights)
-    from rightsizer.planner.models.diffusion.diffusers import RequestedImage, pipeline_parts  # noqa: PLC0415
+    from rightsizer.planner.models.diffusers import RequestedImage, pipeline_parts  # noqa: PLC0415
     from rightsizer.planner.models.model_folder import read_pipeline  # noqa: PLC0415
 
     parts, usual = pipeline_parts(config[INDEX]), {key: config.get(key) for key in _OF_IMAGES}
@@ -256,7 +256,7 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
 
 def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     # Readers of published configurations: half of what a plan without one would load.
-    from rightsizer.planner.models.diffusion.diffusers import RequestedImage, is_of_diffusers  # noqa: PLC0415
+    from rightsizer.planner.models.diffusers import RequestedImage, is_of_diffusers  # noqa: PLC0415
     from rightsizer.planner.models.model_folder import (  # noqa: PLC0415
         errors_of,
         parsed_config,

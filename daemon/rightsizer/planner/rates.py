@@ -10,13 +10,19 @@ from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejecti
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import met_probability
-from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
+from rightsizer.sizing.requirement import (
+    Parallelism,
+    RequestLoad,
+    Requirement,
+    units_per_request,
+    units_per_token,
+    work_unit,
+)
 from rightsizer.sizing.sample_rate import sample_rate
 from rightsizer.sizing.serving import Server, Serving, best_concurrency, most_running
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate
-from rightsizer.sizing.work_unit import units_per_request, units_per_token, work_unit
 
 _DEFAULTS: Final = SizingSettings()
 _ROUNDING: Final = 1e-9
@@ -43,9 +49,9 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
             training_hours=trained.hours,
             mfu_ratio=trained.mfu_ratio,
         )
-    memory = serving_memory(requirement, layout, settings.memory)
+    memory = ServingMemory(requirement, layout, settings.memory)
     if isinstance(requirement.model, Transformer):
-        server = Server.of(memory, board, available_bytes, settings.serving)
+        server = Server(memory, board, available_bytes, settings.serving)
         return _serving(requirement, server, concurrency)
     most = memory.largest_concurrency(available_bytes)
     headroom = settings.serving.latency_headroom_ratio
@@ -93,13 +99,11 @@ def _is_over(milliseconds: float, most: float | None, headroom: float) -> bool:
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
     """Of a model of tokens; where not even one request meets the latencies, those of one."""
-    if concurrency is None and requirement.load.is_open and server.forward.attention.is_causal:
+    if concurrency is None and requirement.load.is_open and server.is_causal:
         return _arriving(requirement, server)
-    serving = None
     if concurrency is None:
-        best = best_concurrency(server)
-        concurrency, serving = float(best.requests or server.memory.layout.data), best.serving
-    return _rate_of(requirement, server, serving or server.at(concurrency), concurrency)
+        concurrency = float(best_concurrency(server) or server.memory.layout.data)
+    return _rate_of(requirement, server, server.at(concurrency), concurrency)
 
 
 def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
@@ -132,7 +136,7 @@ def _rate_of(
         ),
         concurrency=concurrency,
         ttft_ms=serving.ttft_ms,
-        tpot_ms=serving.tpot_ms if server.forward.attention.is_causal else None,
+        tpot_ms=serving.tpot_ms if server.is_causal else None,
         bound=str(serving.bound),
     )
 

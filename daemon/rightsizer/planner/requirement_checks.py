@@ -12,7 +12,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import NumberFormat, key_value_heads
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 
 _COUNTS: Final[Mapping[type, str]] = {
@@ -81,7 +81,7 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
     if isinstance(model, Transformer) and not model.kv_lora_rank and "heads" not in model.assumed:
         # Engines give each GPU whole heads of keys, or one that several GPUs have. Heads that were
         # taken as usual refuse nothing: their number was not given.
-        keys = key_value_heads(model)
+        keys = model.key_value_heads
         if keys % layout.tensor and layout.tensor % keys:
             return (
                 f"parallel.tensor: {keys} kv_heads do not divide by {layout.tensor}, nor the other"
@@ -135,7 +135,7 @@ def _transformer(model: Transformer) -> Iterator[str]:
             f"model.heads: a hidden width of {model.hidden} does not divide by {model.heads} heads;"
             " correct one of them, or give head_dim"
         )
-    keys = key_value_heads(model)
+    keys = model.key_value_heads
     if model.heads % keys:
         yield (
             f"model.kv_heads: {model.heads} heads do not divide by {keys} kv_heads;"

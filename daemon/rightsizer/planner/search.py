@@ -18,13 +18,13 @@ from rightsizer.planner.candidate import (
 from rightsizer.planner.rates import late, targets_probability, too_slow
 from rightsizer.planner.rental import Rent
 from rightsizer.planner.requirement_checks import layout_fault
-from rightsizer.sizing.board_format import board_format
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.mig import is_slice
 from rightsizer.sizing.models import RecommenderModel, Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
+from rightsizer.sizing.roofline import board_format
+from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 
 _NODE_GPUS: Final = 8
@@ -157,7 +157,7 @@ class Search:
         self._expert_layouts = _expert_layouts(requirement, settings.plan.gpu_maximum)
         self._layouts = _layouts(requirement, settings.plan.gpu_maximum)
         self._serving_memory: Callable[[Parallelism], ServingMemory] = cache(
-            lambda layout: serving_memory(requirement, layout, memory_settings)
+            lambda layout: ServingMemory(requirement, layout, memory_settings)
         )
         self._training_memory: Callable[[Parallelism], MemoryEstimate] = cache(
             lambda layout: training_memory(requirement, layout, memory_settings)

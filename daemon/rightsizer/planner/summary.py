@@ -32,8 +32,7 @@ from rightsizer.planner.text import (
     title_lines,
 )
 from rightsizer.planner.validation import ValidationStep, validation_steps
-from rightsizer.sizing.requirement import Requirement
-from rightsizer.sizing.work_unit import WorkUnit
+from rightsizer.sizing.requirement import Requirement, WorkUnit
 
 _SHOWN: Final = 5
 _LEFT: Final = frozenset({"GPUs", "90 % within", "rented as", "why not first"})

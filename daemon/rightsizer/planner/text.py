@@ -29,8 +29,14 @@ from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
-from rightsizer.sizing.work_unit import WorkUnit, units_per_request, work_unit
+from rightsizer.sizing.requirement import (
+    ModelTask,
+    Recompute,
+    Requirement,
+    WorkUnit,
+    units_per_request,
+    work_unit,
+)
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck

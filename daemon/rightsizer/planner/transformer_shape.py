@@ -14,7 +14,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import asdict, dataclass, fields, replace
 from rightsizer.planner.requirement_checks import check_model, not_above_zero
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.parameters import count_parameters, ffn_width
+from rightsizer.sizing.parameters import count_parameters
 
 _ASPECT: Final = 128
 _WIDTH_STEP: Final = 128
@@ -140,7 +140,7 @@ def _resolved(model: Transformer, described: TransformerDescription) -> Transfor
 def _is_usually_gated(model: Transformer) -> bool:
     """Two matrices are usual where they are four times as wide, without grouped heads."""
     is_grouped = (model.kv_heads or model.heads) not in {1, model.heads}
-    return is_grouped or ffn_width(model) != 4 * model.hidden
+    return is_grouped or model.ffn_width != 4 * model.hidden
 
 
 def _shape_parameters(model: Transformer) -> float:

@@ -8,8 +8,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.figures import number, told_unit
-from rightsizer.sizing.requirement import Requirement
-from rightsizer.sizing.work_unit import WorkUnit, work_unit
+from rightsizer.sizing.requirement import Requirement, WorkUnit, work_unit
 
 _ABOVE: Final = 1.25
 """Of the planned load: enough above it to see what gives first."""

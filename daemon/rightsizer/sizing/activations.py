@@ -11,7 +11,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import NumberFormat, ffn_width, head_dimension, key_value_heads
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Recompute, Training
 
 _SAMPLING_BYTES: Final = 12.0
@@ -73,18 +73,18 @@ def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
         hidden, ffn = float(model.hidden), float(model.ffn or 4 * model.hidden)
         heads, layers = model.heads, model.layers
         return (LayerBlock(hidden, hidden, hidden, heads, ffn, is_gated=False, layers=layers),)
-    width = head_dimension(model)
+    width = model.head_width
     value_width = model.value_head_dim or width
-    keys = model.heads if model.kv_lora_rank else key_value_heads(model)
+    keys = model.heads if model.kv_lora_rank else model.key_value_heads
     experts = model.experts_per_token + model.shared_experts if model.experts > 1 else 1
-    dense = (model.dense_ffn or ffn_width(model)) if model.dense_layers else 0
+    dense = (model.dense_ffn or model.ffn_width) if model.dense_layers else 0
     return tuple(
         LayerBlock(
             hidden=float(model.hidden),
             queries=float(model.heads * (width + model.rope_head_dim)) * kind.has_attention,
             keys=float(keys * max(value_width, width)) * kind.has_attention,
             heads=model.heads * kind.has_attention,
-            ffn=float(max(ffn_width(model) * experts, dense)) * kind.has_feed_forward,
+            ffn=float(max(model.ffn_width * experts, dense)) * kind.has_feed_forward,
             is_gated=model.gated_ffn,
             experts_per_token=experts if kind.has_feed_forward else 1,
             vocab=model.vocab,

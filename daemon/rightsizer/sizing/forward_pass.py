@@ -1,17 +1,16 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
-from typing import Final, Self
+from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
     NumberFormat,
     ParameterCount,
     count_parameters,
     expert_parameters,
-    head_dimension,
 )
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.roofline import (
@@ -20,7 +19,7 @@ from rightsizer.sizing.roofline import (
     matrix_flops_per_second,
     send_seconds,
 )
-from rightsizer.sizing.serving_memory import KvCache, kv_cache, kv_cache_format, stored_parameters
+from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.settings import ServingModelSettings
 
 _SERVER_GPUS: Final = 8
@@ -32,62 +31,43 @@ _UNPACKED_BYTES = 4.0
 """A parameter is written and read once more in 16 bits where a format is unpacked whole."""
 
 
-@dataclass(frozen=True, slots=True)
 class Experts:
-    """Parameters of the layers, by who uses them; a dense model has no experts."""
+    """Parameters of the layers, by who uses them; a dense model has no experts.
 
-    active_parameters: float
-    """That one token is multiplied with."""
-    common_parameters: float
-    """That every token passes, as often as it does."""
-    expert_parameters: float
-    """Of all experts that a token may pass or not."""
-    chosen_share: float
-    """Of the experts, for one token."""
+    What a token does not pass is the experts that it did not choose.
+    """
 
-    @classmethod
-    def of(cls, model: Transformer, count: ParameterCount) -> Self:
-        """Those of a model: what a token does not pass is the experts that it did not choose."""
-        active = max(0.0, count.active - count.embedding - count.head)
-        again = count.repeated
-        share = model.experts_per_token / model.experts
-        experts = expert_parameters(model, count)
-        return cls(active + again, count.layers + again - experts, experts, min(1.0, share))
+    def __init__(self, model: Transformer, count: ParameterCount) -> None:
+        active = max(0.0, count.active - count.embedding - count.head) + count.repeated
+        self.chosen_share = min(1.0, model.experts_per_token / model.experts)
+        """Of the experts, for one token."""
+        self.expert_parameters = expert_parameters(model, count)
+        """Of all experts that a token may pass or not."""
+        self.common_parameters = count.layers + count.repeated - self.expert_parameters
+        """That every token passes, as often as it does."""
+        self.common_active_parameters = active - self.chosen_share * self.expert_parameters
+        """That one token is multiplied with outside of its experts."""
 
     def read_parameters(self, tokens: float) -> float:
         """Of experts, at least one token's; of many that choose evenly, soon all of them."""
         missed: float = (1.0 - self.chosen_share) ** max(1.0, tokens)
         return self.expert_parameters * (1.0 - missed)
 
-    @property
-    def common_active_parameters(self) -> float:
-        """That one token is multiplied with outside of its experts."""
-        return self.active_parameters - self.chosen_share * self.expert_parameters
 
-
-@dataclass(frozen=True, slots=True)
 class Attention:
-    """Attention of all layers on one GPU of a tensor-parallel group."""
+    """Attention of all layers on one GPU of a tensor-parallel group, in the formats given.
 
-    model: Transformer
-    cache: KvCache
-    """What all layers look at, whatever the stages."""
-    tensor: int
-    bytes_per_second: float
-    flops_per_second: float
-    index_flops_per_second: float
-    """Of picking tokens, whose keys are of 8 bits."""
+    Caches of 8 bits are multiplied in 16.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: Transformer,
         precision: Precisions,
         board: Board,
         layout: Parallelism,
         settings: ServingModelSettings,
-    ) -> Self:
-        """That of a model in the formats given; caches of 8 bits are multiplied in 16."""
+    ) -> None:
         flops, layers = board.achieved(Precision.BF16) or 0.0, model
         if model.borrowed_layers:
             # As if each layer had a cache of its own: it is read as often as it is looked at.
@@ -95,24 +75,30 @@ class Attention:
                 model, cached_layers=None, borrowed_layers=0, borrowed_windowed_layers=0
             )
         share = board.efficiency.decode_attention_ratio(Precision.BF16)
-        return cls(
-            model=model,
-            cache=kv_cache(layers, kv_cache_format(precision), Parallelism(layout.tensor)),
-            tensor=layout.tensor,
-            bytes_per_second=share * board.memory_bandwidth_bytes_per_second,
-            flops_per_second=settings.attention_compute_ratio * flops,
-            index_flops_per_second=settings.attention_compute_ratio
-            * (board.achieved(Precision.FP8) or flops),
-        )
-
-    @property
-    def is_causal(self) -> bool:
+        reached = settings.attention_compute_ratio
+        self.model, self._tensor = model, layout.tensor
+        self.is_causal = not model.is_encoder
         """Whether tokens look back only; an encoder keeps no cache and looks both ways."""
-        return not self.model.is_encoder
+        self._cache = kv_cache(layers, kv_cache_format(precision), Parallelism(layout.tensor))
+        """What all layers look at, whatever the stages."""
+        self.bytes_per_second = share * board.memory_bandwidth_bytes_per_second
+        self._flops_per_second = reached * flops
+        self._index_flops_per_second = reached * (board.achieved(Precision.FP8) or flops)
+        """Of picking tokens, whose keys are of 8 bits."""
+        self._window, self._windowed = float(model.sliding_window or 0), model.window_layers
+        """Tokens that a windowed layer looks at, at most, and how many layers are windowed."""
+        if model.indexer is not None:
+            self._window, self._windowed = float(model.indexer.tokens), model.layers
+        rank, rotated = model.kv_lora_rank, model.rope_head_dim
+        width = model.head_width
+        self._head_width = float(width + (rotated if rank else 0) + (model.value_head_dim or width))
+        """Of queries with keys, and of weights with values."""
+        self._latent_width = 2.0 * rank + rotated if rank else self._head_width
+        """The same for a new token: latent attention works on what it keeps."""
 
     def of_new_tokens(self, requests: float, context_tokens: float) -> PassCost:
         """One token of each request against all that came before it."""
-        cache = self.cache
+        cache = self._cache
         picked = context_tokens
         if self.model.indexer is not None:
             picked = min(context_tokens, self.model.indexer.tokens)
@@ -148,92 +134,42 @@ class Attention:
         whole = self.model.attending_layers - self._windowed
         return self._windowed * min(context_tokens, self._window) + whole * context_tokens
 
-    @property
-    def _window(self) -> float:
-        """Tokens that a layer looks at, at most, where it does not look at everything."""
-        if self.model.indexer is not None:
-            return float(self.model.indexer.tokens)
-        return float(self.model.sliding_window or 0)
-
-    @property
-    def _windowed(self) -> int:
-        model = self.model
-        if model.indexer is not None:
-            return model.layers
-        if model.sliding_window is None:
-            return 0
-        return model.layers if model.windowed_layers is None else model.windowed_layers
-
     def _compute_seconds(self, pairs: float, width: float) -> float:
-        if not self.flops_per_second:
+        if not self._flops_per_second:
             return 0.0
-        return 2.0 * pairs * self.model.heads * width / (self.tensor * self.flops_per_second)
+        return 2.0 * pairs * self.model.heads * width / (self._tensor * self._flops_per_second)
 
     def _index_seconds(self, pairs: float) -> float:
         """Of picking tokens: products with each key, all heads on every GPU."""
         indexer = self.model.indexer
-        if indexer is None or not self.index_flops_per_second:
+        if indexer is None or not self._index_flops_per_second:
             return 0.0
-        return 2.0 * pairs * indexer.layers * indexer.width / self.index_flops_per_second
-
-    @property
-    def _head_width(self) -> float:
-        """Of queries with keys, and of weights with values."""
-        model = self.model
-        width = head_dimension(model)
-        rotated = model.rope_head_dim if model.kv_lora_rank else 0
-        return float(width + rotated + (model.value_head_dim or width))
-
-    @property
-    def _latent_width(self) -> float:
-        """The same for a new token: latent attention works on what it keeps."""
-        rank = self.model.kv_lora_rank
-        return 2.0 * rank + self.model.rope_head_dim if rank else self._head_width
+        return 2.0 * pairs * indexer.layers * indexer.width / self._index_flops_per_second
 
 
-@dataclass(frozen=True, slots=True)
 class ForwardPass:
     """One model on one board of a layout; made once, asked for every batch."""
 
-    model: Transformer
-    board: Board
-    layout: Parallelism
-    number_format: NumberFormat
-    attention: Attention
-    experts: Experts
-    count: ParameterCount
-    settings: ServingModelSettings
-    flops_per_second: float
-    """Of large products in the format of the weights; 0 where the board's peak is not known."""
-    head_flops_per_second: float
-    depth: float
-    """Of the model; as the two before it, worked out once."""
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: Transformer,
         precision: Precisions,
         board: Board,
         layout: Parallelism,
         settings: ServingModelSettings,
-    ) -> Self:
-        """The pass of a model in the formats given."""
-        count, weights = count_parameters(model), precision.weights
-        head = NumberFormat.FP32 if weights is NumberFormat.FP32 else NumberFormat.BF16
-        return cls(
-            model=model,
-            board=board,
-            layout=layout,
-            number_format=weights,
-            attention=Attention.of(model, precision, board, layout, settings),
-            experts=Experts.of(model, count),
-            count=count,
-            settings=settings,
-            flops_per_second=matrix_flops_per_second(board, weights),
-            head_flops_per_second=matrix_flops_per_second(board, head),
-            depth=model.depth,
-        )
+    ) -> None:
+        self.model, self.board, self.layout, self.settings = model, board, layout, settings
+        self.attention = Attention(model, precision, board, layout, settings)
+        self.count, self.number_format = count_parameters(model), precision.weights
+        self.experts = Experts(model, self.count)
+        self.flops_per_second = matrix_flops_per_second(board, precision.weights)
+        """Of large products in the format of the weights; 0 where the board's peak is not known."""
+        is_whole = precision.weights is NumberFormat.FP32
+        head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
+        self._head_flops_per_second = matrix_flops_per_second(board, head)
+        share = board.efficiency.weight_read_ratio(Precision.BF16)
+        self._read_bytes_per_second = share * board.memory_bandwidth_bytes_per_second
+        self._depth = model.depth
 
     def decode(self, requests: float, context_tokens: float) -> PassCost:
         """One token of each request, that many at a time in each stage."""
@@ -275,7 +211,7 @@ class ForwardPass:
         top = self._overlapped(
             2.0 * head * rows / gpus,
             head * number_format.bytes_per_embedding / gpus,
-            self.head_flops_per_second,
+            self._head_flops_per_second,
         )
         return body.plus(top)
 
@@ -312,11 +248,6 @@ class ForwardPass:
         outside = max(0.0, 1.0 - joined / sharing)
         return 2.0 * outside * payload_bytes / self.settings.network_bytes_per_second
 
-    @property
-    def _read_bytes_per_second(self) -> float:
-        share = self.board.efficiency.weight_read_ratio(Precision.BF16)
-        return share * self.board.memory_bandwidth_bytes_per_second
-
     def _overlapped(self, flops: float, read_bytes: float, flops_per_second: float) -> PassCost:
         """Products and reads of one kind: near the ridge neither hides behind the other whole."""
         compute = flops / flops_per_second if flops_per_second else 0.0
@@ -330,7 +261,7 @@ class ForwardPass:
     def _exchange(self, tokens: float, part: float) -> PassCost:
         """Sums over GPUs, handing on between stages, and what each layer takes regardless."""
         payload = tokens * self.model.hidden * _BF16_BYTES
-        depth, layout = part * self.depth, self.layout
+        depth, layout = part * self._depth, self.layout
         sums = 2.0 * depth * all_reduce_seconds(self.board, layout.tensor, payload)
         sends = (layout.pipeline - 1) * send_seconds(self.board, payload)
         return PassCost(

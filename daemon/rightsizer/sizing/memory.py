@@ -32,9 +32,6 @@ from rightsizer.sizing.parameters import (
     NumberFormat,
     ParameterCount,
     count_parameters,
-    ffn_width,
-    head_dimension,
-    key_value_heads,
 )
 from rightsizer.sizing.requirement import (
     Lora,
@@ -45,9 +42,9 @@ from rightsizer.sizing.requirement import (
     Requirement,
 )
 from rightsizer.sizing.serving_memory import (
+    ServingMemory,
     dequantized_bytes,
     placed_parameters,
-    serving_memory,
     weight_bytes,
 )
 from rightsizer.sizing.settings import MemorySettings
@@ -97,9 +94,9 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
     """Parameters of low-rank adapters: rank times input and output width of each matrix."""
     if not isinstance(model, Transformer):
         return 0.0
-    hidden, ffn = model.hidden, ffn_width(model)
-    queries = model.heads * head_dimension(model)
-    keys = key_value_heads(model) * head_dimension(model)
+    hidden, ffn = model.hidden, model.ffn_width
+    queries = model.heads * model.head_width
+    keys = model.key_value_heads * model.head_width
     mixing = sum(kind.layers for kind in model.kinds if kind.has_attention)
     feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward)
     inner = feeding * max(1, model.experts) * (hidden + ffn)
@@ -242,7 +239,7 @@ def estimate_memory(
     if requirement.task.trains:
         return training_memory(requirement, layout, settings)
     asked = requirement.load.concurrency if concurrency is None else concurrency
-    return serving_memory(requirement, layout, settings).at(1.0 if asked is None else asked)
+    return ServingMemory(requirement, layout, settings).at(1.0 if asked is None else asked)
 
 
 def available_bytes(

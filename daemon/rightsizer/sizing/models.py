@@ -8,6 +8,8 @@ from rightsizer.model.frozen import dataclass, field
 _SCALED: Final = 128
 """Elements of a key in 8 bits that share a scale."""
 _SCALE_BYTES: Final = 4
+_LATENT_HEAD_DIM: Final = 128
+"""Of multi-head latent attention where it is not given (DeepSeek V2 and V3, config.json)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,23 @@ class Transformer:
     """Keys that were not given and were taken as is usual for a model of this size."""
 
     @property
+    def head_width(self) -> int:
+        """Of one head; of multi-head latent attention without the rotated part."""
+        if self.head_dim or self.kv_lora_rank:
+            return self.head_dim or _LATENT_HEAD_DIM
+        return self.hidden // self.heads
+
+    @property
+    def key_value_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def ffn_width(self) -> int:
+        """Of the feed-forward part, of one expert where there are several."""
+        return self.ffn or 4 * self.hidden
+
+    @property
     def kinds(self) -> tuple[LayerKind, ...]:
         """What layers are made of, where they are all alike too."""
         return self.layer_kinds or (LayerKind(self.layers, has_attention=True),)
@@ -153,6 +172,13 @@ class Transformer:
     def is_encoder(self) -> bool:
         """Whether tokens look both ways: nothing is kept of a request."""
         return self.cached_layers == 0 and not self.state_elements
+
+    @property
+    def window_layers(self) -> int:
+        """How many layers look back through a window."""
+        if self.sliding_window is None:
+            return 0
+        return self.layers if self.windowed_layers is None else self.windowed_layers
 
     @property
     def attending_layers(self) -> int:

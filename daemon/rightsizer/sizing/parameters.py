@@ -13,9 +13,6 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 
-_LATENT_HEAD_DIM = 128
-"""Of multi-head latent attention where it is not given (DeepSeek V2 and V3, config.json)."""
-
 
 class NumberFormat(StrEnum):
     """How weights, caches, activations or gradients are kept."""
@@ -93,7 +90,8 @@ class ParameterCount:
     @property
     def layers(self) -> float:
         """All but embedding and head, and what is not read."""
-        return self.total - self.embedding - self.head - self.unread
+        # Beside what is not read, however large that is, rounding leaves no less than nothing.
+        return max(0.0, self.total - self.embedding - self.head - self.unread)
 
     @property
     def linear(self) -> float:
@@ -119,30 +117,13 @@ def count_parameters(model: Model) -> ParameterCount:
             return ParameterCount(table + model.dense_parameters, active, embedding=table)
 
 
-def head_dimension(model: Transformer) -> int:
-    """The width of one head; of multi-head latent attention without the rotated part."""
-    if model.head_dim:
-        return model.head_dim
-    return _LATENT_HEAD_DIM if model.kv_lora_rank else model.hidden // model.heads
-
-
-def key_value_heads(model: Transformer) -> int:
-    """Heads of keys and values."""
-    return model.kv_heads or model.heads
-
-
-def ffn_width(model: Transformer) -> int:
-    """The width of the feed-forward part, of one expert where there are several."""
-    return model.ffn or 4 * model.hidden
-
-
 def attention_parameters(model: Transformer) -> float:
     """The matrices of one layer's attention, biases and norms of queries and keys included."""
-    width = head_dimension(model)
+    width = model.head_width
     if model.kv_lora_rank:
         return _latent_attention(model, model.kv_lora_rank, width)
     queries = model.heads * width
-    keys = key_value_heads(model) * width
+    keys = model.key_value_heads * width
     count = model.hidden * (2 * queries + 2 * keys)
     count += queries + 2 * keys if model.attention_bias else 0
     return float(count + (2 * width if model.query_key_norm else 0))
@@ -174,8 +155,8 @@ def _transformer(model: Transformer) -> ParameterCount:
     head = 0.0 if model.tied_embeddings else embedding
     matrices = 3 if model.gated_ffn else 2
     attention = attention_parameters(model) + 2 * model.hidden
-    expert = float(matrices * model.hidden * ffn_width(model))
-    dense = float(matrices * model.hidden * (model.dense_ffn or ffn_width(model)))
+    expert = float(matrices * model.hidden * model.ffn_width)
+    dense = float(matrices * model.hidden * (model.dense_ffn or model.ffn_width))
     mixed_layers = model.layers - model.dense_layers if model.experts > 1 else 0
     dense_layers = model.layers - mixed_layers
     router = float(model.hidden * model.experts)
@@ -197,7 +178,7 @@ def _transformer(model: Transformer) -> ParameterCount:
         head=head,
         unread=unread,
         repeated=model.repeated_parameters,
-        largest_matrix=max(embedding, float(model.hidden * ffn_width(model))),
+        largest_matrix=max(embedding, float(model.hidden * model.ffn_width)),
         largest_unit=max(embedding, layers / model.layers),
     )
 

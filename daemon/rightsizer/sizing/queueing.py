@@ -1,6 +1,7 @@
 """Waiting of requests that arrive when they please: mean, quantiles, by load and burstiness."""
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
@@ -11,6 +12,16 @@ _CERTAIN: Final = 1e-9
 _STIFFNESS_LEAST: Final = 0.05
 _TOGETHER: Final = 1 / 3
 """Prompts of its own burst that a request waits for beside its own, for each above Poisson."""
+
+
+def halved(
+    low: float, high: float, is_below: Callable[[float], bool], times: int = _HALVINGS
+) -> tuple[float, float]:
+    """The two ends between which something stops to be, halved so many times."""
+    for _ in range(times):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +49,7 @@ class Waiting:
         late, low, high = 1.0 - ratio, 0.0, 1.0
         while self._beyond(high) > late:
             low, high = high, 2.0 * high
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2.0
-            low, high = (middle, high) if self._beyond(middle) > late else (low, middle)
-        return self.least_seconds + high
+        return self.least_seconds + halved(low, high, lambda each: self._beyond(each) > late)[1]
 
     def _beyond(self, seconds: float) -> float:
         """The part of the requests that wait longer than the least and so much."""
@@ -112,11 +120,7 @@ def normal_part(deviations: float) -> float:
 
 def normal_quantile(part: float) -> float:
     """The deviations that such a part lies below; `statistics` takes long to load."""
-    low, high = -_MOST_DEVIATIONS, _MOST_DEVIATIONS
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if normal_part(middle) < part else (low, middle)
-    return high
+    return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
 
 
 def met_probability(value: float, low: float, high: float, most: float) -> float:

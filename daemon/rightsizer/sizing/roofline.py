@@ -11,12 +11,13 @@ from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import MemorySettings
 
 _UNITS: Final = {
-    NumberFormat.FP32: Precision.FP32,
-    NumberFormat.FP8: Precision.FP8,
-    NumberFormat.INT8: Precision.INT8,
-    NumberFormat.NVFP4: Precision.FP4,
+    NumberFormat.FP8: (Precision.FP8, "Ada, Hopper and later"),
+    NumberFormat.INT8: (Precision.INT8, "Turing and later"),
+    NumberFormat.NVFP4: (Precision.FP4, "Blackwell and later"),
 }
-"""Of formats whose engines quantize activations too; all others are unpacked to 16 bits."""
+"""Of formats whose engines quantize activations too, and which boards those are; all others but
+fp32 are unpacked to 16 bits."""
+_VENDOR_UNPACKING: Final = "NVIDIA"
 _ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
 """Of a small sum over links of their own, by GPUs, at most: serving engines sum small messages with
 kernels of their own, so that NCCL's higher figures on newer boards do not count. As measured on the
@@ -41,13 +42,52 @@ little space beside it."""
 _DEFAULTS: Final = MemorySettings()
 
 
+@dataclass(frozen=True, slots=True)
+class BoardFormat:
+    """What becomes of weights in a format on a board."""
+
+    name: str
+    """What it runs in: `fp8`, `fp16`, or `fp8 as bf16` where weights are unpacked."""
+    note: str = ""
+    """What differs from the format asked for."""
+    fault: str = ""
+    """Why it cannot run them at all."""
+
+
+def board_format(board: Board, asked: NumberFormat, *, trains: bool) -> BoardFormat:
+    """The format of a board where weights in another are asked for.
+
+    Before Ampere there is no bf16, and engines take fp16, of the same size. Kernels that unpack
+    weights of 8 and 4 bits to 16 bits as they read them (Marlin in vLLM and SGLang) need Ampere.
+    """
+    if asked is NumberFormat.BF16:
+        if board.computes_in_bf16:
+            return BoardFormat(asked)
+        scaled = "; scale the loss" if trains else ""
+        return BoardFormat(
+            NumberFormat.FP16,
+            f"fp16 in place of bf16, which comes with Ampere: the largest number is 65,504{scaled}",
+        )
+    if asked not in _UNITS or board.peak(_UNITS[asked][0]) is not None:
+        return BoardFormat(asked)
+    since = _UNITS[asked][1]
+    if trains or not board.computes_in_bf16 or board.vendor != _VENDOR_UNPACKING:
+        remedy = "bf16" if board.computes_in_bf16 else "fp16"
+        return BoardFormat(asked, fault=f"no {asked}, which {since} have; ask for int4 or {remedy}")
+    return BoardFormat(
+        f"{asked} as bf16",
+        f"{asked} unpacked to bf16, as {since} have units for it: that saves memory and no"
+        " computing, in engines that do it",
+    )
+
+
 def compute_format(board: Board, number_format: NumberFormat) -> Precision:
     """That of the weights where the board has units for it and they are faster, else 16 bits."""
-    precision = _UNITS.get(number_format, Precision.BF16)
-    if precision is Precision.FP32 and board.peak(precision) is not None:
-        return precision
-    own, usual = board.achieved(precision) or 0.0, board.achieved(Precision.BF16) or 0.0
-    return precision if own > usual else Precision.BF16
+    usual = Precision.BF16
+    if number_format is NumberFormat.FP32 and board.peak(Precision.FP32) is not None:
+        return Precision.FP32
+    own = _UNITS[number_format][0] if number_format in _UNITS else usual
+    return own if (board.achieved(own) or 0.0) > (board.achieved(usual) or 0.0) else usual
 
 
 def matrix_flops_per_second(board: Board, number_format: NumberFormat) -> float:

@@ -2,7 +2,8 @@
 
 import math
 from bisect import bisect_left
-from typing import Final, NamedTuple, Self
+from functools import partial
+from typing import Final, NamedTuple
 
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
@@ -15,6 +16,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import (
     Waiting,
     first_token_waiting,
+    halved,
     running_seen,
     running_spread,
     spread_burstiness,
@@ -22,7 +24,7 @@ from rightsizer.sizing.queueing import (
 )
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
-from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
+from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingModelSettings
 
 _STEP: Final = 1.3
@@ -114,8 +116,8 @@ def serve(  # noqa: PLR0913 - the planner's question, and two things that a site
     Raises:
         RequirementError: the model is no transformer of tokens.
     """
-    memory = serving_memory(requirement, layout)
-    return Server.of(memory, board, available_bytes, settings).at(concurrency)
+    memory = ServingMemory(requirement, layout)
+    return Server(memory, board, available_bytes, settings).at(concurrency)
 
 
 class AnswerRound(NamedTuple):
@@ -127,33 +129,20 @@ class AnswerRound(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
 class Server:
-    """One model on boards of one kind in one layout; made once, asked for every concurrency."""
+    """One model on boards of one kind in one layout; made once, asked for every concurrency.
 
-    memory: ServingMemory
-    forward: ForwardPass
-    prompt: PassCost
-    """One prompt through the model, less what the prefix cache holds of it."""
-    available_bytes: float
-    capacity: float
-    """Requests of one replica that its KV cache holds; the others wait for one of them to end."""
-    settings: ServingModelSettings
-    error_ratio: float
+    Raises:
+        RequirementError: the model is no transformer of tokens.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         memory: ServingMemory,
         board: Board,
         available_bytes: float | None = None,
         settings: ServingModelSettings = _DEFAULTS,
-    ) -> Self:
-        """The server whose memory that is.
-
-        Raises:
-            RequirementError: the model is no transformer of tokens.
-        """
+    ) -> None:
         requirement = memory.requirement
         model = requirement.model
         if not isinstance(model, Transformer):
@@ -165,21 +154,21 @@ class Server:
         if model.is_encoder and settings.chunk_tokens is None:
             # Their batches are no prompts beside answers.
             settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
-        settings = engine_settings(settings, requirement.engine, board)
-        forward = ForwardPass.of(model, requirement.precision, board, memory.layout, settings)
-        load = requirement.load
-        cached_ratio = load.prefix_cache_ratio if forward.attention.is_causal else 0.0
-        return cls(
-            memory=memory,
-            forward=forward,
-            prompt=forward.prompts(
-                load.input_tokens, cached_tokens=cached_ratio * load.input_tokens
-            ),
-            available_bytes=available_bytes,
-            capacity=_capacity(memory, available_bytes),
-            settings=settings,
-            error_ratio=_error_ratio(model, board, memory.layout),
-        )
+        self.settings = settings = engine_settings(settings, requirement.engine, board)
+        self.memory, self.available_bytes, self.load = memory, available_bytes, requirement.load
+        self.forward = ForwardPass(model, requirement.precision, board, memory.layout, settings)
+        self.is_causal = self.forward.attention.is_causal
+        tokens = self.load.input_tokens
+        cached_tokens = (self.load.prefix_cache_ratio if self.is_causal else 0.0) * tokens
+        self.prompt = self.forward.prompts(tokens, cached_tokens=cached_tokens)
+        """One prompt through the model, less what the prefix cache holds of it."""
+        self._answer = max(1.0, self.load.output_tokens)
+        self.capacity = _capacity(memory, available_bytes)
+        """Requests of one replica that its KV cache holds; the others wait for one to end."""
+        most = settings.requests_maximum
+        self.places = self.capacity if most is None else min(self.capacity, float(most))
+        """Requests that one replica runs at a time, at most."""
+        self.error_ratio = _error_ratio(model, board, memory.layout)
 
     def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:
         """With so many requests in flight on all GPUs together; a round that is known is given."""
@@ -187,15 +176,9 @@ class Server:
         asked = max(1.0, concurrency / replicas)
         running = min(asked, self.capacity)
         served = min(concurrency, running * replicas)
-        if not self.forward.attention.is_causal:
+        if not self.is_causal:
             return self._encoding(asked, running, served)
         return self._generating(asked, running, served, generated or self._round(running))
-
-    @property
-    def places(self) -> float:
-        """Requests that one replica runs at a time, at most."""
-        most = self.settings.requests_maximum
-        return self.capacity if most is None else min(self.capacity, float(most))
 
     def arriving(self, requests_per_second: float) -> Serving:
         """Where so many arrive at all replicas together, whether others are answered or not.
@@ -209,13 +192,12 @@ class Server:
 
         Their rate is that at which they are answered, where it is not given.
         """
-        load, data = self.memory.requirement.load, self.memory.layout.data
+        load, data = self.load, self.memory.layout.data
         if requests_per_second is None:
             requests_per_second = self.answered(running)
         each, at_work = requests_per_second / data, min(max(1.0, running), self.capacity)
-        generated = self._round(at_work) if self.forward.attention.is_causal else None
+        generated = self._round(at_work) if self.is_causal else None
         serving = self.at(running * data, generated)
-        answer = max(1.0, load.output_tokens)
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
         burstiness = spread_burstiness(stated, data)
         step = self._step(at_work).seconds if generated is None else generated.step.seconds
@@ -223,7 +205,7 @@ class Server:
         passes = max(1, math.ceil(load.input_tokens / chunk))
         prompt = self.prompt.seconds / self.memory.layout.pipeline + (passes - 1) * step
         waiting = first_token_waiting(each, step, prompt, burstiness)
-        residence = running / each if each else answer * step
+        residence = running / each if each else self._answer * step
         stiffness = self._stiffness(running, serving.tokens_per_second.value)
         variance = running_spread(running, burstiness, stiffness)
         ratio, seconds = waiting_for_places(running, self.places, residence, variance)
@@ -240,17 +222,13 @@ class Server:
 
     def answered(self, running: float) -> float:
         """Requests a second of all replicas with so many in flight at each."""
-        answer = max(1.0, self.memory.requirement.load.output_tokens)
-        return self._tokens_per_second(max(1.0, running)) * min(1.0, running) / answer
+        return self._tokens_per_second(max(1.0, running)) * min(1.0, running) / self._answer
 
     def running_at(self, requests_per_second: float) -> float:
         """Requests in flight at each replica where so many a second arrive and are answered."""
-        low, high = 0.0, self.places
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2.0
-            is_enough = self.answered(middle) >= requests_per_second
-            low, high = (low, middle) if is_enough else (middle, high)
-        return high
+        return halved(
+            0.0, self.places, lambda each: self.answered(each) < requests_per_second, _HALVINGS
+        )[1]
 
     def _stiffness(self, running: float, made: float) -> float:
         """How much more is answered with a little more that runs, of as much more."""
@@ -262,19 +240,16 @@ class Server:
     def _tokens_per_second(self, running: float) -> float:
         """Of all replicas with so many requests in flight at each; as `at` has it."""
         data = self.memory.layout.data
-        if not self.forward.attention.is_causal:
+        if not self.is_causal:
             return self.at(running * data).tokens_per_second.value
         running = min(running, self.capacity)
-        answer = max(1.0, self.memory.requirement.load.output_tokens)
-        return running * data * answer / self._round(running).seconds
+        return running * data * self._answer / self._round(running).seconds
 
     def _step(self, running: float) -> PassCost:
-        load = self.memory.requirement.load
-        return self.forward.decode(running, load.input_tokens + max(1.0, load.output_tokens) / 2.0)
+        return self.forward.decode(running, self.load.input_tokens + self._answer / 2.0)
 
     def _round(self, running: float) -> AnswerRound:
-        prompt, answer = self.prompt, max(1.0, self.memory.requirement.load.output_tokens)
-        step = self._step(running)
+        prompt, answer, step = self.prompt, self._answer, self._step(running)
         beside = (running - 1.0) / answer / self.memory.layout.pipeline
         # What the GPUs do for one round of answers, however prompts arrive: that is conserved.
         residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
@@ -283,14 +258,13 @@ class Server:
     def _generating(
         self, asked: float, running: float, served: float, generated: AnswerRound
     ) -> Serving:
-        prompt, answer = self.prompt, max(1.0, self.memory.requirement.load.output_tokens)
-        step, beside, residence = generated
+        prompt, (step, beside, residence) = self.prompt, generated
         # Prompts that one finds before it, its own included. Requests that began together end
         # together, and the next ones begin together again; lengths that differ and bursts that end
         # draw them apart, so that a bunch grows with the root of their number.
         bunch = 1.0 + self.settings.bunching_ratio * (math.sqrt(max(1.0, asked)) - 1.0)
         first = step.seconds + max(bunch, 1.0 + beside) * prompt.seconds
-        rate = served * answer / residence
+        rate = served * self._answer / residence
         # Prompts beside a step are surer to be cheaper than to be dearer.
         step_factor, prompt_factor = _STEP * self.error_ratio, _PROMPTS * self.error_ratio
         whole = step.seconds + prompt.seconds * beside
@@ -314,7 +288,7 @@ class Server:
         return EstimateInterval.around(1e3 * (seconds + queue), _FIRST_TOKEN * self.error_ratio)
 
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
-        tokens = self.memory.requirement.load.input_tokens
+        tokens = self.load.input_tokens
         batch = self.forward.prompts(tokens, max(1.0, running / self.memory.layout.pipeline))
         rate = served * tokens / batch.seconds
         return Serving(
@@ -332,9 +306,9 @@ def _part(percentile: float | None) -> float | None:
 
 def is_late(server: Server, serving: Serving) -> bool:
     """Whether a latency of the load is missed, or kept with less than the head room."""
-    load, kept = server.memory.requirement.load, 1.0 - server.settings.latency_headroom_ratio
+    load, kept = server.load, 1.0 - server.settings.latency_headroom_ratio
     first, between = serving.ttft_ms.value, serving.tpot_ms.value
-    answer = load.answer_ms(first, between if server.forward.attention.is_causal else None)
+    answer = load.answer_ms(first, between if server.is_causal else None)
     asked = ((load.tpot_ms, between), (load.ttft_ms, first), (load.latency_ms, answer))
     return any(most is not None and took > most * kept for most, took in asked)
 
@@ -345,28 +319,16 @@ def most_running(server: Server) -> float:
     0 where not even the fewest are.
     """
     # The more are answered, the more are in flight, so that these may be halved in their place.
-    low, high = 0.0, server.running_at((1.0 - _LEFT) * server.answered(server.places))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        late = is_late(server, server.busy_with(middle))
-        low, high = (low, middle) if late else (middle, high)
-    return low
+    most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
+    in_time = partial(halved, 0.0, most, times=_HALVINGS)
+    return in_time(lambda each: not is_late(server, server.busy_with(each)))[0]
 
 
-@dataclass(frozen=True, slots=True)
-class BestConcurrency:
-    """The most requests in flight, and what they see."""
+def best_concurrency(server: Server) -> int:
+    """The most requests in flight on all GPUs within memory and the latencies of the load.
 
-    requests: int
-    """On all GPUs together; 0 where not even one for each replica is within the limits."""
-    serving: Serving | None
-    """`None` where there are no requests."""
-
-
-def best_concurrency(server: Server) -> BestConcurrency:
-    """The most requests in flight within memory and the latencies of the load.
-
-    Throughput grows with every request, so that the same is best where no latency is asked for.
+    0 where not even one for each replica is within them. Throughput grows with every request, so
+    that the same is best where no latency is asked for.
     """
     replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
@@ -375,5 +337,4 @@ def best_concurrency(server: Server) -> BestConcurrency:
     def late(requests: int) -> bool:
         return is_late(server, server.at(requests * replicas))
 
-    requests = bisect_left(range(1, most + 1), True, key=late) * replicas
-    return BestConcurrency(requests, server.at(requests) if requests else None)
+    return bisect_left(range(1, most + 1), True, key=late) * replicas

@@ -35,13 +35,12 @@ from rightsizer.sizing.parameters import (
     attention_parameters,
     count_parameters,
     expert_parameters,
-    head_dimension,
-    key_value_heads,
 )
 from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.settings import MemorySettings
 
 _SINGLE: Final = Parallelism()
+_DEFAULTS: Final = MemorySettings()
 _BLOCK_TOKENS: Final = 16
 """Caches are handed out in blocks of so many tokens (vLLM's default)."""
 _STATE_BYTES: Final = 2.0
@@ -68,7 +67,7 @@ def weight_bytes(
         )
     staged, ends = _placed(model, count, layout)
     spread = _spread_share(model, count, layout) * staged
-    kept = stored_parameters(model, count, number_format) * staged / count.layers
+    kept = stored_parameters(model, count, number_format) * staged / (count.layers or 1.0)
     ends += kept
     staged -= kept + spread
     if isinstance(model, Transformer) and model.unread.are_towers_quantized:
@@ -153,8 +152,8 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
     if model.kv_lora_rank:
         width = float(model.kv_lora_rank + model.rope_head_dim)
     else:
-        heads = key_value_heads(model)
-        width = 2.0 * heads * head_dimension(model) / min(layout.tensor, heads)
+        heads = model.key_value_heads
+        width = 2.0 * heads * model.head_width / min(layout.tensor, heads)
     layer_bytes = width * number_format.bytes_per_parameter
     staged = math.ceil(layers / layout.pipeline)
     state = _STATE_BYTES * model.state_elements / (layout.tensor * layout.pipeline)
@@ -190,17 +189,23 @@ def _in_blocks(tokens: float) -> float:
     return tokens if math.isinf(tokens) else math.ceil(tokens / _BLOCK_TOKENS) * _BLOCK_TOKENS
 
 
-@dataclass(frozen=True, slots=True)
 class ServingMemory:
     """One model in one layout; made once, asked for as many concurrencies as a search needs."""
 
-    requirement: Requirement
-    layout: Parallelism
-    weights_bytes: float
-    cache: KvCache
-    unpacked_bytes: float
-    """A whole matrix, where the weights' format needs one unpacked."""
-    settings: MemorySettings
+    def __init__(
+        self,
+        requirement: Requirement,
+        layout: Parallelism,
+        settings: MemorySettings = _DEFAULTS,
+    ) -> None:
+        self.requirement, self.layout, self.settings = requirement, layout, settings
+        model, weights, load = requirement.model, requirement.precision.weights, requirement.load
+        count = count_parameters(model)
+        self.weights_bytes = weight_bytes(model, count, weights, layout)
+        self.cache = kv_cache(model, kv_cache_format(requirement.precision), layout)
+        self.request_bytes = self.cache.request_bytes(load.input_tokens + load.output_tokens)
+        """The KV cache of one request at its longest."""
+        self._unpacked_bytes = dequantized_bytes(count, weights, layout)
 
     def at(self, concurrency: float) -> MemoryEstimate:
         """With so many requests in flight on all GPUs together."""
@@ -213,18 +218,12 @@ class ServingMemory:
         return MemoryEstimate(
             weights_bytes=self.weights_bytes,
             kv_cache_bytes=self.request_bytes * requests,
-            activations_bytes=self.unpacked_bytes + self._activation_bytes(requests),
+            activations_bytes=self._unpacked_bytes + self._activation_bytes(requests),
             overhead_bytes=settings.context_bytes
             + graphs
             + communication_bytes(self.layout, settings, trains=False),
             error_factor=memory_error_factor(self.requirement),
         )
-
-    @property
-    def request_bytes(self) -> float:
-        """The KV cache of one request at its longest."""
-        load = self.requirement.load
-        return self.cache.request_bytes(load.input_tokens + load.output_tokens)
 
     def largest_concurrency(self, available_bytes: float) -> int:
         """The most requests in flight on all GPUs together; 0 where not even one fits.
@@ -272,22 +271,6 @@ class ServingMemory:
                 return max(denoising, decoder_peak_bytes(model, form, requests))
             case RecommenderModel():
                 return recommender_bytes(model, requests, trains=False)
-
-
-def serving_memory(
-    requirement: Requirement, layout: Parallelism, settings: MemorySettings | None = None
-) -> ServingMemory:
-    """What a requirement's model needs in a layout, whatever the concurrency."""
-    model, precision = requirement.model, requirement.precision
-    count = count_parameters(model)
-    return ServingMemory(
-        requirement=requirement,
-        layout=layout,
-        weights_bytes=weight_bytes(model, count, precision.weights, layout),
-        cache=kv_cache(model, kv_cache_format(precision), layout),
-        unpacked_bytes=dequantized_bytes(count, precision.weights, layout),
-        settings=settings or MemorySettings(),
-    )
 
 
 def dequantized_bytes(

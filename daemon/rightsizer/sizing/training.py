@@ -8,7 +8,7 @@ from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.activations import blocks_of, training_activations
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer, VisionTransformer
-from rightsizer.sizing.parameters import ParameterCount, count_parameters, ffn_width, head_dimension
+from rightsizer.sizing.parameters import ParameterCount, count_parameters
 from rightsizer.sizing.requirement import ModelTask, Offload, Parallelism, Recompute, Requirement
 from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
 from rightsizer.sizing.sample_rate import sample_step
@@ -73,20 +73,18 @@ class TrainingShape:
             width = float(model.layers * model.hidden)
             each = model.hidden / model.heads
             return cls(count, model.layers, model.hidden, width, model.tokens, head_dim=each)
-        width = float(model.heads * head_dimension(model))
-        windowed = 0
-        if model.sliding_window is not None:
-            windowed = model.layers if model.windowed_layers is None else model.windowed_layers
+        width = float(model.heads * model.head_width)
+        windowed = model.window_layers
         seen = min(1.0, 2.0 * (model.sliding_window or 0) / sequence)
         attended = width * (model.attending_layers - windowed + windowed * seen)
         experts = 0.0
         if model.experts > 1:
             matrices = 3 if model.gated_ffn else 2
-            one = float(matrices * model.hidden * ffn_width(model))
+            one = float(matrices * model.hidden * model.ffn_width)
             mixed = model.layers - model.dense_layers
             experts = min(mixed * model.experts_per_token * one, _MOST_IN_EXPERTS * count.linear)
         per_token = model.experts_per_token if model.experts > 1 else 0
-        each = head_dimension(model)
+        each = model.head_width
         return cls(count, model.depth, model.hidden, attended, sequence, experts, per_token, each)
 
     def model_flops(self, flops: float) -> float:

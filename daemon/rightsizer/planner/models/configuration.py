@@ -81,11 +81,7 @@ class Configuration:
     """Values that files of its type leave out."""
 
     def whole(self, key: str, otherwise: int | None = None) -> int | None:
-        """A whole number, or what stands for one that is missing or null.
-
-        Raises:
-            RequirementError: there is something else.
-        """
+        """A whole number, or what stands for one that is missing or null."""
         value = self.values.get(key)
         if value is None:
             return self.defaults.get(key, otherwise)
@@ -96,11 +92,7 @@ class Configuration:
         return value
 
     def needed(self, key: str) -> int:
-        """A whole number that has to be there.
-
-        Raises:
-            RequirementError: it is not.
-        """
+        """A whole number that has to be there."""
         value = self.whole(key)
         if value is None:
             raise wrong(key, "is missing")
@@ -111,11 +103,7 @@ class Configuration:
     def wholes(
         self, key: str, count: int | None = None, otherwise: int | None = None
     ) -> tuple[int, ...]:
-        """Whole numbers above 0 of a list; a single one stands for `count` of them.
-
-        Raises:
-            RequirementError: there is something else, or another number of them.
-        """
+        """Whole numbers above 0 of a list; a single one stands for `count` of them."""
         value = self.values.get(key)
         if not isinstance(value, list | tuple):
             alone = self.whole(key, otherwise)
@@ -128,11 +116,7 @@ class Configuration:
         return tuple(Configuration({key: item}).needed(key) for item in value)
 
     def number(self, key: str, otherwise: float) -> float:
-        """A number above 0, or what stands for one that is missing or null.
-
-        Raises:
-            RequirementError: there is something else.
-        """
+        """A number above 0, or what stands for one that is missing or null."""
         value = self.values.get(key)
         if value is None:
             return otherwise
@@ -170,11 +154,7 @@ ConfigReader = Callable[[Configuration, str], Transformer]
 
 
 def checkpoint_format(config: Configuration) -> NumberFormat | None:
-    """What the weights are kept in; `None` where the file does not say.
-
-    Raises:
-        RequirementError: they are quantized in a way that is not known.
-    """
+    """What the weights are kept in; `None` where the file does not say."""
     key, remedy = "quantization_config", "leave it out and give precision.weights in the plan"
     given = config.values.get(key)
     if given is not None and not isinstance(given, Mapping):

@@ -13,21 +13,21 @@ from rightsizer.planner.models.configuration import (
     quantizes_towers,
     wrong,
 )
-from rightsizer.planner.models.families.encoder_decoder import read_bart, read_encoder_decoder
-from rightsizer.planner.models.families.family import (
+from rightsizer.planner.models.encoder_decoder import read_bart, read_encoder_decoder
+from rightsizer.planner.models.family import (
     FAMILIES,
     TransformerFamily,
     family_parameters,
     mixture_shape,
 )
-from rightsizer.planner.models.families.special_layers import (
+from rightsizer.planner.models.published import PublishedModel
+from rightsizer.planner.models.special_layers import (
     FAMILY_LAYERS,
     has_linear_attention,
     with_linear_attention,
 )
-from rightsizer.planner.models.published import PublishedModel
-from rightsizer.planner.models.towers.parts import OTHER_PARTS, count_towers
-from rightsizer.planner.models.towers.vision import COLORS, channels
+from rightsizer.planner.models.towers import OTHER_PARTS, count_towers
+from rightsizer.planner.models.vision_towers import COLORS, channels
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.parameters import count_parameters
@@ -127,9 +127,6 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
 
     Of a model with several parts (vision and text) the text part is read, and what the others
     take in memory, as far as their shape is understood; a note says so.
-
-    Raises:
-        RequirementError: the kind of model is not known, or the shape cannot be.
     """
     config = Configuration(values)
     named = name or config.text("_name_or_path") or config.text("model_type")
@@ -208,11 +205,11 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
         nested = {key: each for part in family.nested for key, each in config.part(part).items()}
         return _transformer(Configuration({**nested, **config.values}, defaults), family, name)
     # Three modules that most plans have no use for.
-    from rightsizer.planner.models.recurrent import RECURRENT  # noqa: PLC0415
+    from rightsizer.planner.models.recurrent import READERS  # noqa: PLC0415
 
-    if kind in RECURRENT:
-        return RECURRENT[kind](Configuration(config.values, defaults), name)
-    known = ", ".join(sorted({*_VISION, *_TWO_STACKS, *RECURRENT, *FAMILIES}))
+    if kind in READERS:
+        return READERS[kind](Configuration(config.values, defaults), name)
+    known = ", ".join(sorted({*_VISION, *_TWO_STACKS, *READERS, *FAMILIES}))
     fault = f"'{kind}' is not known" if kind else "is missing"
     remedy = (
         "describe the model in the plan instead (parameters, layers, hidden, heads, kv_heads, ffn,"

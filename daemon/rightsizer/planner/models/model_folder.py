@@ -9,15 +9,15 @@ from typing import Any, Final
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
-from rightsizer.planner.models.diffusion.diffusers import (
+from rightsizer.planner.models.diffusers import (
     PipelineParts,
     RequestedImage,
     pipeline_parts,
     read_denoiser,
 )
-from rightsizer.planner.models.diffusion.latent_decoder import read_decoder
-from rightsizer.planner.models.families.encoder_decoder import t5_encoder_parameters
+from rightsizer.planner.models.encoder_decoder import t5_encoder_parameters
 from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.planner.models.latent_decoder import read_decoder
 from rightsizer.planner.models.published import PublishedModel
 from rightsizer.sizing.models import Diffusion
 from rightsizer.sizing.parameters import count_parameters
@@ -43,11 +43,7 @@ _ALONE: Final = (
 def parsed_config(
     file: Path, remedy: str = "name the config.json that comes with the model"
 ) -> dict[str, Any]:
-    """What a JSON file holds.
-
-    Raises:
-        RequirementError: it cannot be read, or is no JSON object; with the remedy.
-    """
+    """What a JSON file holds."""
     try:
         data = load_yaml(file.read_text(encoding="utf-8-sig").replace("\t", " "), str(file)).data
     except OSError as error:
@@ -62,11 +58,7 @@ def parsed_config(
 
 @contextmanager
 def errors_of(file: Path) -> Iterator[None]:
-    """What is wrong with values of a file, told with the file before it; of the plan's, as it is.
-
-    Raises:
-        RequirementError: something within was.
-    """
+    """What is wrong with values of a file with the file before it; of the plan's, as it is."""
     try:
         yield
     except RequirementError as error:
@@ -78,11 +70,7 @@ def errors_of(file: Path) -> Iterator[None]:
 def read_text_encoder(
     values: Mapping[str, object], loaded_as: str
 ) -> tuple[float, tuple[str, ...]]:
-    """Parameters of a parsed `config.json` of transformers that a class loads, and notes on them.
-
-    Raises:
-        RequirementError: the kind of model is not known, or the shape cannot be.
-    """
+    """Parameters of a parsed `config.json` that a class of transformers loads, and notes."""
     config = Configuration(values)
     if loaded_as in _HALVES:
         return t5_encoder_parameters(config, is_umt5=loaded_as == "UMT5EncoderModel"), ()
@@ -102,23 +90,12 @@ def read_text_encoder(
 def read_diffusers(
     file: Path, values: Mapping[str, Any], asked: RequestedImage, name: str
 ) -> PublishedModel[Diffusion]:
-    """What a parsed file of diffusers describes, with the other parts of its pipeline.
-
-    Raises:
-        RequirementError: it, or a file of a part, cannot be read or counted.
-    """
-    if file.name == INDEX or str(values.get("_class_name")).endswith("Pipeline"):
-        return _pipeline(file, values, asked, name)
+    """What a parsed file of diffusers describes, with the other parts of its pipeline."""
     with errors_of(file):
-        read = read_denoiser(values, asked, name)
-    return replace(read, notes=(*read.notes, _ALONE))
-
-
-def _pipeline(
-    file: Path, index: Mapping[str, Any], asked: RequestedImage, name: str
-) -> PublishedModel[Diffusion]:
-    with errors_of(file):
-        parts = pipeline_parts(index)
+        if file.name != INDEX and not str(values.get("_class_name")).endswith("Pipeline"):
+            read = read_denoiser(values, asked, name)
+            return replace(read, notes=(*read.notes, _ALONE))
+        parts = pipeline_parts(values)
     folders = (parts.denoiser, "vae", *parts.text_encoders)
     files = {part: file.parent / part / "config.json" for part in folders}
     parsed = {part: parsed_config(each, _FOLDER_REMEDY) for part, each in files.items()}
@@ -132,11 +109,7 @@ def read_pipeline(
     asked: RequestedImage,
     name: str,
 ) -> PublishedModel[Diffusion]:
-    """The model of a pipeline's parsed files, by the folder of each.
-
-    Raises:
-        RequirementError: a part cannot be counted; with its file.
-    """
+    """The model of a pipeline's parsed files, by the folder of each."""
     with errors_of(files["vae"]):
         decoder = read_decoder(parsed["vae"])
     with errors_of(files[parts.denoiser]):

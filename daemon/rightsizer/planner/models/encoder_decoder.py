@@ -25,17 +25,12 @@ def _joined(
     `beside`: all that is neither in layers nor in the embedding and the head.
     """
     of_encoder, of_decoder = feed_forwards
-    total = (
-        shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
-        + encoder * (attention + of_encoder)
-        + shape.layers * (2 * attention + of_decoder)
-        + beside
-    )
+    tables = shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
     first, second = encoder * (attention + of_encoder), shape.layers * (2 * attention + of_decoder)
     return replace(
         shape,
         layers=encoder + shape.layers,
-        parameters=float(total),
+        parameters=float(tables + first + second + beside),
         cached_layers=shape.layers,
         input_ratio=first / (first + second),
     )
@@ -117,8 +112,9 @@ def read_bart(config: Configuration, name: str) -> Transformer:
     return replace(whole, unread=UnreadParameters(tables=2.0 * shape.vocab * hidden))
 
 
-def speech_encoder_parameters(config: Configuration, hidden: int, ffn: int, layers: int) -> int:
-    """Of Whisper's encoder alone, as models that hear have it."""
+def speech_encoder_parameters(config: Configuration, keys: tuple[str, str, str]) -> int:
+    """Of Whisper's encoder alone, as models that hear have it; keys of widths and layers."""
+    hidden, ffn, layers = map(config.needed, keys)
     layer = _attention(hidden, has_key_bias=False) + _feed_forward(hidden, ffn)
     positions = config.needed("max_source_positions") * hidden
     return layers * layer + positions + _convolutions(config, hidden) + 2 * hidden

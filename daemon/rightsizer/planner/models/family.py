@@ -8,9 +8,6 @@ from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration, 
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
     count_parameters,
-    ffn_width,
-    head_dimension,
-    key_value_heads,
 )
 
 _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -87,12 +84,7 @@ FAMILIES: Final = {kind: TransformerFamily(**row) for kind, row in MODEL_TYPES["
 def mixture_shape(
     config: Configuration, family: TransformerFamily, layers: int, hidden: int
 ) -> dict[str, Any]:
-    """The fields of a `Transformer` that tell of its feed-forward parts; one expert if dense.
-
-    Raises:
-        RequirementError: it does not tell how many experts a token passes, or has more layers than
-            can be.
-    """
+    """The fields of a `Transformer` that tell of its feed-forward parts; one expert if dense."""
     usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
     dense = _of_layers(config, family.ffn, layers) or usual
     keys = (family.experts, *_EXPERTS) if family.experts else ()
@@ -170,9 +162,9 @@ def family_parameters(
         norms = 1
     layer = norms * _norm(shape, config, family) + _attention_bias(shape, config, family)
     if family.norms_whole_projections:  # Beside one norm of a head for each of the two.
-        layer += (shape.heads + key_value_heads(shape) - 2) * head_dimension(shape)
+        layer += (shape.heads + shape.key_value_heads - 2) * shape.head_width
     total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
-    mixed, width = _mixed_layers(shape), ffn_width(shape)
+    mixed, width = _mixed_layers(shape), shape.ffn_width
     if mixed:  # What every token passes beyond a whole number of experts.
         rest = _shared_width(config, family, shape.layers, width) - shape.shared_experts * width
         total += mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
@@ -196,8 +188,8 @@ def _says(config: Configuration, family: TransformerFamily, switch: str) -> bool
 
 def _attention_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
     """Of queries, keys, values and the output; the first three alone count with the shape."""
-    queries = shape.heads * head_dimension(shape)
-    keys = key_value_heads(shape) * head_dimension(shape)
+    queries = shape.heads * shape.head_width
+    keys = shape.key_value_heads * shape.head_width
     sinks = shape.heads if config.text("model_type") == "gpt_oss" else 0
     if family.attention_bias == "qkv" or not _says(config, family, family.attention_bias):
         return sinks
@@ -214,12 +206,12 @@ def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFami
     count, mixed = 0, _mixed_layers(shape)
     if _says(config, family, family.ffn_bias):
         inner = 2 if shape.gated_ffn else 1
-        dense = inner * (shape.dense_ffn or ffn_width(shape)) + shape.hidden
+        dense = inner * (shape.dense_ffn or shape.ffn_width) + shape.hidden
         count += (shape.layers - mixed) * dense
-        shared = shape.shared_experts * ffn_width(shape)
+        shared = shape.shared_experts * shape.ffn_width
         of_experts = inner * shared + shape.hidden if shared else 0
         if family.ffn_bias == "all":
-            of_experts = shape.experts * (inner * ffn_width(shape) + shape.hidden + 1)
+            of_experts = shape.experts * (inner * shape.ffn_width + shape.hidden + 1)
         count += mixed * of_experts
     if config.whole("shared_expert_intermediate_size"):
         count += (mixed or shape.layers) * shape.hidden

@@ -5,17 +5,17 @@ from typing import Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
+from rightsizer.planner.models import diffusion_transformers as dit
 from rightsizer.planner.models.configuration import (
     DESCRIBE,
     Configuration,
     checkpoint_format,
     wrong,
 )
-from rightsizer.planner.models.diffusion import transformers as dit
-from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder
-from rightsizer.planner.models.diffusion.layer_work import LayerWork
-from rightsizer.planner.models.diffusion.unet import unet_work
+from rightsizer.planner.models.latent_decoder import LatentDecoder
+from rightsizer.planner.models.layer_work import LayerWork
 from rightsizer.planner.models.published import PublishedModel
+from rightsizer.planner.models.unet import unet_work
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Diffusion
 
@@ -72,11 +72,7 @@ DENOISERS: Final = (
 
 
 def find_denoiser(config: Configuration) -> Denoiser:
-    """The class of a configuration.
-
-    Raises:
-        RequirementError: it is not known, or makes no images.
-    """
+    """The class of a configuration."""
     kind = config.text("_class_name")
     wanted = _OLD.get(config.text("norm_type"), kind) if kind == _OLD_CLASS else kind
     for known in DENOISERS:
@@ -118,11 +114,7 @@ def is_of_diffusers(values: Mapping[str, object]) -> bool:
 
 
 def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
-    """What a parsed `model_index.json` says of which folder.
-
-    Raises:
-        RequirementError: it names no denoiser, or nothing that makes pixels of latents.
-    """
+    """What a parsed `model_index.json` says of which folder."""
     # An entry is a library and a class; what is left out is [null, null], and others are settings.
     named: dict[str, str] = {}
     for name, entry in index.items():
@@ -154,11 +146,7 @@ def read_denoiser(
     name: str,
     decoder: LatentDecoder | None = None,
 ) -> PublishedModel[Diffusion]:
-    """The model of a denoiser's parsed `config.json`, text encoders left out.
-
-    Raises:
-        RequirementError: the class is not known, or has parts that are not counted.
-    """
+    """The model of a denoiser's parsed `config.json`, text encoders left out."""
     config = Configuration(values)
     known = find_denoiser(config)
     scale = decoder.scale if decoder else known.scale

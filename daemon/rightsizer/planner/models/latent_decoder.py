@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import DESCRIBE, Configuration, wrong
-from rightsizer.planner.models.diffusion.layer_work import (
+from rightsizer.planner.models.layer_work import (
     LayerWork,
     convolution,
     depthwise,
     linear,
     vectors,
 )
-from rightsizer.planner.models.diffusion.unet import residual_block
+from rightsizer.planner.models.unet import residual_block
 
 _COLORS: Final = 3
 _REMEDY: Final = DESCRIBE.format(", decoder_parameters")
@@ -25,11 +24,7 @@ _FRAMES: Final = 3
 
 
 def deep_autoencoder_parameters(config: Configuration) -> float:
-    """All of them, encoder and decoder.
-
-    Raises:
-        RequirementError: what it says cannot be counted.
-    """
+    """All of them, encoder and decoder."""
     latents, head = config.needed("latent_channels"), config.needed("attention_head_dim")
     work = LayerWork()
     for half in ("encoder", "decoder"):
@@ -77,11 +72,7 @@ def _block(kind: str, width: int, head: int, kernels: tuple[int, ...]) -> LayerW
 
 
 def frame_autoencoder_parameters(config: Configuration) -> float:
-    """All of them, encoder and decoder.
-
-    Raises:
-        RequirementError: what it says cannot be counted.
-    """
+    """All of them, encoder and decoder."""
     base, latents = config.needed("base_dim"), config.needed("z_dim")
     widths = [base * times for times in config.wholes("dim_mult")]
     layers = config.needed("num_res_blocks")
@@ -92,29 +83,23 @@ def frame_autoencoder_parameters(config: Configuration) -> float:
     count += _VOLUME * (_COLORS * first + last * 2 * latents + latents * last + first * _COLORS)
     count += first + 2 * latents + last + _COLORS
     count += 2 * latents * (2 * latents + 1) + latents * (latents + 1)
-    count += sum(_frames_down([first, *widths], layers, joined))
-    count += sum(_frames_up([last, *widths[::-1]], layers + 1, joined[::-1]))
+    count += sum(_frames([first, *widths], layers, joined))
+    count += sum(_frames([last, *widths[::-1]], layers + 1, joined[::-1], is_up=True))
     return float(count)
 
 
-def _frames_down(widths: list[int], layers: int, joined: tuple[object, ...]) -> Iterator[int]:
-    for at, (inputs, width) in enumerate(pairwise(widths)):
-        yield _frame_block(inputs, width) + (layers - 1) * _frame_block(width, width)
-        if at + 2 < len(widths):
-            yield _PLANE * width * width + width
-            if joined[at : at + 1] == (True,):
-                yield _FRAMES * width * width + width
-
-
-def _frames_up(widths: list[int], layers: int, joined: tuple[object, ...]) -> Iterator[int]:
+def _frames(
+    widths: list[int], layers: int, joined: tuple[object, ...], *, is_up: bool = False
+) -> Iterator[int]:
     """Each step up halves the channels, which the next block takes in."""
     for at, (before, width) in enumerate(pairwise(widths)):
-        inputs = before // 2 if at else before
+        inputs = before // 2 if is_up and at else before
         yield _frame_block(inputs, width) + (layers - 1) * _frame_block(width, width)
         if at + 2 < len(widths):
-            yield _PLANE * width * (width // 2) + width // 2
+            outputs, frames = (width // 2, 2 * width) if is_up else (width, width)
+            yield _PLANE * width * outputs + outputs
             if joined[at : at + 1] == (True,):
-                yield _FRAMES * width * 2 * width + 2 * width
+                yield _FRAMES * width * frames + frames
 
 
 def _frame_block(inputs: int, outputs: int) -> int:
@@ -134,11 +119,7 @@ class LatentDecoder:
 
 
 def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
-    """The autoencoder that a parsed `config.json` describes.
-
-    Raises:
-        RequirementError: its class is not known, or what it says cannot be counted.
-    """
+    """The autoencoder that a parsed `config.json` describes."""
     config = Configuration(values)
     kind = config.text("_class_name")
     if kind not in DECODERS:
@@ -179,11 +160,9 @@ def _levels(channels: tuple[int, ...], layers: int) -> LayerWork:
     return work
 
 
-DECODERS: Final[Mapping[str, tuple[Callable[[Configuration], float], str]]] = MappingProxyType(
-    {
-        "AutoencoderKL": (_plain, "block_out_channels"),
-        "AutoencoderKLQwenImage": (frame_autoencoder_parameters, "dim_mult"),
-        "AutoencoderDC": (deep_autoencoder_parameters, "decoder_block_out_channels"),
-    }
-)
+DECODERS: Final[Mapping[str, tuple[Callable[[Configuration], float], str]]] = {
+    "AutoencoderKL": (_plain, "block_out_channels"),
+    "AutoencoderKLQwenImage": (frame_autoencoder_parameters, "dim_mult"),
+    "AutoencoderDC": (deep_autoencoder_parameters, "decoder_block_out_channels"),
+}
 """By the class that diffusers load it with: what counts it, and the key of its resolutions."""

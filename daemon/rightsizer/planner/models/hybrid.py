@@ -39,11 +39,7 @@ WIDE: Final = 2
 
 
 def layer_count(config: Configuration) -> int:
-    """How many layers there are.
-
-    Raises:
-        RequirementError: none, or more than any model has.
-    """
+    """How many layers there are."""
     count = config.needed("num_hidden_layers")
     if count > _MOST:
         raise wrong("num_hidden_layers", f"{count} is more than any model has")
@@ -57,12 +53,9 @@ def layer_pattern(
 
     `marked` is the kind that is no plain recurrence, `key` that of its list, `usual` what stands
     where the configuration does not say.
-
-    Raises:
-        RequirementError: the keys do not agree, or are of more or fewer layers.
     """
     named = named_layers(config, (marked, RECURRENT))
-    listed = listed_layers(config, key, layers, marked, RECURRENT)
+    listed = _listed_layers(config, key, layers, marked)
     if named and listed:
         agreed(key, listed, named, naming_key(config))
     return for_all(naming_key(config), named or listed or usual, layers)
@@ -71,11 +64,7 @@ def layer_pattern(
 def named_layers(
     config: Configuration, allowed: Sequence[str], keys: Sequence[str] = _NAMED_BY
 ) -> Kinds | None:
-    """The kind of each layer where the configuration names them, `None` where it does not.
-
-    Raises:
-        RequirementError: it names another kind, or two lists differ.
-    """
+    """The kind of each layer where the configuration names them, `None` where it does not."""
     found: dict[str, Kinds] = {}
     for key in keys:
         value = config.values.get(key)
@@ -101,14 +90,8 @@ def naming_key(config: Configuration) -> str:
     return next((key for key in _NAMED_BY if config.values.get(key) is not None), _NAMED_BY[0])
 
 
-def listed_layers(
-    config: Configuration, key: str, layers: int, listed: str, other: str
-) -> Kinds | None:
-    """Those of a list of places are of one kind, all others of the other; `None` where it is not.
-
-    Raises:
-        RequirementError: a place is none of a layer, or is listed twice.
-    """
+def _listed_layers(config: Configuration, key: str, layers: int, marked: str) -> Kinds | None:
+    """Those of a list of places are marked, all others recurrent; `None` without the list."""
     value = config.values.get(key)
     if value is None:
         return None
@@ -116,40 +99,27 @@ def listed_layers(
     places = {item for item in given if type(item) is int and 0 <= item < layers}
     if len(places) != len(given):
         raise wrong(key, f"{value!r} is no list of places of {layers} layers, each once", "")
-    return tuple(listed if layer in places else other for layer in range(layers))
+    return tuple(marked if layer in places else RECURRENT for layer in range(layers))
 
 
 def periodic_layers(config: Configuration, name: str, layers: int) -> tuple[bool, ...]:
-    """Whether each layer is one of those that come every so many, from an offset on.
-
-    Raises:
-        RequirementError: the offset is not below the period.
-    """
+    """Whether each layer is one of those that come every so many, from an offset on."""
     period, offset = config.needed(f"{name}_layer_period"), config.whole(f"{name}_layer_offset")
     if (offset or 0) >= period:
         raise wrong(f"{name}_layer_offset", f"{offset} is not below {name}_layer_period: {period}")
     return tuple(layer % period == (offset or 0) for layer in range(layers))
 
 
-def agreed(key: str, kinds: Kinds, known: Kinds, beside: str) -> Kinds:
-    """The kinds that a key tells, which are those known from another.
-
-    Raises:
-        RequirementError: they are not.
-    """
+def agreed(key: str, kinds: Kinds, known: Kinds, beside: str) -> None:
+    """Refuse kinds that are not those known from another key."""
     for_all(key, kinds, len(known), beside)
     for layer, (one, other) in enumerate(zip(kinds, known, strict=True)):
         if one != other:
             raise wrong(key, f"layer {layer} is {one}, but {other} by {beside}", _CORRECT)
-    return kinds
 
 
 def for_all(key: str, kinds: Kinds, layers: int, beside: str = "num_hidden_layers") -> Kinds:
-    """The kinds that a key tells, which are those of all layers that another key tells of.
-
-    Raises:
-        RequirementError: they are of more or fewer.
-    """
+    """The kinds that a key tells, which are those of all layers that another key tells of."""
     if len(kinds) != layers:
         raise wrong(key, f"tells of {len(kinds)} layers, {beside} of {layers}", _CORRECT)
     return kinds
@@ -162,11 +132,7 @@ def inner_width(config: Configuration, expansion: str) -> int:
 
 
 def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> int:
-    """The width of one head: what their number leaves of all, as stated where it is.
-
-    Raises:
-        RequirementError: heads do not divide the width, or are stated to be of another.
-    """
+    """The width of one head: what their number leaves of all, as stated where it is."""
     heads = config.needed(heads_key)
     if inner % heads:
         raise wrong(heads_key, f"{heads} heads do not divide {inner} channels")
@@ -260,9 +226,6 @@ def attention_shape(
     """The shape of a model as its attention and its ends tell it.
 
     `parts`: other fields of the shape.
-
-    Raises:
-        RequirementError: it cannot be.
     """
     heads, keys = config.needed("num_attention_heads"), "num_key_value_heads"
     is_null = keys in config.values and config.values[keys] is None
@@ -289,10 +252,10 @@ def in_turns(
     these, nor in ends and norms.
     """
     kinds = (LayerKind(attending, has_attention=True), mixer.kind(shape.layers - attending))
-    return hybrid(shape, kinds, mixer, feed_forwards, beside)
+    return stacked(shape, kinds, mixer, feed_forwards, beside)
 
 
-def hybrid(
+def stacked(
     shape: Transformer,
     kinds: Sequence[LayerKind],
     mixer: Mixer,
@@ -302,9 +265,6 @@ def hybrid(
     """The shape with what its kinds of layers have and keep.
 
     `feed_forwards` and `beside` as of `in_turns`.
-
-    Raises:
-        RequirementError: no layer mixes tokens.
     """
     present = tuple(kind for kind in kinds if kind.layers)
     attending = sum(kind.layers for kind in present if kind.has_attention)

@@ -1,12 +1,11 @@
 """UNet2DConditionModel of diffusers: Stable Diffusion 1, 2 and XL, and what was made of them."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import DESCRIBE, Configuration, wrong
-from rightsizer.planner.models.diffusion.layer_work import (
+from rightsizer.planner.models.layer_work import (
     LayerWork,
     attention,
     convolution,
@@ -16,28 +15,23 @@ from rightsizer.planner.models.diffusion.layer_work import (
     vectors,
 )
 
-_DOWN: Final = MappingProxyType({"DownBlock2D": False, "CrossAttnDownBlock2D": True})
-_UP: Final = MappingProxyType({"UpBlock2D": False, "CrossAttnUpBlock2D": True})
+_DOWN: Final[Mapping[str, bool]] = {"DownBlock2D": False, "CrossAttnDownBlock2D": True}
+_UP: Final[Mapping[str, bool]] = {"UpBlock2D": False, "CrossAttnUpBlock2D": True}
 """Whether a level of this type has attention."""
 _MIDDLE: Final = "UNetMidBlock2DCrossAttn"
 _REMEDY: Final = DESCRIBE.format("")
-_USUAL: Final = MappingProxyType(
-    {
-        "only_cross_attention": (False,),
-        "dual_cross_attention": (False,),
-        "class_embed_type": (None,),
-        "num_class_embeds": (None,),
-        "addition_embed_type": (None, "text_time"),
-        "encoder_hid_dim_type": (None, "text_proj"),
-        "resnet_time_scale_shift": ("default",),
-        "time_embedding_type": ("positional",),
-        "time_embedding_dim": (None,),
-        "attention_type": ("default",),
-        "class_embeddings_concat": (False,),
-        "cross_attention_norm": (None,),
-        "reverse_transformer_layers_per_block": (None,),
-    }
-)
+_USUAL: Final[Mapping[str, tuple[object, ...]]] = {
+    **dict.fromkeys(("only_cross_attention", "dual_cross_attention"), (False,)),
+    **dict.fromkeys(("class_embed_type", "num_class_embeds"), (None,)),
+    "addition_embed_type": (None, "text_time"),
+    "encoder_hid_dim_type": (None, "text_proj"),
+    "resnet_time_scale_shift": ("default",),
+    "time_embedding_type": ("positional",),
+    "time_embedding_dim": (None,),
+    "attention_type": ("default",),
+    "class_embeddings_concat": (False,),
+    **dict.fromkeys(("cross_attention_norm", "reverse_transformer_layers_per_block"), (None,)),
+}
 """What may stand there; anything else has parts that are not counted here."""
 
 
@@ -57,9 +51,6 @@ def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
     """The whole network.
 
     `side` in latent pixels, `text` in tokens of the prompt.
-
-    Raises:
-        RequirementError: it has parts that are not counted.
     """
     for key, usual in _USUAL.items():
         value = config.values.get(key, usual[0])

@@ -3,7 +3,7 @@
 from typing import Final
 
 from rightsizer.planner.models.configuration import Configuration
-from rightsizer.planner.models.diffusion.layer_work import (
+from rightsizer.planner.models.layer_work import (
     LayerWork,
     attention,
     depthwise,

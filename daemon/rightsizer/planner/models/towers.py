@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration
-from rightsizer.planner.models.families.encoder_decoder import speech_encoder_parameters
-from rightsizer.planner.models.towers.vision import VISION_TOWERS, Tower
+from rightsizer.planner.models.encoder_decoder import speech_encoder_parameters
+from rightsizer.planner.models.vision_towers import VISION_TOWERS, Tower
 
 _CHANNELS: Final = (128, 32)
 """Of the two convolutions before a conformer, of three by three, which halve what they see."""
@@ -21,10 +21,6 @@ _PROJECTED: Final = 512
 """The width that CLIP compares images and texts in."""
 Projector = Callable[[Configuration, Configuration, int], int]
 """Of the whole model, the part, and the width of the text: how many parameters."""
-
-
-def _hearing(config: Configuration, keys: tuple[str, str, str]) -> int:
-    return speech_encoder_parameters(config, *map(config.needed, keys))
 
 
 def _conformer(config: Configuration) -> int:
@@ -133,9 +129,11 @@ _PARTS: Final = {"vision_config": _SEEING, "audio_config": _HEARING}
 OTHER_PARTS: Final = tuple(_PARTS)
 _TOWERS: Final[Mapping[str, Tower]] = {
     **VISION_TOWERS,
-    "qwen2_audio_encoder": partial(_hearing, keys=("d_model", "encoder_ffn_dim", "encoder_layers")),
+    "qwen2_audio_encoder": partial(
+        speech_encoder_parameters, keys=("d_model", "encoder_ffn_dim", "encoder_layers")
+    ),
     "voxtral_encoder": partial(
-        _hearing, keys=("hidden_size", "intermediate_size", "num_hidden_layers")
+        speech_encoder_parameters, keys=("hidden_size", "intermediate_size", "num_hidden_layers")
     ),
     "gemma3n_audio": _conformer,
 }
@@ -145,9 +143,6 @@ def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str
     """Parameters of the parts of a model beside its text that are understood, and notes on them.
 
     What joins them to the text, which is so wide, is counted with them.
-
-    Raises:
-        RequirementError: a value of theirs cannot be.
     """
     kind = config.text("model_type")
     counts = {key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)}

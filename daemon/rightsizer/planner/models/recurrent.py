@@ -1,22 +1,12 @@
-"""LFM 2 and RecurrentGemma: gated convolutions and linear recurrences between attention."""
+"""Models whose layers keep a state of a request, by `model_type`; LFM 2 and RecurrentGemma here."""
 
+from collections.abc import Mapping
 from itertools import cycle, islice
 from typing import Final
 
-from rightsizer.planner.models.configuration import Configuration, wrong
-from rightsizer.planner.models.recurrent.hybrid import (
-    ATTENTION,
-    RECURRENT,
-    WIDE,
-    Mixer,
-    attention_shape,
-    feed_forward,
-    in_turns,
-    layer_count,
-    layer_pattern,
-    mixture,
-    named_layers,
-)
+from rightsizer.planner.models import hybrid, mamba
+from rightsizer.planner.models.configuration import ConfigReader, Configuration, wrong
+from rightsizer.planner.models.hybrid import ATTENTION, RECURRENT, WIDE, Mixer
 from rightsizer.sizing.models import Transformer
 
 _REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
@@ -26,28 +16,24 @@ _TYPES: Final = ("block_types", "_block_types")
 def read_lfm2(config: Configuration, name: str) -> Transformer:
     """Layers of attention are named or listed; where neither, all have attention."""
     ffn = _lfm2_width(config)
-    one = feed_forward(config.needed("hidden_size"), ffn)
-    return _lfm2_stack(config, name, ffn, layer_count(config) * one)
+    one = hybrid.feed_forward(config.needed("hidden_size"), ffn)
+    return _lfm2_stack(config, name, ffn, hybrid.layer_count(config) * one)
 
 
 def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
-    """The first layers have no experts.
-
-    Raises:
-        RequirementError: there are more of them than layers, or kinds are not named.
-    """
-    layers, dense = layer_count(config), config.whole("num_dense_layers") or 0
+    """The first layers have no experts."""
+    layers, dense = hybrid.layer_count(config), config.whole("num_dense_layers") or 0
     if dense > layers:
         raise wrong("num_dense_layers", f"{dense} of {layers} layers", "take at most all of them")
     hidden, ffn = config.needed("hidden_size"), config.needed("intermediate_size")
     experts, width = config.needed("num_experts"), config.needed("moe_intermediate_size")
-    expert = feed_forward(hidden, width)
+    expert = hybrid.feed_forward(hidden, width)
     has_bias = config.is_set("use_expert_bias", otherwise=True)
     mixed = experts * (expert + hidden + (1 if has_bias else 0))
-    feed_forwards = dense * feed_forward(hidden, ffn) + (layers - dense) * mixed
-    if named_layers(config, (ATTENTION, RECURRENT)) is None:
+    feed_forwards = dense * hybrid.feed_forward(hidden, ffn) + (layers - dense) * mixed
+    if hybrid.named_layers(config, (ATTENTION, RECURRENT)) is None:
         raise wrong("layer_types", "is missing")
-    return mixture(
+    return hybrid.mixture(
         _lfm2_stack(config, name, width, feed_forwards),
         layers - dense,
         expert,
@@ -59,23 +45,23 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
 
 
 def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) -> Transformer:
-    layers, is_tied = layer_count(config), config.is_set("tie_embedding", otherwise=True)
-    pattern = layer_pattern(config, layers, (ATTENTION,) * layers, ATTENTION, "full_attn_idxs")
-    shape = attention_shape(config, name, layers, is_tied=is_tied, query_key_norm=True, ffn=ffn)
+    layers, is_tied = hybrid.layer_count(config), config.is_set("tie_embedding", otherwise=True)
+    pattern = hybrid.layer_pattern(
+        config, layers, (ATTENTION,) * layers, ATTENTION, "full_attn_idxs"
+    )
+    shape = hybrid.attention_shape(
+        config, name, layers, is_tied=is_tied, query_key_norm=True, ffn=ffn
+    )
     hidden, reach = shape.hidden, config.needed("conv_L_cache")
     # Two gates and what they gate; all that is kept are the last tokens before the convolution.
     bias = (3 + 1 + 1) * hidden if config.is_set("conv_bias") else 0
     count = 4 * hidden * hidden + hidden * reach + bias
     mixer = Mixer(count, hidden * (reach - 1), inputs=3 * hidden, width=hidden)
-    return in_turns(shape, pattern.count(ATTENTION), mixer, feed_forwards)
+    return hybrid.in_turns(shape, pattern.count(ATTENTION), mixer, feed_forwards)
 
 
 def _lfm2_width(config: Configuration) -> int:
-    """Of the feed-forward part: two thirds of the stated one, scaled and rounded up, by default.
-
-    Raises:
-        RequirementError: nothing is left of it.
-    """
+    """Of the feed-forward part: two thirds of the stated one, scaled and rounded up, by default."""
     stated = config.whole("block_ff_dim") or config.needed("intermediate_size")
     if not config.is_set("block_auto_adjust_ff_dim", otherwise=True):
         return stated
@@ -87,33 +73,28 @@ def _lfm2_width(config: Configuration) -> int:
 
 
 def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:
-    """The pattern of a few layers repeats.
-
-    Raises:
-        RequirementError: the feed-forward part has no width.
-    """
-    layers, stated = layer_count(config), config.needed("intermediate_size")
-    repeated = named_layers(config, (ATTENTION, RECURRENT), _TYPES) or _REPEATED
+    """The pattern of a few layers repeats."""
+    layers, stated = hybrid.layer_count(config), config.needed("intermediate_size")
+    repeated = hybrid.named_layers(config, (ATTENTION, RECURRENT), _TYPES) or _REPEATED
     attending = tuple(islice(cycle(repeated), layers)).count(ATTENTION)
     ffn = stated // 2  # Of both matrices into it together.
     if not ffn:
         raise wrong("intermediate_size", f"{stated} has no half", "")
     has_bias, window = config.is_set("attention_bias"), config.needed("attention_window_size")
     parts = {"attention_bias": has_bias, "sliding_window": window, "ffn": ffn}
-    shape = attention_shape(config, name, layers, is_tied=True, **parts)
-    one = feed_forward(shape.hidden, ffn, has_bias=True)
+    shape = hybrid.attention_shape(config, name, layers, is_tied=True, **parts)
+    one = hybrid.feed_forward(shape.hidden, ffn, has_bias=True)
     # The output of attention always has a bias.
     beside = 0 if has_bias else attending * shape.hidden
-    return in_turns(shape, attending, _linear_recurrence(config, shape), layers * one, beside)
+    return hybrid.in_turns(
+        shape, attending, _linear_recurrence(config, shape), layers * one, beside
+    )
 
 
 def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
     """The real-gated linear recurrent unit between two branches (arXiv:2402.19427, section 2.4).
 
     Its state is kept in 32 bits.
-
-    Raises:
-        RequirementError: heads do not divide its width.
     """
     width = config.whole("lru_width") or shape.hidden
     heads, reach = shape.heads, config.needed("conv1d_width")
@@ -124,3 +105,19 @@ def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
     gates = 2 * (width * (width // heads) + width) + width
     state = WIDE * width + width * (reach - 1)
     return Mixer(branches + convolution + gates, state, inputs=4 * width, width=width)
+
+
+READERS: Final[Mapping[str, ConfigReader]] = {
+    "bamba": mamba.read_bamba,
+    "falcon_h1": mamba.read_falcon_h1,
+    **dict.fromkeys(("mamba", "falcon_mamba"), mamba.read_mamba),
+    "granitemoehybrid": mamba.read_granite_hybrid,
+    "jamba": mamba.read_jamba,
+    "lfm2": read_lfm2,
+    "lfm2_moe": read_lfm2_mixture,
+    "mamba2": mamba.read_mamba2,
+    "nemotron_h": mamba.read_nemotron_h,
+    "recurrent_gemma": read_recurrent_gemma,
+    "zamba2": mamba.read_zamba2,
+}
+"""Each as its class in transformers has it; the tests hold them against published counts."""

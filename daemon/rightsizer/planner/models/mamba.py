@@ -3,32 +3,16 @@
 from dataclasses import replace
 from typing import Final
 
+from rightsizer.planner.models import hybrid
 from rightsizer.planner.models.configuration import Configuration, wrong
-from rightsizer.planner.models.recurrent.hybrid import (
+from rightsizer.planner.models.hybrid import (
     ATTENTION,
     EXPERTS,
     FEED_FORWARD,
     HYBRID,
     RECURRENT,
     WIDE,
-    Kinds,
     Mixer,
-    agreed,
-    attention_shape,
-    feed_forward,
-    for_all,
-    head_width,
-    hybrid,
-    in_turns,
-    inner_width,
-    layer_count,
-    layer_pattern,
-    mamba2_mixer,
-    mamba_mixer,
-    mixture,
-    named_layers,
-    naming_key,
-    periodic_layers,
 )
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
@@ -59,32 +43,28 @@ _DOUBLE: Final = 2
 def read_mamba(config: Configuration, name: str) -> Transformer:
     """Mamba and Falcon Mamba: each channel is a head of its own, with a state of its own."""
     # Falcon Mamba's file has an expansion of 16, and the width that it has beside it.
-    inner = config.whole("intermediate_size") or inner_width(config, "expand")
+    inner = config.whole("intermediate_size") or hybrid.inner_width(config, "expand")
     keys = ("state_size", "time_step_rank", "conv_kernel")
-    mixer = mamba_mixer(config, inner, keys, ("use_bias", "use_conv_bias"))
+    mixer = hybrid.mamba_mixer(config, inner, keys, ("use_bias", "use_conv_bias"))
     return _stack(config, name, (inner, 1), mixer, is_tied=True)
 
 
 def read_mamba2(config: Configuration, name: str) -> Transformer:
-    """Mamba 2.
-
-    Raises:
-        RequirementError: heads are not as wide together as the layer expands to.
-    """
+    """Mamba 2."""
     heads, width = config.needed("num_heads"), config.needed("head_dim")
-    inner = inner_width(config, "expand")
+    inner = hybrid.inner_width(config, "expand")
     if heads * width != inner:
         fault = f"{heads} heads of {width} are not {inner} wide, as hidden_size and expand tell"
         raise wrong("num_heads", fault, "correct one of them")
     keys = ("num_heads", "n_groups", "state_size", "conv_kernel")
-    mixer = mamba2_mixer(config, width, keys, ("use_bias", "use_bias", "use_conv_bias"))
+    mixer = hybrid.mamba2_mixer(config, width, keys, ("use_bias", "use_bias", "use_conv_bias"))
     return _stack(config, name, (heads, width), mixer, is_tied=False)
 
 
 def _stack(
     config: Configuration, name: str, heads: tuple[int, int], mixer: Mixer, *, is_tied: bool
 ) -> Transformer:
-    layers = layer_count(config)
+    layers = hybrid.layer_count(config)
     shape = Transformer(
         layers=layers,
         hidden=config.needed("hidden_size"),
@@ -94,28 +74,28 @@ def _stack(
         head_dim=heads[1],
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=is_tied),
     )
-    return hybrid(shape, [mixer.kind(layers, has_feed_forward=False, parts=1)], mixer, 0.0)
+    return hybrid.stacked(shape, [mixer.kind(layers, has_feed_forward=False, parts=1)], mixer, 0.0)
 
 
 def read_jamba(config: Configuration, name: str) -> Transformer:
     """Every so many layers with attention and every so many with experts."""
-    layers, ffn = layer_count(config), config.needed("intermediate_size")
-    shape = attention_shape(config, name, layers, ffn=ffn)
-    is_attending = periodic_layers(config, "attn", layers)
-    if named := named_layers(config, (ATTENTION, RECURRENT)):
+    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
+    shape = hybrid.attention_shape(config, name, layers, ffn=ffn)
+    is_attending = hybrid.periodic_layers(config, "attn", layers)
+    if named := hybrid.named_layers(config, (ATTENTION, RECURRENT)):
         periodic = tuple(ATTENTION if attends else RECURRENT for attends in is_attending)
-        agreed(naming_key(config), named, periodic, "attn_layer_period")
-    inner, keys = inner_width(config, "mamba_expand"), _JAMBA
+        hybrid.agreed(hybrid.naming_key(config), named, periodic, "attn_layer_period")
+    inner, keys = hybrid.inner_width(config, "mamba_expand"), _JAMBA
     biases = ("mamba_proj_bias", "mamba_conv_bias")
-    mixer = mamba_mixer(config, inner, keys, biases, has_norms=True)
+    mixer = hybrid.mamba_mixer(config, inner, keys, biases, has_norms=True)
     experts = config.needed("num_experts")
-    mixed = sum(periodic_layers(config, "expert", layers)) if experts > 1 else 0
-    one = feed_forward(shape.hidden, ffn)
+    mixed = sum(hybrid.periodic_layers(config, "expert", layers)) if experts > 1 else 0
+    one = hybrid.feed_forward(shape.hidden, ffn)
     feed_forwards = (layers - mixed) * one + mixed * experts * (one + shape.hidden)
-    whole = in_turns(shape, sum(is_attending), mixer, feed_forwards)
+    whole = hybrid.in_turns(shape, sum(is_attending), mixer, feed_forwards)
     if not mixed:
         return whole
-    return mixture(
+    return hybrid.mixture(
         whole,
         mixed,
         one,
@@ -129,64 +109,60 @@ def read_jamba(config: Configuration, name: str) -> Transformer:
 def _bamba_mixer(
     config: Configuration, inner: int, output_bias: str, *, has_norm: bool = True
 ) -> Mixer:
-    head_dim = head_width(config, "mamba_n_heads", "mamba_d_head", inner)
+    head_dim = hybrid.head_width(config, "mamba_n_heads", "mamba_d_head", inner)
     biases = ("mamba_proj_bias", output_bias, "mamba_conv_bias")
-    return mamba2_mixer(config, head_dim, _BAMBA, biases, has_norm=has_norm)
+    return hybrid.mamba2_mixer(config, head_dim, _BAMBA, biases, has_norm=has_norm)
 
 
 def read_bamba(config: Configuration, name: str) -> Transformer:
     """Layers of attention are listed; where none is, all are recurrent."""
-    layers, ffn = layer_count(config), config.needed("intermediate_size")
+    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
     usual = (RECURRENT,) * layers
-    pattern = layer_pattern(config, layers, usual, ATTENTION, "attn_layer_indices")
+    pattern = hybrid.layer_pattern(config, layers, usual, ATTENTION, "attn_layer_indices")
     has_bias = config.is_set("attention_bias")
-    shape = attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
-    mixer = _bamba_mixer(config, inner_width(config, "mamba_expand"), "mamba_proj_bias")
-    one = feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
-    return in_turns(shape, pattern.count(ATTENTION), mixer, layers * one)
+    shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
+    mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
+    one = hybrid.feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
+    return hybrid.in_turns(shape, pattern.count(ATTENTION), mixer, layers * one)
 
 
 def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
     """Each layer has a part that every token passes, and experts where there are any."""
-    layers = layer_count(config)
-    pattern = layer_pattern(config, layers, (RECURRENT,) * layers)
+    layers = hybrid.layer_count(config)
+    pattern = hybrid.layer_pattern(config, layers, (RECURRENT,) * layers)
     has_bias = config.is_set("attention_bias")
-    shape = attention_shape(config, name, layers, attention_bias=has_bias)
-    mixer = _bamba_mixer(config, inner_width(config, "mamba_expand"), "mamba_proj_bias")
+    shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias)
+    mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
     hidden, shared = shape.hidden, config.needed("shared_intermediate_size")
     experts = config.whole("num_local_experts") or 0
     ffn = config.needed("intermediate_size") if experts else shared
-    expert = feed_forward(hidden, ffn)
-    feed_forwards = layers * (feed_forward(hidden, shared) + experts * (expert + hidden))
+    expert = hybrid.feed_forward(hidden, ffn)
+    feed_forwards = layers * (hybrid.feed_forward(hidden, shared) + experts * (expert + hidden))
     attending = pattern.count(ATTENTION)
-    whole = in_turns(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
+    whole = hybrid.in_turns(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
     if not experts:
         return whole
     chosen = config.needed("num_experts_per_tok")
     parts = {"experts": experts, "experts_per_token": chosen, "shared_experts": -(-shared // ffn)}
-    return mixture(whole, layers, expert, **parts)
+    return hybrid.mixture(whole, layers, expert, **parts)
 
 
 def read_falcon_h1(config: Configuration, name: str) -> Transformer:
     """Each layer has both, attention with a cache and a mixer with a state."""
-    layers, ffn = layer_count(config), config.needed("intermediate_size")
+    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
     has_bias = config.is_set("attention_bias")
-    shape = attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
+    shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
     # Null stands for as many channels as the layer expands to, and nothing for the class's default.
     is_null = _CHANNELS in config.values and config.values[_CHANNELS] is None
-    inner = inner_width(config, "mamba_expand") if is_null else config.needed(_CHANNELS)
+    inner = hybrid.inner_width(config, "mamba_expand") if is_null else config.needed(_CHANNELS)
     has_norm = config.is_set("mamba_rms_norm")
     mixer = _bamba_mixer(config, inner, "projectors_bias", has_norm=has_norm)
-    one = feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
-    return hybrid(shape, [mixer.kind(layers, has_attention=True)], mixer, layers * one)
+    one = hybrid.feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
+    return hybrid.stacked(shape, [mixer.kind(layers, has_attention=True)], mixer, layers * one)
 
 
 def read_nemotron_h(given: Configuration, name: str) -> Transformer:
-    """A layer is a Mamba 2, an attention, a feed-forward part or experts, alone.
-
-    Raises:
-        RequirementError: the format of the state is not known.
-    """
+    """A layer is a Mamba 2, an attention, a feed-forward part or experts, alone."""
     renamed = {
         new: given.values[old]
         for old, new in _RENAMED.items()
@@ -195,7 +171,7 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
     config = replace(given, values={**given.values, **renamed})
     pattern = _nemotron_pattern(config)
     has_bias, ffn = config.is_set("attention_bias"), config.needed("intermediate_size")
-    shape = attention_shape(
+    shape = hybrid.attention_shape(
         config, name, len(pattern), attention_bias=has_bias, gated_ffn=False, ffn=ffn
     )
     state_format = config.text(_STATE_FORMAT) or "float32"
@@ -204,7 +180,7 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
         raise wrong(_STATE_FORMAT, f"'{state_format}' is not known", remedy)
     head_dim, biases = config.needed("mamba_head_dim"), ("use_bias", "use_bias", "use_conv_bias")
     scale = _SCALES[state_format]
-    mixer = mamba2_mixer(config, head_dim, _NEMOTRON, biases, state_scale=scale)
+    mixer = hybrid.mamba2_mixer(config, head_dim, _NEMOTRON, biases, state_scale=scale)
     dense, mixed = pattern.count(FEED_FORWARD), pattern.count(EXPERTS)
     kinds = (
         LayerKind(pattern.count(ATTENTION), has_attention=True, has_feed_forward=False, parts=1),
@@ -212,8 +188,8 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
         LayerKind(dense + mixed, parts=1),
     )
     has_ffn_bias = config.is_set("mlp_bias")
-    one = feed_forward(shape.hidden, ffn, is_gated=False, has_bias=has_ffn_bias)
-    whole = hybrid(shape, kinds, mixer, dense * one)
+    one = hybrid.feed_forward(shape.hidden, ffn, is_gated=False, has_bias=has_ffn_bias)
+    whole = hybrid.stacked(shape, kinds, mixer, dense * one)
     return _with_experts(whole, config, dense, mixed) if mixed else whole
 
 
@@ -223,12 +199,12 @@ def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: 
     experts, width = config.needed("n_routed_experts"), config.needed("moe_intermediate_size")
     shared = config.needed("moe_shared_expert_intermediate_size")
     latent = config.whole("moe_latent_size")
-    expert = feed_forward(latent or hidden, width, is_gated=False)
+    expert = hybrid.feed_forward(latent or hidden, width, is_gated=False)
     layer = experts * (expert + hidden + 1)
-    layer += feed_forward(hidden, shared, is_gated=False, has_bias=has_bias)
+    layer += hybrid.feed_forward(hidden, shared, is_gated=False, has_bias=has_bias)
     if latent:
         layer += 2 * hidden * latent + (hidden + latent if has_bias else 0)
-    return mixture(
+    return hybrid.mixture(
         shape,
         mixed,
         expert,
@@ -242,54 +218,47 @@ def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: 
     )
 
 
-def _nemotron_pattern(config: Configuration) -> Kinds:
-    """The kind of each layer, by its name or by a letter.
-
-    Raises:
-        RequirementError: a letter is not known, or the keys do not agree.
-    """
-    named, letters = named_layers(config, _USUAL), config.text(_PATTERN)
+def _nemotron_pattern(config: Configuration) -> hybrid.Kinds:
+    """The kind of each layer, by its name or by a letter."""
+    named, letters = hybrid.named_layers(config, _USUAL), config.text(_PATTERN)
     for letter in letters:
         if letter not in _LETTERS:
             raise wrong(_PATTERN, f"'{letter}' is none of {' '.join(_LETTERS)}")
     spelled = tuple(_LETTERS[letter] for letter in letters)
     if named and spelled:
-        agreed(_PATTERN, spelled, named, naming_key(config))
+        hybrid.agreed(_PATTERN, spelled, named, hybrid.naming_key(config))
     pattern = named or spelled or _USUAL
     if config.whole("num_hidden_layers") is None:
         return pattern
-    key = naming_key(config) if named or not spelled else _PATTERN
-    return for_all(key, pattern, layer_count(config))
+    key = hybrid.naming_key(config) if named or not spelled else _PATTERN
+    return hybrid.for_all(key, pattern, hybrid.layer_count(config))
 
 
 def read_zamba2(config: Configuration, name: str) -> Transformer:
     """Mamba 2 in all layers, and few blocks of attention that many of them share.
 
     Shared blocks are counted once, and passed as often as they come.
-
-    Raises:
-        RequirementError: heads do not divide twice the width of the layer.
     """
-    layers = layer_count(config)
+    layers = hybrid.layer_count(config)
     usual = tuple(
         HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT
         for layer in range(config.defaults["num_hidden_layers"])
     )
-    hybrids = layer_pattern(config, layers, usual, HYBRID, "hybrid_layer_ids").count(HYBRID)
-    shape = attention_shape(config, name, layers, is_tied=True)
+    hybrids = hybrid.layer_pattern(config, layers, usual, HYBRID, "hybrid_layer_ids").count(HYBRID)
+    shape = hybrid.attention_shape(config, name, layers, is_tied=True)
     hidden, width = shape.hidden, _DOUBLE * shape.hidden
     if width % shape.heads:
         fault = f"{shape.heads} do not divide twice the hidden_size of {hidden}"
         raise wrong("num_attention_heads", fault)
     ffn = config.whole("intermediate_size") or 4 * hidden
     shape = replace(shape, head_dim=width // shape.heads, ffn=ffn)
-    inner, bias = inner_width(config, "mamba_expand"), "add_bias_linear"
-    head_dim = head_width(config, "n_mamba_heads", "mamba_headdim", inner)
-    mixer = mamba2_mixer(config, head_dim, _ZAMBA, (bias, bias, ""))
+    inner, bias = hybrid.inner_width(config, "mamba_expand"), "add_bias_linear"
+    head_dim = hybrid.head_width(config, "n_mamba_heads", "mamba_headdim", inner)
+    mixer = hybrid.mamba2_mixer(config, head_dim, _ZAMBA, (bias, bias, ""))
     blocks = min(config.needed("num_mem_blocks"), hybrids)
     keys = (shape.kv_heads or 0) * (width // shape.heads)
     block = width * (width + 2 * keys) + width * hidden + width + hidden
-    block += feed_forward(hidden, ffn, has_bias=config.is_set(bias))
+    block += hybrid.feed_forward(hidden, ffn, has_bias=config.is_set(bias))
     rank = config.needed("adapter_rank")
     adapter = rank * (hidden + 2 * ffn)
     if config.is_set("use_shared_attention_adapter"):
@@ -300,5 +269,5 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     )
     # Of each layer with a shared block: its adapter, a matrix back, and no more norms than one.
     own = hybrids * (adapter + hidden * hidden - 2 * hidden - attention_parameters(shape))
-    whole = hybrid(shape, kinds, mixer, blocks * block, own)
+    whole = hybrid.stacked(shape, kinds, mixer, blocks * block, own)
     return replace(whole, repeated_parameters=float((hybrids - blocks) * block))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer, UnreadParameters
-from rightsizer.sizing.parameters import attention_parameters, head_dimension
+from rightsizer.sizing.parameters import attention_parameters
 
 _WINDOWED: Final = "sliding_attention"
 _PATTERN: Final = 5
@@ -33,9 +33,6 @@ def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transfor
     A token reads one row of each layer's table, which stays in memory as the embedding does. The
     last layers keep no keys and values: they look at those of the last layer of their kind
     before them.
-
-    Raises:
-        RequirementError: more layers share than there are.
     """
     hidden, layers = shape.hidden, shape.layers
     width = config.needed("hidden_size_per_layer_input")
@@ -98,7 +95,7 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
     projections = shape.hidden * (inputs + values)
     layer = projections + convolved * reach + 2 * value_heads + value_width
     is_gated = config.is_set("attn_output_gate", otherwise=True)
-    gate = shape.hidden * shape.heads * head_dimension(shape) if is_gated else 0
+    gate = shape.hidden * shape.heads * shape.head_width if is_gated else 0
     added = full * gate + recurrent * (layer - attention_parameters(shape))
     state = value_heads * key_width * value_width + convolved * (reach - 1)
     kinds = (
@@ -134,26 +131,19 @@ def with_cross_attention(shape: Transformer, config: Configuration) -> Transform
     """The shape with norms of queries and keys, and gates, in the layers that look at an image.
 
     They keep nothing of the text: a token of it is cached by the others.
-
-    Raises:
-        RequirementError: a layer is named that is not there.
     """
     listed = config.lists("cross_attention_layers") or _CROSSED
     crossed = {layer for layer in range(shape.layers) if layer in listed}
     if len(crossed) < len(listed):
         fault = f"names layers beyond the {shape.layers} of num_hidden_layers"
         raise wrong("cross_attention_layers", fault)
-    of_layer = 2 * head_dimension(shape) + _GATES
+    of_layer = 2 * shape.head_width + _GATES
     added = len(crossed) * of_layer + _IMAGE_TOKENS * shape.hidden
     return _with(shape, added, cached_layers=shape.layers - len(crossed))
 
 
 def with_sparse_attention(shape: Transformer, config: Configuration) -> Transformer:
-    """The shape with an indexer in all layers, or in those that the configuration names.
-
-    Raises:
-        RequirementError: its queries are not compressed, so that there is nothing to index by.
-    """
+    """The shape with an indexer in all layers, or in those that the configuration names."""
     if shape.query_lora_rank is None:
         raise wrong("q_lora_rank", "is missing")
     indexer = TokenIndexer(
@@ -183,7 +173,7 @@ def _indexed_layers(config: Configuration, layers: int) -> int:
 def with_factorized_queries(shape: Transformer, config: Configuration) -> Transformer:
     """The shape with queries that pass a narrow width first (arXiv:2507.19427, section 3)."""
     narrow = config.needed("share_q_dim")
-    queries = shape.heads * head_dimension(shape)
+    queries = shape.heads * shape.head_width
     layer = narrow * (shape.hidden + 1 + queries) - shape.hidden * queries
     return _with(shape, shape.layers * layer)
 

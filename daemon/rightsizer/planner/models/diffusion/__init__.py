@@ -1,1 +1,0 @@
-"""Diffusion models from files of Hugging Face's diffusers: denoisers and latent decoders."""

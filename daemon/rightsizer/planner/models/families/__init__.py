@@ -1,1 +1,0 @@
-"""Families of transformers by their `model_type`."""
