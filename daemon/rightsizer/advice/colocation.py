@@ -25,30 +25,23 @@ _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 @dataclass(frozen=True, slots=True)
 class ColocationSettings:
-    """What two workloads may take of one GPU together."""
+    """What two workloads may take of one GPU together.
 
-    memory_ratio: float = setting(
-        0.9,
-        help="Memory that both may hold at the same time, at most.",
-        within=(0.1, 1),
-        source="two contexts, and growth of a tenth",
-    )
-    minimum_aligned_blocks: int = setting(
-        288,
-        help="Five minutes in which both must have been seen.",
-        within=(20, 8640),
-        source="a day",
-    )
-    busy_ratio: float = setting(
-        0.01,
-        help="Busy share of five minutes from which on a workload was at work.",
-        source="docs/definitions.md, sources: busy from 1 % on",
-    )
-    alternating_ratio: float = setting(
-        0.02,
-        help="Part of the time that both may be at work, for them to take turns.",
-        source="a starting point: a quarter of an hour a day",
-    )
+    Attributes:
+        memory_ratio: Memory that both may hold at the same time, at most.
+            Source: two contexts, and growth of a tenth
+        minimum_aligned_blocks: Five minutes in which both must have been seen.
+            Source: a day
+        busy_ratio: Busy share of five minutes from which on a workload was at work.
+            Source: docs/definitions.md, sources: busy from 1 % on
+        alternating_ratio: Part of the time that both may be at work, for them to take turns.
+            Source: a starting point: a quarter of an hour a day
+    """
+
+    memory_ratio: float = setting(0.9, within=(0.1, 1))
+    minimum_aligned_blocks: int = setting(288, within=(20, 8640))
+    busy_ratio: float = setting(0.01)
+    alternating_ratio: float = setting(0.02)
 
 
 @dataclass(frozen=True, slots=True)

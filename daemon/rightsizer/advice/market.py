@@ -12,27 +12,24 @@ from rightsizer.sizing.settings import MemorySettings
 
 @dataclass(frozen=True, slots=True)
 class MarketSettings:
-    """Which boards may be advised, and on what terms they are had."""
+    """Which boards may be advised, and on what terms they are had.
 
-    boards: tuple[str, ...] = setting(
-        (), help="Keys of the boards that workloads may move to; none for every data-center board."
-    )
-    billing: Billing = setting(
-        Billing.ON_DEMAND, help="Terms that costs and savings are reckoned by."
-    )
-    minimum_confidence_ratio: float = setting(
-        0.5,
-        help="Confidence of a finding under which nothing is said of savings.",
-        source="docs/definitions.md, conduct",
-    )
-    most_options: int = setting(3, help="How many other boards an advice names.", within=(1, 20))
-    tolerated_slowdown_ratio: float = setting(
-        1.5,
-        help="Time of the same work on a smaller board, over that on the present one, beyond "
-        "which the board is not advised.",
-        within=(1.0, 100.0),
-        source="half a response time more is what a service may notice; a starting point",
-    )
+    Attributes:
+        boards: Keys of the boards that workloads may move to; none for every data-center board.
+        billing: Terms that costs and savings are reckoned by.
+        minimum_confidence_ratio: Confidence of a finding under which nothing is said of savings.
+            Source: docs/definitions.md, conduct
+        most_options: How many other boards an advice names.
+        tolerated_slowdown_ratio: Time of the same work on a smaller board, over that on the present
+            one, beyond which the board is not advised.
+            Source: half a response time more is what a service may notice; a starting point
+    """
+
+    boards: tuple[str, ...] = setting(())
+    billing: Billing = setting(Billing.ON_DEMAND)
+    minimum_confidence_ratio: float = setting(0.5)
+    most_options: int = setting(3, within=(1, 20))
+    tolerated_slowdown_ratio: float = setting(1.5, within=(1.0, 100.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,19 +77,30 @@ ThresholdTree: Any = _of_rules()
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What an operator says of this machine."""
+    """What an operator says of this machine.
 
-    pool: str = setting("", help="The pool of machines that it belongs to; policies match by it.")
+    Attributes:
+        pool: The pool of machines that it belongs to; policies match by it.
+    """
+
+    pool: str = setting("")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyMatch:
-    """Which workloads a policy is about; every pattern given must fit."""
+    """Which workloads a policy is about; every pattern given must fit.
 
-    owner: str = setting("*", help="Shell pattern of the workload's name.")
-    namespace: str = setting("*", help="Shell pattern of its namespace.")
-    pool: str = setting("*", help="Shell pattern of the machine's `node.pool`.")
-    gpu: str = setting("*", help="Shell pattern of the uuid of a GPU that it holds.")
+    Attributes:
+        owner: Shell pattern of the workload's name.
+        namespace: Shell pattern of its namespace.
+        pool: Shell pattern of the machine's `node.pool`.
+        gpu: Shell pattern of the uuid of a GPU that it holds.
+    """
+
+    owner: str = setting("*")
+    namespace: str = setting("*")
+    pool: str = setting("*")
+    gpu: str = setting("*")
 
     def fits(self, workload: Workload | None, uuids: Iterable[str]) -> bool:
         """Whether it is about a workload, or about free GPUs; see `of_pool`."""
@@ -104,19 +115,19 @@ class PolicyMatch:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for the workloads that match."""
+    """What holds for the workloads that match.
+
+    Attributes:
+        class_: What kind of service the workload gives.
+        allocator: How the workload's framework takes memory.
+        ignore: Findings that are not to become advice, why, and until when.
+    """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
-    class_: WorkloadClass = setting(
-        WorkloadClass.UNKNOWN, help="What kind of service the workload gives."
-    )
-    allocator: Allocator = setting(
-        Allocator.UNKNOWN, help="How the workload's framework takes memory."
-    )
+    class_: WorkloadClass = setting(WorkloadClass.UNKNOWN)
+    allocator: Allocator = setting(Allocator.UNKNOWN)
     thresholds: ThresholdTree = field(default_factory=ThresholdTree)
-    ignore: tuple[Exclusion, ...] = setting(
-        (), help="Findings that are not to become advice, why, and until when."
-    )
+    ignore: tuple[Exclusion, ...] = setting(())
 
     def __post_init__(self) -> None:
         """Refuse thresholds that a rule refuses, now rather than in a run."""

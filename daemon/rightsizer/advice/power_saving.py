@@ -57,23 +57,20 @@ _STEP_WATTS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PowerSavingSettings:
-    """Which limit is proposed, and what it is taken to cost."""
+    """Which limit is proposed, and what it is taken to cost.
 
-    cap_ratio: float = setting(
-        0.8,
-        help="Proposed power limit, of the board's default; never below what the driver allows.",
-        within=(0.3, 0.99),
-        source="assumed; published sweeps of memory-bound loads lose little down to here "
-        "(inventivehq.com: 17 % less power, under 1 % of the tokens)",
-    )
-    time_ratio_high: float = setting(
-        1.1,
-        help="Time of the same work under the proposed limit at the worst, of that without it.",
-        unit="ratio",
-        within=(1, 2),
-        source="assumed for a limit of .8; 600 instead of 700 W cost an H100 5 to 8 % at "
-        "memory-bound inference (factryze.ai, power capping)",
-    )
+    Attributes:
+        cap_ratio: Proposed power limit, of the board's default; never below what the driver allows.
+            Source: assumed; published sweeps of memory-bound loads lose little down to here
+            (inventivehq.com: 17 % less power, under 1 % of the tokens)
+        time_ratio_high: Time of the same work under the proposed limit at the worst, of that
+            without it.
+            Source: assumed for a limit of .8; 600 instead of 700 W cost an H100 5 to 8 % at
+            memory-bound inference (factryze.ai, power capping)
+    """
+
+    cap_ratio: float = setting(0.8, within=(0.3, 0.99))
+    time_ratio_high: float = setting(1.1, unit="ratio", within=(1, 2))
 
 
 @dataclass(frozen=True, slots=True)

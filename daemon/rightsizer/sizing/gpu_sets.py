@@ -19,18 +19,23 @@ MOST_CANDIDATES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class LinkScores:
-    """What each way between two GPUs is worth."""
+    """What each way between two GPUs is worth.
 
-    nvlink: int = _score(
-        100,
-        help="Each NVLink between two GPUs, or to the switch that joins them.",
-        within=(1, 1000),
-    )
-    one_bridge: int = _score(50, help="At most one PCIe bridge between them (PIX).")
-    several_bridges: int = _score(40, help="Several PCIe bridges, not the host bridge (PXB).")
-    host_bridge: int = _score(30, help="The PCIe host bridge between them (PHB).")
-    numa_node: int = _score(20, help="Host bridges of one NUMA node between them (NODE).")
-    system: int = _score(10, help="The link between NUMA nodes between them (SYS).")
+    Attributes:
+        nvlink: Each NVLink between two GPUs, or to the switch that joins them.
+        one_bridge: At most one PCIe bridge between them (PIX).
+        several_bridges: Several PCIe bridges, not the host bridge (PXB).
+        host_bridge: The PCIe host bridge between them (PHB).
+        numa_node: Host bridges of one NUMA node between them (NODE).
+        system: The link between NUMA nodes between them (SYS).
+    """
+
+    nvlink: int = _score(100, within=(1, 1000))
+    one_bridge: int = _score(50)
+    several_bridges: int = _score(40)
+    host_bridge: int = _score(30)
+    numa_node: int = _score(20)
+    system: int = _score(10)
 
 
 def link_score(link: GpuLink | None, scores: LinkScores) -> int:

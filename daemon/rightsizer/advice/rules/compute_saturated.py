@@ -37,7 +37,12 @@ _APPLICATION: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ComputeSaturatedSettings:
-    """From when on a service is short of compute."""
+    """From when on a service is short of compute.
+
+    Attributes:
+        saturated_ratio: Share of the span at the limit from which on it matters whether users wait.
+            Source: docs/definitions.md, conduct: as for the other limits
+    """
 
     on_ratio: float = on_ratio(
         0.05,
@@ -45,11 +50,7 @@ class ComputeSaturatedSettings:
         "docs/definitions.md, provisioning",
     )
     minimum_known_seconds: float = minimum_known()
-    saturated_ratio: float = setting(
-        0.5,
-        help="Share of the span at the limit from which on it matters whether users wait.",
-        source="docs/definitions.md, conduct: as for the other limits",
-    )
+    saturated_ratio: float = setting(0.5)
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 

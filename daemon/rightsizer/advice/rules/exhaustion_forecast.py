@@ -36,33 +36,23 @@ _DAYS_TO_TELL: Final = 14.0
 
 @dataclass(frozen=True, slots=True)
 class ExhaustionForecastSettings:
-    """How far ahead it is looked."""
+    """How far ahead it is looked.
 
-    on_ratio: float = setting(
-        1.0,
-        help="What the line must reach within the horizon, of all there is.",
-        within=(0.3, 1),
-        source="full is full",
-    )
-    minimum_known_seconds: float = setting(
-        7 * 86400.0,
-        help="Known time under which the rule abstains.",
-        within=(86400, None),
-        source="a week of days makes a line",
-    )
-    horizon_days: float = setting(
-        30.0,
-        help="How far ahead the end must lie at most.",
-        unit="days",
-        within=(1, 365),
-        source="as long as the past that it is told from",
-    )
-    most_busy_ratio: float = setting(
-        0.7,
-        help="Busy share of the GPUs in the busiest hour from which on requests queue.",
-        within=(0.1, 1),
-        source="M/G/1: beyond it requests wait for longer than they are served",
-    )
+    Attributes:
+        on_ratio: What the line must reach within the horizon, of all there is.
+            Source: full is full
+        minimum_known_seconds: Known time under which the rule abstains.
+            Source: a week of days makes a line
+        horizon_days: How far ahead the end must lie at most.
+            Source: as long as the past that it is told from
+        most_busy_ratio: Busy share of the GPUs in the busiest hour from which on requests queue.
+            Source: M/G/1: beyond it requests wait for longer than they are served
+    """
+
+    on_ratio: float = setting(1.0, within=(0.3, 1))
+    minimum_known_seconds: float = setting(7 * 86400.0, within=(86400, None))
+    horizon_days: float = setting(30.0, unit="days", within=(1, 365))
+    most_busy_ratio: float = setting(0.7, within=(0.1, 1))
     conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 

@@ -44,43 +44,30 @@ _NOISE_RATIO: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class GpuCountSettings:
-    """When a GPU counts as not needed."""
+    """When a GPU counts as not needed.
 
-    on_ratio: float = setting(
-        0.05,
-        help="Part of a workload's GPUs that must be too many.",
-        within=(0.01, 1),
-        source="one of sixteen GPUs is worth a word",
-    )
-    minimum_known_seconds: float = setting(
-        _DAY_SECONDS,
-        help="Known time of each GPU under which the rule abstains.",
-        within=(3600, None),
-        source="docs/definitions.md, sources: never busy for 24 h",
-    )
-    unused_ratio: float = setting(
-        0.01,
-        help="Busy share that an unused GPU never exceeds.",
-        within=(0, 0.5),
-        source="docs/definitions.md, sources: never above 1 %",
-    )
-    context_bytes: float = setting(
-        2.0**30,
-        help="Memory that a GPU may hold and still be unused: that of a context.",
-        source="a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB",
-    )
-    minimum_days: float = setting(
-        2.0,
-        help="Days of history under which nothing is said of the number of replicas.",
-        unit="days",
-        within=(1, 30),
-        source="docs/definitions.md, conduct: not before the history covers the load's cycle",
-    )
-    uncovered_ratio: float = setting(
-        0.7,
-        help="How far the number of replicas is believed before every hour of a week was seen.",
-        source="most loads repeat by the day; a weekend is not excluded",
-    )
+    Attributes:
+        on_ratio: Part of a workload's GPUs that must be too many.
+            Source: one of sixteen GPUs is worth a word
+        minimum_known_seconds: Known time of each GPU under which the rule abstains.
+            Source: docs/definitions.md, sources: never busy for 24 h
+        unused_ratio: Busy share that an unused GPU never exceeds.
+            Source: docs/definitions.md, sources: never above 1 %
+        context_bytes: Memory that a GPU may hold and still be unused: that of a context.
+            Source: a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB
+        minimum_days: Days of history under which nothing is said of the number of replicas.
+            Source: docs/definitions.md, conduct: not before the history covers the load's cycle
+        uncovered_ratio: How far the number of replicas is believed before every hour of a week was
+            seen.
+            Source: most loads repeat by the day; a weekend is not excluded
+    """
+
+    on_ratio: float = setting(0.05, within=(0.01, 1))
+    minimum_known_seconds: float = setting(_DAY_SECONDS, within=(3600, None))
+    unused_ratio: float = setting(0.01, within=(0, 0.5))
+    context_bytes: float = setting(2.0**30)
+    minimum_days: float = setting(2.0, unit="days", within=(1, 30))
+    uncovered_ratio: float = setting(0.7)
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
     conduct: OpeningPolicy = field(default_factory=partial(sizing_opening_policy, _DAY_SECONDS))

@@ -54,21 +54,35 @@ def _patience(default: float, who: str, source: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class IdleSettings:
-    """From when on idleness is worth a word."""
+    """From when on idleness is worth a word.
 
-    on_ratio: float = setting(
-        0.99,
-        help="Share of the span that must be idle.",
-        within=(0.5, 1),
-        source="a production fleet: of spans of two hours that were idle for 90 %, half were "
-        "followed by work within 30 min; of those idle for 99 %, an eighth (docs/benchmarks.md)",
-    )
-    certain_ratio: float = setting(
-        0.9,
-        help="Idle share that the confidence is about; a few active seconds are no use.",
-        within=(0.1, 0.99),
-        source="a GPU that works for a tenth of the time has a user",
-    )
+    Attributes:
+        on_ratio: Share of the span that must be idle.
+            Source: a production fleet: of spans of two hours that were idle for 90 %, half were
+            followed by work within 30 min; of those idle for 99 %, an eighth (docs/benchmarks.md)
+        certain_ratio: Idle share that the confidence is about; a few active seconds are no use.
+            Source: a GPU that works for a tenth of the time has a user
+        usual_ratio: Load of an hour, over that of the busiest hour of a usual day, up to which a
+            service is expected to sleep through it.
+            Source: docs/definitions.md, sources: nights of the serving fleet lie below a tenth
+        minimum_days: Days of a service's past under which no hour is called usual.
+            Source: what was seen once is no habit
+        busy_ratio: Busy share of five minutes from which on a workload has resumed.
+            Source: docs/definitions.md, sources: busy from 1 % on
+        resume_seconds: Time within which work that resumes makes giving back a mistake.
+            Source: docs/definitions.md, sources: P(resume within 30 min)
+        mistake_seconds: GPU time that giving back by mistake costs; it must be worth less, times
+            its probability, than the time that giving back saves where work does not resume.
+            Source: placing a workload again and loading its model: a quarter of an hour
+        resume_exponent: Steepness of the survival of idle times where no past is known: after t
+            idle, work resumes within w with a probability of 1 - (t / (t + w)) to this power.
+            Source: gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)
+        borrowed_gaps: Gaps of its own for which others' past, and that exponent, are believed.
+            Source: the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)
+    """
+
+    on_ratio: float = setting(0.99, within=(0.5, 1))
+    certain_ratio: float = setting(0.9, within=(0.1, 0.99))
     minimum_known_seconds: float = minimum_known()
     notebook_seconds: float = _patience(3600.0, "a notebook", "docs/definitions.md, conduct")
     batch_seconds: float = _patience(1800.0, "a batch job", "docs/definitions.md, conduct")
@@ -78,50 +92,13 @@ class IdleSettings:
         "a GPU whose use is not stated",
         "docs/definitions.md, sources: windows of 90-120 min are right in 0.80-0.85 of cases",
     )
-    usual_ratio: float = setting(
-        0.25,
-        help="Load of an hour, over that of the busiest hour of a usual day, up to which a "
-        "service is expected to sleep through it.",
-        source="docs/definitions.md, sources: nights of the serving fleet lie below a tenth",
-    )
-    minimum_days: float = setting(
-        2.0,
-        help="Days of a service's past under which no hour is called usual.",
-        unit="days",
-        within=(1, 30),
-        source="what was seen once is no habit",
-    )
-    busy_ratio: float = setting(
-        0.01,
-        help="Busy share of five minutes from which on a workload has resumed.",
-        source="docs/definitions.md, sources: busy from 1 % on",
-    )
-    resume_seconds: float = setting(
-        1800.0,
-        help="Time within which work that resumes makes giving back a mistake.",
-        within=(300, None),
-        source="docs/definitions.md, sources: P(resume within 30 min)",
-    )
-    mistake_seconds: float = setting(
-        900.0,
-        help="GPU time that giving back by mistake costs; it must be worth less, times its "
-        "probability, than the time that giving back saves where work does not resume.",
-        within=(0, None),
-        source="placing a workload again and loading its model: a quarter of an hour",
-    )
-    resume_exponent: float = setting(
-        1.2,
-        help="Steepness of the survival of idle times where no past is known: after t idle, work "
-        "resumes within w with a probability of 1 - (t / (t + w)) to this power.",
-        within=(0.1, 10),
-        source="gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)",
-    )
-    borrowed_gaps: float = setting(
-        20.0,
-        help="Gaps of its own for which others' past, and that exponent, are believed.",
-        within=(1, 1000),
-        source="the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)",
-    )
+    usual_ratio: float = setting(0.25)
+    minimum_days: float = setting(2.0, unit="days", within=(1, 30))
+    busy_ratio: float = setting(0.01)
+    resume_seconds: float = setting(1800.0, within=(300, None))
+    mistake_seconds: float = setting(900.0, within=(0, None))
+    resume_exponent: float = setting(1.2, within=(0.1, 10))
+    borrowed_gaps: float = setting(20.0, within=(1, 1000))
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:

@@ -29,7 +29,14 @@ _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more; none of them i
 
 @dataclass(frozen=True, slots=True)
 class MemoryBandwidthBoundSettings:
-    """From when on memory traffic is a finding."""
+    """From when on memory traffic is a finding.
+
+    Attributes:
+        compute_ratio: Median of the compute used above which a larger batch finds no room.
+            Source: docs/definitions.md, states: a pipe at .5 is a limit of its own
+        pressed_ratio: Share of the span with users waiting from which on it is under-provisioned.
+            Source: docs/definitions.md, provisioning
+    """
 
     on_ratio: float = on_ratio(
         0.5,
@@ -37,16 +44,8 @@ class MemoryBandwidthBoundSettings:
         "docs/definitions.md, conduct: as for the other limits",
     )
     minimum_known_seconds: float = minimum_known()
-    compute_ratio: float = setting(
-        0.5,
-        help="Median of the compute used above which a larger batch finds no room.",
-        source="docs/definitions.md, states: a pipe at .5 is a limit of its own",
-    )
-    pressed_ratio: float = setting(
-        0.05,
-        help="Share of the span with users waiting from which on it is under-provisioned.",
-        source="docs/definitions.md, provisioning",
-    )
+    compute_ratio: float = setting(0.5)
+    pressed_ratio: float = setting(0.05)
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 

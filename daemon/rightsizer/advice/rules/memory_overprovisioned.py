@@ -25,29 +25,23 @@ _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
 
 @dataclass(frozen=True, slots=True)
 class MemoryOverprovisionedSettings:
-    """From when on memory is far too large."""
+    """From when on memory is far too large.
 
-    on_ratio: float = setting(
-        0.5,
-        help="Part of the memory that even the largest need, with its margin, leaves free.",
-        within=(0.05, 1),
-        source="boards of one speed differ by half of their memory and more",
-    )
+    Attributes:
+        on_ratio: Part of the memory that even the largest need, with its margin, leaves free.
+            Source: boards of one speed differ by half of their memory and more
+        unused_ratio: Part of the whole GPU that is free from which on it is not the memory alone
+            that is too large; a batch job is never called too large as a whole.
+            Source: from here on the rule overprovisioned speaks
+        slowest_ratio: Time of the same work on a board with less memory, over that on the present
+            one, at most.
+            Source: a starting point: less than a projection can tell apart
+    """
+
+    on_ratio: float = setting(0.5, within=(0.05, 1))
     minimum_known_seconds: float = minimum_sized()
-    unused_ratio: float = setting(
-        0.5,
-        help="Part of the whole GPU that is free from which on it is not the memory alone that is "
-        "too large; a batch job is never called too large as a whole.",
-        within=(0.05, 1),
-        source="from here on the rule overprovisioned speaks",
-    )
-    slowest_ratio: float = setting(
-        1.1,
-        help="Time of the same work on a board with less memory, over that on the present one, at "
-        "most.",
-        within=(1, 2),
-        source="a starting point: less than a projection can tell apart",
-    )
+    unused_ratio: float = setting(0.5, within=(0.05, 1))
+    slowest_ratio: float = setting(1.1, within=(1, 2))
     conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 

@@ -24,7 +24,12 @@ _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
 
 @dataclass(frozen=True, slots=True)
 class NumaMisplacedSettings:
-    """From when on a far NUMA node is a finding."""
+    """From when on a far NUMA node is a finding.
+
+    Attributes:
+        lost_ratio: Part of a GPU that such a way is taken to cost, for the finding's severity.
+            Source: assumed; copies over the link between sockets are slower, kernels are not
+    """
 
     on_ratio: float = on_ratio(
         0.3,
@@ -32,11 +37,7 @@ class NumaMisplacedSettings:
         "assumed; traffic comes in bursts, and the condition holds only while it flows",
     )
     minimum_known_seconds: float = minimum_known()
-    lost_ratio: float = setting(
-        0.1,
-        help="Part of a GPU that such a way is taken to cost, for the finding's severity.",
-        source="assumed; copies over the link between sockets are slower, kernels are not",
-    )
+    lost_ratio: float = setting(0.1)
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 

@@ -116,7 +116,18 @@ _FAR: Final = frozenset({LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM})
 
 @dataclass(frozen=True, slots=True)
 class NvlinkAbsentSettings:
-    """From when on the way between GPUs is a finding."""
+    """From when on the way between GPUs is a finding.
+
+    Attributes:
+        gain_ratio: How much the sum of the pairs' scores must grow where the weakest stays as weak.
+            Source: assumed; a move restarts the workload
+        attribution_ratio: Confidence that PCIe traffic of a job of several GPUs is traffic between
+            them.
+            Source: assumed; some of it feeds the GPUs
+        class_only_ratio: Confidence that GPUs of one batch job exchange data where it is not
+            measured.
+            Source: assumed; most jobs of several GPUs train one model
+    """
 
     on_ratio: float = on_ratio(
         0.1,
@@ -124,22 +135,9 @@ class NvlinkAbsentSettings:
         "assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above that",
     )
     minimum_known_seconds: float = minimum_known()
-    gain_ratio: float = setting(
-        0.5,
-        help="How much the sum of the pairs' scores must grow where the weakest stays as weak.",
-        within=(0.01, 100),
-        source="assumed; a move restarts the workload",
-    )
-    attribution_ratio: float = setting(
-        0.8,
-        help="Confidence that PCIe traffic of a job of several GPUs is traffic between them.",
-        source="assumed; some of it feeds the GPUs",
-    )
-    class_only_ratio: float = setting(
-        0.65,
-        help="Confidence that GPUs of one batch job exchange data where it is not measured.",
-        source="assumed; most jobs of several GPUs train one model",
-    )
+    gain_ratio: float = setting(0.5, within=(0.01, 100))
+    attribution_ratio: float = setting(0.8)
+    class_only_ratio: float = setting(0.65)
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 

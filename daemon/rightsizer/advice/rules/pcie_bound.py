@@ -29,7 +29,13 @@ _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copie
 
 @dataclass(frozen=True, slots=True)
 class PcieBoundSettings:
-    """From when on waiting for the link is a finding."""
+    """From when on waiting for the link is a finding.
+
+    Attributes:
+        degraded_ratio: Share of the active time at a lower link from which on the link is named
+            too.
+            Source: as for throttling: a tenth of the time is no accident
+    """
 
     on_ratio: float = on_ratio(
         0.5,
@@ -39,11 +45,7 @@ class PcieBoundSettings:
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
     lost_ratio: float = lost_ratio()
-    degraded_ratio: float = setting(
-        0.1,
-        help="Share of the active time at a lower link from which on the link is named too.",
-        source="as for throttling: a tenth of the time is no accident",
-    )
+    degraded_ratio: float = setting(0.1)
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 

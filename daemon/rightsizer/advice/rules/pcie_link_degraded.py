@@ -125,7 +125,12 @@ def link_state(case: Case, device: Device) -> LinkState | None:
 
 @dataclass(frozen=True, slots=True)
 class PcieLinkDegradedSettings:
-    """From when on a link is a finding."""
+    """From when on a link is a finding.
+
+    Attributes:
+        minimum_active_seconds: Time at work within the span under which the link is not judged.
+            Source: docs/definitions.md, conditions: a generation is believed after a minute
+    """
 
     on_ratio: float = on_ratio(
         0.5,
@@ -133,12 +138,7 @@ class PcieLinkDegradedSettings:
         "assumed; a link is good or bad, and half rules out one that only trains up late",
     )
     minimum_known_seconds: float = minimum_known()
-    minimum_active_seconds: float = setting(
-        60.0,
-        help="Time at work within the span under which the link is not judged.",
-        within=(1, None),
-        source="docs/definitions.md, conditions: a generation is believed after a minute",
-    )
+    minimum_active_seconds: float = setting(60.0, within=(1, None))
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 

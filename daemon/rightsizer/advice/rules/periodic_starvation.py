@@ -19,7 +19,12 @@ from rightsizer.model.workload import WorkloadClass
 
 @dataclass(frozen=True, slots=True)
 class PeriodicStarvationSettings:
-    """From when on steady pauses are a finding."""
+    """From when on steady pauses are a finding.
+
+    Attributes:
+        busy_ratio: Busy part of a cycle from which on its pauses are no finding.
+            Source: docs/definitions.md, states: above it nothing waits for the host
+    """
 
     on_ratio: float = on_ratio(
         0.5,
@@ -27,12 +32,7 @@ class PeriodicStarvationSettings:
         "as for the other limits: over half of the time",
     )
     minimum_known_seconds: float = minimum_known()
-    busy_ratio: float = setting(
-        0.7,
-        help="Busy part of a cycle from which on its pauses are no finding.",
-        within=(0, 1),
-        source="docs/definitions.md, states: above it nothing waits for the host",
-    )
+    busy_ratio: float = setting(0.7, within=(0, 1))
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 

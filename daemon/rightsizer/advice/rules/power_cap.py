@@ -41,7 +41,13 @@ _DAY: Final = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class PowerCapSettings:
-    """From when on a lower power limit is advised."""
+    """From when on a lower power limit is advised.
+
+    Attributes:
+        minimum_saving_ratio: Power saved for certain, of the default limit, under which nothing is
+            said.
+            Source: assumed; 21 of 700 W, about what a sensor's error comes to
+    """
 
     on_ratio: float = on_ratio(
         0.8,
@@ -52,11 +58,7 @@ class PowerCapSettings:
         3600.0, "assumed; an hour shows most phases of a load"
     )
     low_pipe_ratio: float = low_pipe_ratio()
-    minimum_saving_ratio: float = setting(
-        0.03,
-        help="Power saved for certain, of the default limit, under which nothing is said.",
-        source="assumed; 21 of 700 W, about what a sensor's error comes to",
-    )
+    minimum_saving_ratio: float = setting(0.03)
     saving: PowerSavingSettings = field(default_factory=PowerSavingSettings)
     conduct: OpeningPolicy = field(
         default_factory=lambda: OpeningPolicy(

@@ -40,7 +40,18 @@ from rightsizer.owners.owner import shell
 
 @dataclass(frozen=True, slots=True)
 class PowerThrottledSettings:
-    """From when on a power limit is a finding."""
+    """From when on a power limit is a finding.
+
+    Attributes:
+        minimum_active_seconds: Time at work within the span under which a lowered limit is not
+            judged.
+            Source: a block of five minutes; at rest no limit holds anything down
+        capped_ratio: Enforced limit, of the board's default, below which it counts as lowered.
+            Source: limits are set in whole watts; 2 % is 14 of 700 W
+        clock_free_maximum_ratio: Share of the active time that goes as fast at lower clocks, from
+            which on a lowered limit is left alone.
+            Source: assumed; well below the share from which on power_cap advises a lower limit
+    """
 
     on_ratio: float = on_ratio(
         0.1,
@@ -48,23 +59,9 @@ class PowerThrottledSettings:
         "docs/definitions.md, conduct: throttling .1",
     )
     minimum_known_seconds: float = minimum_known()
-    minimum_active_seconds: float = setting(
-        300.0,
-        help="Time at work within the span under which a lowered limit is not judged.",
-        source="a block of five minutes; at rest no limit holds anything down",
-    )
-    capped_ratio: float = setting(
-        0.98,
-        help="Enforced limit, of the board's default, below which it counts as lowered.",
-        within=(0.1, 1),
-        source="limits are set in whole watts; 2 % is 14 of 700 W",
-    )
-    clock_free_maximum_ratio: float = setting(
-        0.5,
-        help="Share of the active time that goes as fast at lower clocks, from which on a lowered "
-        "limit is left alone.",
-        source="assumed; well below the share from which on power_cap advises a lower limit",
-    )
+    minimum_active_seconds: float = setting(300.0)
+    capped_ratio: float = setting(0.98, within=(0.1, 1))
+    clock_free_maximum_ratio: float = setting(0.5)
     low_pipe_ratio: float = low_pipe_ratio()
     # A limit stays until it is set again, while the load above it comes and goes.
     conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(short_seconds=1800.0))

@@ -26,7 +26,15 @@ from rightsizer.model.window import Window
 
 @dataclass(frozen=True, slots=True)
 class RankImbalanceSettings:
-    """From when on an imbalance is a finding, and who stands out."""
+    """From when on an imbalance is a finding, and who stands out.
+
+    Attributes:
+        stalled_ratio: Share of the span from which on a GPU counts as one that spins for the
+            others.
+            Source: two thirds of what is a hidden stall by itself
+        spread_ratio: Difference of the shares at work, over the span, that names who differs.
+            Source: the spread .25 of docs/definitions.md for a bit less than half of the span
+    """
 
     on_ratio: float = on_ratio(
         0.3,
@@ -34,18 +42,8 @@ class RankImbalanceSettings:
         "docs/definitions.md, conduct: as for a hidden stall, which is its usual face",
     )
     minimum_known_seconds: float = minimum_known()
-    stalled_ratio: float = setting(
-        0.2,
-        help="Share of the span from which on a GPU counts as one that spins for the others.",
-        within=(0.01, 1),
-        source="two thirds of what is a hidden stall by itself",
-    )
-    spread_ratio: float = setting(
-        0.1,
-        help="Difference of the shares at work, over the span, that names who differs.",
-        within=(0.01, 1),
-        source="the spread .25 of docs/definitions.md for a bit less than half of the span",
-    )
+    stalled_ratio: float = setting(0.2, within=(0.01, 1))
+    spread_ratio: float = setting(0.1, within=(0.01, 1))
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 

@@ -15,38 +15,30 @@ from rightsizer.model.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class OpeningPolicy:
-    """When a verdict becomes advice, and when advice is withdrawn."""
+    """When a verdict becomes advice, and when advice is withdrawn.
 
-    long_seconds: float = setting(
-        3600.0,
-        help="Span over which the finding must hold.",
-        within=(600, None),
-        source="docs/definitions.md, conduct",
-    )
-    short_seconds: float = setting(
-        600.0,
-        help="Span at its end over which it must hold too, so that what is over opens nothing.",
-        within=(300, None),
-        source="docs/definitions.md, conduct",
-    )
-    minimum_known_seconds: float = setting(
-        3000.0,
-        help="Known time within the long span without which nothing is opened.",
-        source="most of the long span",
-    )
-    minimum_confidence_ratio: float = setting(
-        0.5,
-        help="Confidence without which nothing is opened.",
-        source="docs/definitions.md, conduct",
-    )
-    close_ratio: float = setting(
-        0.6,
-        help="Part of the opening threshold that the short span must fall below to close.",
-        source="docs/definitions.md, conduct",
-    )
-    close_after_seconds: float = setting(
-        1800.0, help="Time for which it must stay below.", source="docs/definitions.md, conduct"
-    )
+    Attributes:
+        long_seconds: Span over which the finding must hold.
+            Source: docs/definitions.md, conduct
+        short_seconds: Span at its end over which it must hold too, so that what is over opens
+            nothing.
+            Source: docs/definitions.md, conduct
+        minimum_known_seconds: Known time within the long span without which nothing is opened.
+            Source: most of the long span
+        minimum_confidence_ratio: Confidence without which nothing is opened.
+            Source: docs/definitions.md, conduct
+        close_ratio: Part of the opening threshold that the short span must fall below to close.
+            Source: docs/definitions.md, conduct
+        close_after_seconds: Time for which it must stay below.
+            Source: docs/definitions.md, conduct
+    """
+
+    long_seconds: float = setting(3600.0, within=(600, None))
+    short_seconds: float = setting(600.0, within=(300, None))
+    minimum_known_seconds: float = setting(3000.0)
+    minimum_confidence_ratio: float = setting(0.5)
+    close_ratio: float = setting(0.6)
+    close_after_seconds: float = setting(1800.0)
 
 
 def sizing_opening_policy(minimum_known_seconds: float = 7 * 86400.0) -> OpeningPolicy:
@@ -123,14 +115,19 @@ class Rule(Generic[SettingsT]):
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Findings that are kept as findings and never become advice."""
+    """Findings that are kept as findings and never become advice.
 
-    reasons: tuple[Reason, ...] = setting((), help="Reasons to be silent about; empty for all.")
-    until: str = setting(
-        "", help="The last day that it holds, as '2027-01-31' in UTC; empty for ever."
-    )
-    why: str = setting("", help="Why, in a few words; it is shown beside what it holds back.")
-    actor: str = setting("", help="Who decided it.")
+    Attributes:
+        reasons: Reasons to be silent about; empty for all.
+        until: The last day that it holds, as '2027-01-31' in UTC; empty for ever.
+        why: Why, in a few words; it is shown beside what it holds back.
+        actor: Who decided it.
+    """
+
+    reasons: tuple[Reason, ...] = setting(())
+    until: str = setting("")
+    why: str = setting("")
+    actor: str = setting("")
 
     def __post_init__(self) -> None:
         """Refuse a date that is none, and an exclusion without a reason."""

@@ -53,18 +53,17 @@ _ACCEPTABLE: Final = frozenset({Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM})
 
 @dataclass(frozen=True, slots=True)
 class SharingSettings:
-    """From when on a GPU is worth sharing."""
+    """From when on a GPU is worth sharing.
 
-    on_ratio: float = setting(
-        0.5,
-        help="Part of the GPU that even the largest need, with its margin, leaves free.",
-        within=(0.05, 1),
-        source="half a GPU is what another workload can use",
-    )
+    Attributes:
+        on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
+            Source: half a GPU is what another workload can use
+        most_partners: How many workloads of the node are named as partners.
+    """
+
+    on_ratio: float = setting(0.5, within=(0.05, 1))
     minimum_known_seconds: float = minimum_sized()
-    most_partners: int = setting(
-        3, help="How many workloads of the node are named as partners.", within=(1, 20)
-    )
+    most_partners: int = setting(3, within=(1, 20))
     colocation: ColocationSettings = field(default_factory=ColocationSettings)
     conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 

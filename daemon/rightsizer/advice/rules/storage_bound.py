@@ -30,7 +30,15 @@ _STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up
 
 @dataclass(frozen=True, slots=True)
 class StorageBoundSettings:
-    """From when on waiting for storage is a finding, and when it looks like checkpoints."""
+    """From when on waiting for storage is a finding, and when it looks like checkpoints.
+
+    Attributes:
+        working_ratio: Mean busy share of five minutes from which on they were spent at work.
+            Source: docs/definitions.md, states: above it nothing waits for storage
+        bursts_ratio: Part of the five minutes at work, and at least as many that wait, from which
+            on the waits are bursts, as checkpoints are.
+            Source: a loader that is too slow is so all the time
+    """
 
     on_ratio: float = on_ratio(
         0.5,
@@ -40,20 +48,8 @@ class StorageBoundSettings:
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
     lost_ratio: float = lost_ratio()
-    working_ratio: float = setting(
-        0.7,
-        help="Mean busy share of five minutes from which on they were spent at work.",
-        source="docs/definitions.md, states: above it nothing waits for storage",
-    )
-    bursts_ratio: float = setting(
-        0.2,
-        help=(
-            "Part of the five minutes at work, and at least as many that wait, from which on the "
-            "waits are bursts, as checkpoints are."
-        ),
-        within=(0, 0.5),
-        source="a loader that is too slow is so all the time",
-    )
+    working_ratio: float = setting(0.7)
+    bursts_ratio: float = setting(0.2, within=(0, 0.5))
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 

@@ -32,7 +32,13 @@ _HARDWARE: Final = "the board's own protection"
 
 @dataclass(frozen=True, slots=True)
 class ThermalThrottledSettings:
-    """From when on heat is a finding."""
+    """From when on heat is a finding.
+
+    Attributes:
+        hot_room_celsius: Degrees by which a GPU must be hotter than its neighbors for the trouble
+            to be its own and not the room's.
+            Source: assumed; GPUs at the rear of a chassis are a few degrees hotter than others
+    """
 
     on_ratio: float = on_ratio(
         0.1,
@@ -40,14 +46,7 @@ class ThermalThrottledSettings:
         "docs/definitions.md, conduct: throttling .1",
     )
     minimum_known_seconds: float = minimum_known()
-    hot_room_celsius: float = setting(
-        5.0,
-        help="Degrees by which a GPU must be hotter than its neighbors for the trouble to be its "
-        "own and not the room's.",
-        unit="celsius",
-        within=(0, 60),
-        source="assumed; GPUs at the rear of a chassis are a few degrees hotter than others",
-    )
+    hot_room_celsius: float = setting(5.0, unit="celsius", within=(0, 60))
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 

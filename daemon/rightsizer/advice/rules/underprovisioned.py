@@ -39,7 +39,12 @@ from rightsizer.owners.registry import owner_of
 
 @dataclass(frozen=True, slots=True)
 class UnderprovisionedSettings:
-    """From when on a GPU is too small."""
+    """From when on a GPU is too small.
+
+    Attributes:
+        more_ratio: Replicas beyond those that are short, of these; at least one.
+            Source: a step that shows, and no more before it was looked at again
+    """
 
     on_ratio: float = on_ratio(
         0.05,
@@ -47,12 +52,7 @@ class UnderprovisionedSettings:
         "docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
     )
     minimum_known_seconds: float = minimum_known(600.0, "two blocks of five minutes")
-    more_ratio: float = setting(
-        0.25,
-        help="Replicas beyond those that are short, of these; at least one.",
-        within=(0.01, 4),
-        source="a step that shows, and no more before it was looked at again",
-    )
+    more_ratio: float = setting(0.25, within=(0.01, 4))
     conduct: OpeningPolicy = field(
         default_factory=lambda: OpeningPolicy(long_seconds=6 * 3600.0, short_seconds=1800.0)
     )

@@ -69,29 +69,23 @@ dcgm-exporter --version; grep DCGM_FI_PROF_ /etc/dcgm-exporter/*.csv
 
 @dataclass(frozen=True, slots=True)
 class DisappearanceSettings:
-    """When what is not seen counts as lost."""
+    """When what is not seen counts as lost.
 
-    on_ratio: float = setting(
-        0.01,
-        help="Part of a node's GPUs that must be gone.",
-        within=(0.001, 1),
-        source="one GPU of a node is worth a word",
-    )
-    minimum_known_seconds: float = setting(
-        0.0, help="Known time under which the rule abstains.", source="silence needs no telemetry"
-    )
-    silent_seconds: float = setting(
-        2 * HOUR_SECONDS,
-        help="How long a GPU or a node must be silent.",
-        within=(600, None),
-        source="assumed; a node reboots in less, and so does a rollout of an exporter",
-    )
-    unprofiled_seconds: float = setting(
-        6 * HOUR_SECONDS,
-        help="How long a GPU that had profiling must be seen without it.",
-        within=(HOUR_SECONDS, None),
-        source="assumed; a profiler holds the counters for less",
-    )
+    Attributes:
+        on_ratio: Part of a node's GPUs that must be gone.
+            Source: one GPU of a node is worth a word
+        minimum_known_seconds: Known time under which the rule abstains.
+            Source: silence needs no telemetry
+        silent_seconds: How long a GPU or a node must be silent.
+            Source: assumed; a node reboots in less, and so does a rollout of an exporter
+        unprofiled_seconds: How long a GPU that had profiling must be seen without it.
+            Source: assumed; a profiler holds the counters for less
+    """
+
+    on_ratio: float = setting(0.01, within=(0.001, 1))
+    minimum_known_seconds: float = setting(0.0)
+    silent_seconds: float = setting(2 * HOUR_SECONDS, within=(600, None))
+    unprofiled_seconds: float = setting(6 * HOUR_SECONDS, within=(HOUR_SECONDS, None))
     conduct: OpeningPolicy = field(
         default_factory=lambda: OpeningPolicy(
             long_seconds=14 * DAY_SECONDS,

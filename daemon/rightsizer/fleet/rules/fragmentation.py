@@ -36,27 +36,21 @@ NAME: Final = "fragmentation"
 
 @dataclass(frozen=True, slots=True)
 class FragmentationSettings:
-    """When free GPUs count as scattered."""
+    """When free GPUs count as scattered.
 
-    on_ratio: float = setting(
-        0.3,
-        help="Part of the hours in which a job would have found GPUs enough and no node.",
-        within=(0.05, 1),
-        source="assumed; a night in which no job starts",
-    )
-    minimum_known_seconds: float = setting(
-        3 * HOUR_SECONDS,
-        help="Known time of the nodes under which the rule abstains.",
-        within=(HOUR_SECONDS, None),
-        source="half of the short span",
-    )
-    spare_ratio: float = setting(
-        0.1,
-        help="Part of a pool's GPUs that were never needed, from which on none misses what is "
-        "scattered, unless work waits.",
-        within=(0.01, 1),
-        source="as for a pool that is too large",
-    )
+    Attributes:
+        on_ratio: Part of the hours in which a job would have found GPUs enough and no node.
+            Source: assumed; a night in which no job starts
+        minimum_known_seconds: Known time of the nodes under which the rule abstains.
+            Source: half of the short span
+        spare_ratio: Part of a pool's GPUs that were never needed, from which on none misses what is
+            scattered, unless work waits.
+            Source: as for a pool that is too large
+    """
+
+    on_ratio: float = setting(0.3, within=(0.05, 1))
+    minimum_known_seconds: float = setting(3 * HOUR_SECONDS, within=(HOUR_SECONDS, None))
+    spare_ratio: float = setting(0.1, within=(0.01, 1))
     spare: SpareSettings = field(default_factory=SpareSettings)
     conduct: OpeningPolicy = field(
         default_factory=lambda: OpeningPolicy(

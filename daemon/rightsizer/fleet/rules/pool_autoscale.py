@@ -76,22 +76,20 @@ def _nodes(gpus: float, each: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PoolAutoscaleSettings:
-    """When it is worth to let nodes come and go."""
+    """When it is worth to let nodes come and go.
 
-    on_ratio: float = setting(
-        0.15,
-        help="Part of the nodes' time that a schedule made of the other days must save.",
-        within=(0.01, 1),
-        source="as for a service's replicas",
-    )
+    Attributes:
+        on_ratio: Part of the nodes' time that a schedule made of the other days must save.
+            Source: as for a service's replicas
+        most_short_ratio: Part of the time in which a node would have been missing, beyond which the
+            load is too irregular.
+            Source: as for a service's replicas
+    """
+
+    on_ratio: float = setting(0.15, within=(0.01, 1))
     minimum_known_seconds: float = covered()
     minimum_coverage_ratio: float = mostly_covered()
-    most_short_ratio: float = setting(
-        0.02,
-        help="Part of the time in which a node would have been missing, beyond which the load is "
-        "too irregular.",
-        source="as for a service's replicas",
-    )
+    most_short_ratio: float = setting(0.02)
     scaling: ScalingSettings = field(
         # Nodes, not replicas: they take longer to come, and a spare one is dearer.
         default_factory=lambda: ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)

@@ -105,14 +105,14 @@ def _is_apart(case: Case, market: Market) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConsolidationSettings:
-    """When replicas of several services are worth putting together."""
+    """When replicas of several services are worth putting together.
 
-    on_ratio: float = setting(
-        0.25,
-        help="Part of the GPUs of a pool's services with replicas that must become free.",
-        within=(0.01, 1),
-        source="assumed; less does not pay for moving them",
-    )
+    Attributes:
+        on_ratio: Part of the GPUs of a pool's services with replicas that must become free.
+            Source: assumed; less does not pay for moving them
+    """
+
+    on_ratio: float = setting(0.25, within=(0.01, 1))
     minimum_known_seconds: float = covered()
     minimum_coverage_ratio: float = mostly_covered()
     limits: PackingLimits = field(default_factory=PackingLimits)

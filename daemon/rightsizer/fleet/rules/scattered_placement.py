@@ -33,20 +33,19 @@ NAME: Final = "scattered_placement"
 
 @dataclass(frozen=True, slots=True)
 class ScatteredPlacementSettings:
-    """When a job counts as scattered."""
+    """When a job counts as scattered.
 
-    on_ratio: float = setting(
-        0.3,
-        help="Part of a job's nodes that it would do without.",
-        within=(0.01, 1),
-        source="assumed; one node of three",
-    )
+    Attributes:
+        on_ratio: Part of a job's nodes that it would do without.
+            Source: assumed; one node of three
+        exchange_ratio: Confidence that GPUs of one batch job exchange data where it is not
+            measured.
+            Source: as for GPUs of one node that talk over the host
+    """
+
+    on_ratio: float = setting(0.3, within=(0.01, 1))
     minimum_known_seconds: float = minimum_known()
-    exchange_ratio: float = setting(
-        0.65,
-        help="Confidence that GPUs of one batch job exchange data where it is not measured.",
-        source="as for GPUs of one node that talk over the host",
-    )
+    exchange_ratio: float = setting(0.65)
     conduct: OpeningPolicy = field(
         default_factory=lambda: OpeningPolicy(
             long_seconds=86400.0, short_seconds=21600.0, minimum_known_seconds=3600.0

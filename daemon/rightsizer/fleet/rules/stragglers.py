@@ -34,7 +34,12 @@ dcgmi diag -r 2
 
 @dataclass(frozen=True, slots=True)
 class StragglersSettings:
-    """When a node counts as a slow one."""
+    """When a node counts as a slow one.
+
+    Attributes:
+        minimum_jobs: Jobs in which the node must be the odd one.
+            Source: one job's odd rank is that job's affair
+    """
 
     on_ratio: float = on_ratio(
         0.3,
@@ -42,12 +47,7 @@ class StragglersSettings:
         "as for one job",
     )
     minimum_known_seconds: float = minimum_known()
-    minimum_jobs: int = setting(
-        2,
-        help="Jobs in which the node must be the odd one.",
-        within=(2, 100),
-        source="one job's odd rank is that job's affair",
-    )
+    minimum_jobs: int = setting(2, within=(2, 100))
     conduct: OpeningPolicy = field(
         default_factory=lambda: OpeningPolicy(
             long_seconds=86400.0,

@@ -21,71 +21,48 @@ from rightsizer.telemetry.recordings.load_series import Load, LoadSeries
 
 @dataclass(frozen=True, slots=True)
 class InferenceSettings:
-    """From when on GPUs are taken for those of one job, and how sure that is."""
+    """From when on GPUs are taken for those of one job, and how sure that is.
 
-    most_devices: int = setting(
-        16,
-        help="GPUs of a recording up to which jobs are inferred.",
-        unit="",
-        within=(2, 1024),
-        source="no node has more GPUs; a log of more is one of several nodes",
-    )
-    minimum_moments: int = setting(
-        30,
-        help="Moments that must be known of both GPUs.",
-        unit="",
-        within=(10, 100_000),
-        source="below it a correlation of .6 is one of chance in a thousand pairs",
-    )
-    memory_step_ratio: float = setting(
-        0.1,
-        help="Change of the memory in use, of its highest level, that is an allocation.",
-        within=(0.01, 1.0),
-        source="a caching allocator grows by less while a job runs",
-    )
-    memory_agreement_ratio: float = setting(
-        0.75,
-        help="Part of the allocations of either GPU that the other has at the same moment.",
-        within=(0.1, 1.0),
-        source="three of four: one may lie between two readings",
-    )
-    chance_ratio: float = setting(
-        0.01,
-        help="Probability up to which allocations at the same moments are not by chance.",
-        within=(1e-9, 0.2),
-        source="28 pairs of eight GPUs leave three in ten thousand nodes with two allocations each",
-    )
-    step_correlation_ratio: float = setting(
-        0.6,
-        help="Correlation of the changes of two loads from moment to moment that is in step.",
-        within=(0.1, 1.0),
-        source="ranks that meet each step; replicas behind one balancer stay below .3",
-    )
-    spin_busy_ratio: float = setting(
-        0.8, help="Busy share of a GPU that spins.", source="docs/definitions.md, hidden_stall"
-    )
-    spin_power_ratio: float = setting(
-        0.25,
-        help="Power over the idle draw, of that up to the limit, below which a busy GPU spins.",
-        source="docs/definitions.md, hidden_stall",
-    )
-    spin_share_ratio: float = setting(
-        0.2,
-        help="Part of the time that GPUs must spin to be taken for peers.",
-        within=(0.01, 1.0),
-        source="what makes a GPU one that spins for others",
-    )
-    spin_agreement_ratio: float = setting(
-        0.8,
-        help="Part of the moments in which either spins that the other spins too.",
-        within=(0.1, 1.0),
-        source="peers wait for the same rank; one of them may be it for a while",
-    )
-    active_ratio: float = setting(
-        0.05,
-        help="Busy share from which on a GPU is at work.",
-        source="docs/definitions.md, states",
-    )
+    Attributes:
+        most_devices: GPUs of a recording up to which jobs are inferred.
+            Source: no node has more GPUs; a log of more is one of several nodes
+        minimum_moments: Moments that must be known of both GPUs.
+            Source: below it a correlation of .6 is one of chance in a thousand pairs
+        memory_step_ratio: Change of the memory in use, of its highest level, that is an allocation.
+            Source: a caching allocator grows by less while a job runs
+        memory_agreement_ratio: Part of the allocations of either GPU that the other has at the same
+            moment.
+            Source: three of four: one may lie between two readings
+        chance_ratio: Probability up to which allocations at the same moments are not by chance.
+            Source: 28 pairs of eight GPUs leave three in ten thousand nodes with two allocations
+            each
+        step_correlation_ratio: Correlation of the changes of two loads from moment to moment that
+            is in step.
+            Source: ranks that meet each step; replicas behind one balancer stay below .3
+        spin_busy_ratio: Busy share of a GPU that spins.
+            Source: docs/definitions.md, hidden_stall
+        spin_power_ratio: Power over the idle draw, of that up to the limit, below which a busy GPU
+            spins.
+            Source: docs/definitions.md, hidden_stall
+        spin_share_ratio: Part of the time that GPUs must spin to be taken for peers.
+            Source: what makes a GPU one that spins for others
+        spin_agreement_ratio: Part of the moments in which either spins that the other spins too.
+            Source: peers wait for the same rank; one of them may be it for a while
+        active_ratio: Busy share from which on a GPU is at work.
+            Source: docs/definitions.md, states
+    """
+
+    most_devices: int = setting(16, unit="", within=(2, 1024))
+    minimum_moments: int = setting(30, unit="", within=(10, 100_000))
+    memory_step_ratio: float = setting(0.1, within=(0.01, 1.0))
+    memory_agreement_ratio: float = setting(0.75, within=(0.1, 1.0))
+    chance_ratio: float = setting(0.01, within=(1e-9, 0.2))
+    step_correlation_ratio: float = setting(0.6, within=(0.1, 1.0))
+    spin_busy_ratio: float = setting(0.8)
+    spin_power_ratio: float = setting(0.25)
+    spin_share_ratio: float = setting(0.2, within=(0.01, 1.0))
+    spin_agreement_ratio: float = setting(0.8, within=(0.1, 1.0))
+    active_ratio: float = setting(0.05)
 
 
 _DEFAULTS: Final = InferenceSettings()

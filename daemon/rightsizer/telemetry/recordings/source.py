@@ -33,27 +33,21 @@ from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, Stat
 
 @dataclass(frozen=True, slots=True)
 class RecordingSettings:
-    """How recordings are read and written."""
+    """How recordings are read and written.
 
-    hold_intervals: float = setting(
-        2.0,
-        help="A value holds for so many of its own file's intervals, then it is stale.",
-        within=(1.0, 100.0),
-        source="Slower signals hold for at most two of their own intervals.",
-    )
-    poll_gap_seconds: float = setting(
-        0.5,
-        help="Readings of several devices that follow each other faster are of one poll, "
-        "unless that is more than half the recording's interval.",
-        within=(0.0, 60.0),
-        source="nvidia-smi takes a few milliseconds a device, and 22 ms without persistence.",
-    )
-    flush_interval_seconds: float = setting(
-        10.0,
-        help="How much of a recording may be lost when its recorder is killed.",
-        within=(0.0, 3600.0),
-        source="A flush costs a compressed file about a tenth of its size at one a second.",
-    )
+    Attributes:
+        hold_intervals: A value holds for so many of its own file's intervals, then it is stale.
+            Source: Slower signals hold for at most two of their own intervals.
+        poll_gap_seconds: Readings of several devices that follow each other faster are of one poll,
+            unless that is more than half the recording's interval.
+            Source: nvidia-smi takes a few milliseconds a device, and 22 ms without persistence.
+        flush_interval_seconds: How much of a recording may be lost when its recorder is killed.
+            Source: A flush costs a compressed file about a tenth of its size at one a second.
+    """
+
+    hold_intervals: float = setting(2.0, within=(1.0, 100.0))
+    poll_gap_seconds: float = setting(0.5, within=(0.0, 60.0))
+    flush_interval_seconds: float = setting(10.0, within=(0.0, 3600.0))
 
 
 class _DeviceState:
