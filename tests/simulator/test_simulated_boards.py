@@ -13,7 +13,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario import BoardSlot, SimulatedScenario
-from rightsizer.simulator.support import ARCHITECTURES, SUPPORT_TABLE, BoardFeature
+from rightsizer.simulator.support import ARCHITECTURES, SUPPORT_TABLE, BoardFeature, support_of
 from rightsizer.telemetry.nvml.library import use_library
 from simulated_driver import hour
 
@@ -63,11 +63,6 @@ MATRIX: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "optical flow": (pynvml.nvmlDeviceGetOfaUtilization, EVERY - {"V100-SXM2-32GB"}),
     "memory": (pynvml.nvmlDeviceGetMemoryInfo, EVERY),
     "power": (pynvml.nvmlDeviceGetPowerUsage, EVERY),
-    "power of a moment": (field(pynvml.NVML_FI_DEV_POWER_INSTANT), EVERY),
-    "power over a second": (
-        field(pynvml.NVML_FI_DEV_POWER_AVERAGE),
-        EVERY - GA100 - {"V100-SXM2-32GB", "T4"},
-    ),
     "power limit": (pynvml.nvmlDeviceGetEnforcedPowerLimit, EVERY),
     "energy": (pynvml.nvmlDeviceGetTotalEnergyConsumption, EVERY),
     "clock": (lambda h: pynvml.nvmlDeviceGetClockInfo(h, pynvml.NVML_CLOCK_SM), EVERY),
@@ -97,13 +92,8 @@ MATRIX: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
         field(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),
         SWITCHED | {"V100-SXM2-32GB"},
     ),
-    "nvlink utilization": (
-        lambda h: pynvml.nvmlDeviceGetNvLinkUtilizationCounter(h, 0, 0),
-        {"V100-SXM2-32GB"},
-    ),
-    "nvlink bit error rate": (field(pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER), BLACKWELL),
+    "nvlink bytes": (field(pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES), BLACKWELL),
     "fabric": (fabric, SWITCHED & (HOPPER | BLACKWELL)),
-    "chip to chip": (pynvml.nvmlDeviceGetC2cModeInfoV, {"GB200"}),
     "ecc": (lambda h: pynvml.nvmlDeviceGetTotalEccErrors(h, 0, 0), PROFESSIONAL),
     "row remapping": (
         pynvml.nvmlDeviceGetRemappedRows,
@@ -113,7 +103,6 @@ MATRIX: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
     "recovery": (field(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION), EVERY),
     "profiling": (profiling, HOPPER | BLACKWELL),
     "processes": (pynvml.nvmlDeviceGetComputeRunningProcesses, EVERY),
-    "accounting": (pynvml.nvmlDeviceGetAccountingMode, EVERY),
     "mig": (pynvml.nvmlDeviceGetMigMode, GA100 | HOPPER | BLACKWELL),
     "numa node": (pynvml.nvmlDeviceGetNumaNodeId, {"GB200"}),
     "serial": (pynvml.nvmlDeviceGetSerial, PROFESSIONAL),
@@ -156,7 +145,7 @@ def test_a_board_answers_what_its_kind_supports(key: str) -> None:
     ("key", "profile"), [("A100-SXM4-80GB", "3g.40gb"), ("H100-SXM5-80GB", "3g.40gb")]
 )
 def test_a_cut_board_loses_what_mig_takes(key: str, profile: str) -> None:
-    """Utilization, volatile errors, row remapping and accounting; all that is the board's stays."""
+    """Utilization, volatile errors and row remapping; all that is the board's stays."""
     with library_of(key, profile) as gpu:
         lost = {
             name
@@ -165,7 +154,7 @@ def test_a_cut_board_loses_what_mig_takes(key: str, profile: str) -> None:
         }
     assert lost == {
         *("utilization", "encoder", "jpeg", "optical flow"),
-        *("ecc", "row remapping", "accounting"),
+        *("ecc", "row remapping"),
     }
 
 
@@ -195,10 +184,8 @@ def test_the_table_has_a_cell_for_every_architecture() -> None:
 def test_power_is_a_mean_or_of_the_moment() -> None:
     """An A100 shows the draw of the moment, an H100 the mean of a second."""
     for key, averages in (("A100-SXM4-80GB", False), ("H100-SXM5-80GB", True)):
-        with library_of(key) as gpu:
-            instant = field(pynvml.NVML_FI_DEV_POWER_INSTANT)(gpu).value.uiVal
-            assert answers(field(pynvml.NVML_FI_DEV_POWER_AVERAGE), gpu) is averages
-            assert pynvml.nvmlDeviceGetPowerUsage(gpu) == pytest.approx(instant, rel=0.05)
+        board = built_in().boards[key]
+        assert support_of(board).has(BoardFeature.POWER_AVERAGE) is averages
 
 
 def test_links_of_a_v100_lead_to_its_neighbors() -> None:
@@ -251,4 +238,3 @@ def test_grace_boards_are_numa_nodes_of_their_own() -> None:
         ]
         assert len(set(nodes)) == 2
         assert min(nodes) >= 1
-        assert field(pynvml.NVML_FI_DEV_C2C_LINK_COUNT)(one).value.uiVal > 0

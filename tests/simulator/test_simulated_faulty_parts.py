@@ -27,7 +27,6 @@ def test_memory_errors_are_counted_in_all_their_ways(tmp_path: Path) -> None:
         assert pynvml.nvmlDeviceGetRemappedRows(gpu) == (0, 2, 1, 0)
         assert one_field(gpu, pynvml.NVML_FI_DEV_REMAPPED_UNC) == 2
         assert one_field(gpu, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION) == 1
-        assert pynvml.nvmlDeviceGetRowRemapperHistogram(gpu).max == 638
         assert one_field(bench.gpu(1), pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION) == 0
     last = snapshots(tmp_path, 32, errors, rows)[-1]
     values = last.readings[last.devices[0].uuid].values
@@ -53,7 +52,6 @@ def test_older_boards_retire_pages(tmp_path: Path) -> None:
         bench.pass_seconds(6)
         gpu = bench.gpu(3)
         assert len(set(pynvml.nvmlDeviceGetRetiredPages(gpu, 1))) == 3
-        assert len(pynvml.nvmlDeviceGetRetiredPages_v2(gpu, 1)) == 3
         assert pynvml.nvmlDeviceGetRetiredPages(gpu, 0) == []
         assert pynvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu) == 1
     last = snapshots(tmp_path, 7, fault)[-1]
@@ -141,7 +139,7 @@ def test_links_fail_and_err(tmp_path: Path) -> None:
         gpu = bench.gpu(0)
         bench.pass_seconds(12)
         assert [pynvml.nvmlDeviceGetNvLinkState(gpu, link) for link in (2, 3, 4)] == [1, 0, 0]
-        assert pynvml.nvmlDeviceGetNvLinkErrorCounter(gpu, 3, 2) == 7
+        assert one_field(gpu, pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 3) == 7
         assert one_field(gpu, pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, whole) == 14
         before = {link: one_field(gpu, tx, link) for link in (2, 3, whole)}
         bench.pass_seconds(10)

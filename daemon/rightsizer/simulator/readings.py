@@ -11,13 +11,16 @@ from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import DeadCounters, NvlinkErrorCounts
-from rightsizer.simulator.library.clocks import VIDEO_RATIO
+from rightsizer.simulator.library.board import (
+    BAR1_USED_BYTES,
+    VIDEO_RATIO,
+    bar1_total_bytes,
+    fan_percent,
+)
 from rightsizer.simulator.library.gpm import INTEGER_RATIO
 from rightsizer.simulator.library.health import recovery_action
-from rightsizer.simulator.library.nvlink import FABRIC_COMPLETED
-from rightsizer.simulator.library.power import BAR1_USED_BYTES, bar1_total_bytes
-from rightsizer.simulator.library.sessions import encoder_sessions
-from rightsizer.simulator.library.thermal import fan_percent
+from rightsizer.simulator.library.links import FABRIC_COMPLETED
+from rightsizer.simulator.library.utilization import encoder_sessions
 from rightsizer.simulator.node import SimulatedNode, host_signals
 from rightsizer.simulator.physics import (
     HIGHEST_CELSIUS,

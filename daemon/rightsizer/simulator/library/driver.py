@@ -226,8 +226,6 @@ class SimulatedDriver:
         self.has_faults = node.has_faults
         self.samples: HandleTable[GpmSample] = HandleTable(_FIRST_SAMPLE)
         self.event_sets: HandleTable[SimulatedEventSet] = HandleTable(_FIRST_EVENT_SET)
-        self.streaming: set[str] = set()
-        """GPUs whose profiling counters run all the time."""
         self.gpus = tuple(
             SimulatedHandle(self, unit, _FIRST_ADDRESS + place * _GPU_STRIDE)
             for place, unit in enumerate(node.units)

@@ -8,14 +8,13 @@ from rightsizer.simulator.faults import DeadCounters
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,
-    number,
     out,
     read_pointer,
     refuse_if,
     versioned,
     write_pointer,
 )
-from rightsizer.simulator.library.driver import GpmSample, SimulatedDriver, SimulatedHandle, value
+from rightsizer.simulator.library.driver import GpmSample, SimulatedDriver, SimulatedHandle
 from rightsizer.simulator.physics import BoardState
 from rightsizer.simulator.support import BoardFeature
 
@@ -31,30 +30,18 @@ _METRICS: Final[Mapping[int, Callable[[BoardState], float]]] = {
     3: lambda state: 100.0 * state.load.sm_occupancy,
     4: lambda state: 100.0 * INTEGER_RATIO * state.load.sm_active,
     5: lambda state: 100.0 * state.load.tensor_active,
-    6: lambda _: 0.0,
-    7: lambda state: 100.0 * state.load.tensor_active,
-    9: lambda _: 0.0,
     10: lambda state: 100.0 * state.load.dram_active,
     11: lambda state: 100.0 * state.load.fp64_active,
     12: lambda state: 100.0 * state.load.fp32_active,
     13: lambda state: 100.0 * state.load.fp16_active,
     20: lambda state: state.pcie_transmit_bytes_per_second / MIB,
     21: lambda state: state.pcie_receive_bytes_per_second / MIB,
-    30: lambda state: 100.0 * state.load.decoder,
-    40: lambda state: 100.0 * state.load.jpeg,
-    50: lambda state: 100.0 * state.load.ofa,
     60: lambda state: state.nvlink_receive_bytes_per_second / MIB,
     61: lambda state: state.nvlink_transmit_bytes_per_second / MIB,
 }
 _NVLINK: Final = frozenset({60, 61})
 _BUS: Final = frozenset({20, 21, 60, 61})
 """Not counted for an instance: the links are the whole GPU's."""
-
-
-def _set_streaming(device: SimulatedHandle, state: Any) -> None:
-    device.need(BoardFeature.GPM)
-    streaming = device.driver.streaming
-    (streaming.add if number(state) else streaming.discard)(device.uuid)
 
 
 def _sample(device: SimulatedHandle, sample: Any) -> None:
@@ -123,10 +110,6 @@ PROFILING: Final[Functions] = {
     "nvmlGpmQueryDeviceSupport": lambda device, answer: setattr(
         out(answer), "isSupportedDevice", int(device.support.has(BoardFeature.GPM))
     ),
-    "nvmlGpmQueryIfStreamingEnabled": value(
-        lambda device: int(device.uuid in device.driver.streaming), BoardFeature.GPM
-    ),
-    "nvmlGpmSetStreamingEnabled": _set_streaming,
     "nvmlGpmSampleGet": _take,
     "nvmlGpmMigSampleGet": _take_of_instance,
 }

@@ -1,7 +1,6 @@
 """Health of the simulated boards: errors, retired pages, remapped rows, events."""
 
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
 from rightsizer.simulator.faults import GpuHealth
@@ -17,14 +16,12 @@ from rightsizer.simulator.library.calls import (
     put,
     read_pointer,
     refuse_if,
-    versioned,
     write_pointer,
 )
 from rightsizer.simulator.library.driver import (
     SimulatedDriver,
     SimulatedEventSet,
     SimulatedHandle,
-    structure,
     value,
     values,
 )
@@ -78,8 +75,6 @@ _VOLATILE: Final = 0
 _CORRECTED, _UNCORRECTED = range(2)
 _DEVICE_MEMORY: Final = 2
 _LOCATIONS: Final = 8
-_ROW_GROUPS: Final = 640
-_SRAM_VERSION_1: Final = 0x1000068
 _NOTHING, _RESET = range(2)
 _FIRST_PAGE, _PAGE_BYTES = 0x1000_0000, 0x1_0000
 
@@ -115,58 +110,35 @@ def _errors_of_memory(
     put(count, counted if is_of_memory else 0)
 
 
-def _sram_errors(device: SimulatedHandle, status: Any) -> None:
-    device.need(BoardFeature.ROW_REMAPPING)
-    target = versioned(status, _SRAM_VERSION_1)
-    for name, _ in target._fields_[1:]:
-        setattr(target, name, 0)
-
-
 def _remapped_rows(device: SimulatedHandle) -> tuple[int, ...]:
     health = device.health
     rows = health.rows_correctable, health.rows_uncorrectable
     return (*rows, health.is_remapping_pending, health.has_remapping_failed)
 
 
-def _row_histogram(device: SimulatedHandle) -> Mapping[str, int]:
-    health = device.health
-    used = min(_ROW_GROUPS, health.rows_correctable + health.rows_uncorrectable)
-    exhausted = int(health.has_remapping_failed)
-    most = _ROW_GROUPS - max(used, exhausted)
-    return {"max": most, "high": used, "partial": 0, "low": 0, "none": exhausted}
-
-
-def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, *pages: Any) -> None:
+def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, pages: Any) -> None:
     device.need(BoardFeature.RETIRED_PAGES)
     health = device.health
     by_cause = health.rows_correctable, health.rows_uncorrectable
     retired = by_cause[one_of(cause, range(len(by_cause)))]
-    need_room(count, retired, pages[0])
+    need_room(count, retired, pages)
     for page in range(retired):
-        pages[0][page] = _FIRST_PAGE + page * _PAGE_BYTES
-        for times in pages[1:]:
-            times[page] = device.driver.microseconds()
+        pages[page] = _FIRST_PAGE + page * _PAGE_BYTES
 
 
 _zero = value(lambda _: 0)
 HEALTH_OF_INSTANCES: Final[Functions] = {"nvmlDeviceGetMemoryErrorCounter": _errors_of_memory}
 HEALTH: Final[Functions] = {
     "nvmlDeviceGetEccMode": values(lambda _: (1, 1), BoardFeature.ECC),
-    "nvmlDeviceGetDefaultEccMode": value(lambda _: 1, BoardFeature.ECC),
     "nvmlDeviceGetTotalEccErrors": lambda device, kind, counter, count: put(
         count, _counted(device, kind, counter)
     ),
-    "nvmlDeviceGetSramEccErrorStatus": _sram_errors,
     "nvmlDeviceGetRemappedRows": values(_remapped_rows, BoardFeature.ROW_REMAPPING),
-    "nvmlDeviceGetRowRemapperHistogram": structure(_row_histogram, BoardFeature.ROW_REMAPPING),
     "nvmlDeviceGetRetiredPages": _retired_pages,
-    "nvmlDeviceGetRetiredPages_v2": _retired_pages,
     "nvmlDeviceGetRetiredPagesPendingStatus": value(
         lambda device: device.health.is_remapping_pending, BoardFeature.RETIRED_PAGES
     ),
     "nvmlDeviceGetPersistenceMode": value(lambda device: device.unit.slot.is_persistent),
     "nvmlDeviceGetComputeMode": _zero,
-    "nvmlDeviceGetDisplayMode": _zero,
-    "nvmlDeviceGetDisplayActive": _zero,
     "nvmlDeviceGetVirtualizationMode": _zero,
 }

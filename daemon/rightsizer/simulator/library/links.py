@@ -1,19 +1,109 @@
-"""CPU affinity of a GPU, and paths between GPUs."""
+"""NVLinks and fabric of a GPU, its CPU affinity, and paths between GPUs."""
 
+import uuid
 from typing import Any, Final
 
 from rightsizer.simulator.library.calls import (
     Functions,
+    NvmlCallError,
     NvmlCode,
     number,
+    one_of,
     out,
-    point,
     put,
     refuse_if,
+    versioned,
 )
 from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
 from rightsizer.simulator.physics import has_switches, peer_of_link
 from rightsizer.simulator.support import BoardFeature
+
+_MOST_LINKS: Final = 36
+_GPU, _SWITCH = 0, 2
+_SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
+"""Behind an NVSwitch the peer is unknown."""
+
+
+def _need_link(device: SimulatedHandle, link: Any) -> int:
+    device.need(BoardFeature.NVLINK)
+    place = one_of(link, range(_MOST_LINKS))
+    refuse_if(place >= device.support.nvlink_links, NvmlCode.NOT_SUPPORTED)
+    return place
+
+
+def _need_peer(device: SimulatedHandle, link: Any) -> SimulatedHandle | None:
+    """The GPU at the other end, `None` for a switch."""
+    place = _need_link(device, link)
+    is_down = not device.support.nvlink_up or place in device.health.links_down
+    refuse_if(is_down, NvmlCode.NOT_SUPPORTED)
+    board, gpu = device.unit.slot.board, device.unit.device.index
+    if has_switches(board):
+        return None
+    peer = peer_of_link(board, gpu, place, len(device.driver.gpus))
+    if peer is None:
+        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    return device.driver.gpus[peer]
+
+
+def _state(device: SimulatedHandle, link: Any, active: Any) -> None:
+    place = _need_link(device, link)
+    try:
+        _need_peer(device, place)
+        put(active, 1)
+    except NvmlCallError:
+        put(active, 0)
+
+
+def _version(device: SimulatedHandle, link: Any, version: Any) -> None:
+    _need_link(device, link)
+    put(version, device.support.nvlink_version)
+
+
+def _remote_device(device: SimulatedHandle, link: Any, info: Any) -> None:
+    peer, target = _need_peer(device, link), out(info)
+    if peer is None:
+        target.busId = _SWITCH_BUS_ID
+        target.domain, target.bus, target.device = 0xFFFFFFFF, 0xFF, 0xFF
+        return
+    target.busId = (peer.unit.device.pci_bus_id or "").upper().encode()
+    target.domain, target.bus, target.device = peer.unit.domain, peer.unit.bus, 0
+
+
+NVLINK: Final[Functions] = {
+    "nvmlDeviceGetNvLinkState": _state,
+    "nvmlDeviceGetNvLinkVersion": _version,
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": _remote_device,
+    "nvmlDeviceGetNvLinkRemoteDeviceType": lambda device, link, kind: put(
+        kind, _SWITCH if _need_peer(device, link) is None else _GPU
+    ),
+}
+
+
+FABRIC_COMPLETED: Final = 3
+_VERSION_2: Final = 0x02000024
+_RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
+
+
+def _fabric(device: SimulatedHandle, info: Any) -> None:
+    device.need(BoardFeature.FABRIC)
+    target = out(info)
+    # Nodes of a rack form one cluster; the GPUs of an HGX board are one by themselves.
+    cluster = _RACK.bytes if device.support.has(BoardFeature.NUMA_NODE) else bytes(16)
+    target.clusterUuid = type(target.clusterUuid)(*cluster)
+    target.status, target.cliqueId, target.state = NvmlCode.SUCCESS, 0, FABRIC_COMPLETED
+
+
+def _fabric_2(device: SimulatedHandle, info: Any) -> None:
+    device.need(BoardFeature.FABRIC)
+    versioned(info, _VERSION_2)
+    _fabric(device, info)
+
+
+FABRIC: Final[Functions] = {
+    "nvmlDeviceGetGpuFabricInfo": _fabric,
+    "nvmlDeviceGetGpuFabricInfoV": _fabric_2,
+}
+
 
 _BITS_OF_WORD: Final = 64
 _INTERNAL, _NODE, _SYSTEM = 0, 40, 50
@@ -34,8 +124,7 @@ def _write_bits(words: Any, size: int, first: int, last: int) -> None:
         words[word] = ((1 << high) - 1) & ~((1 << low) - 1) if high > low else 0
 
 
-def _processors(device: SimulatedHandle, size: Any, words: Any, scope: Any = 0) -> None:
-    del scope
+def _processors(device: SimulatedHandle, size: Any, words: Any) -> None:
     cores = int(device.driver.node.scenario.cores) // _nodes(device.driver)
     room = number(size) * _BITS_OF_WORD
     refuse_if(room < int(device.driver.node.scenario.cores), NvmlCode.INSUFFICIENT_SIZE)
@@ -60,23 +149,6 @@ def _level(one: SimulatedHandle, other: SimulatedHandle) -> int:
         return _INTERNAL
     same = one.unit.device.numa_node == other.unit.device.numa_node
     return _NODE if same else _SYSTEM
-
-
-def _give(gpus: list[SimulatedHandle], count: Any, devices: Any) -> None:
-    room = out(count).value
-    put(count, len(gpus))
-    if devices is not None:
-        for place, gpu in enumerate(gpus[:room]):
-            point(devices[place], gpu.address)
-
-
-def _nearest(device: SimulatedHandle, level: Any, count: Any, devices: Any) -> None:
-    near = [
-        gpu
-        for gpu in device.driver.present()
-        if gpu is not device and _level(device, gpu) == number(level)
-    ]
-    _give(near, count, devices)
 
 
 def _are_linked(one: SimulatedHandle, other: SimulatedHandle) -> bool:
@@ -106,22 +178,12 @@ def _peer_status(device: SimulatedHandle, other: Any, index: Any, status: Any) -
         put(status, _OK)
 
 
-def _gpus_near(driver: SimulatedDriver, processor: Any, count: Any, devices: Any) -> None:
-    each = int(driver.node.scenario.cores) // _nodes(driver)
-    node = min(number(processor) // max(1, each), _nodes(driver) - 1)
-    near = [gpu for gpu in driver.present() if (gpu.unit.device.numa_node or 0) == node]
-    _give(near, count, devices)
-
-
-TOPOLOGY_SYSTEM: Final[Functions] = {"nvmlSystemGetTopologyGpuSet": _gpus_near}
 TOPOLOGY: Final[Functions] = {
     "nvmlDeviceGetCpuAffinity": _processors,
-    "nvmlDeviceGetCpuAffinityWithinScope": _processors,
     "nvmlDeviceGetMemoryAffinity": _memory_nodes,
     "nvmlDeviceGetNumaNodeId": _own_numa_node,
     "nvmlDeviceGetTopologyCommonAncestor": lambda device, other, level: put(
         level, _level(device, device.driver.at(other))
     ),
-    "nvmlDeviceGetTopologyNearestGpus": _nearest,
     "nvmlDeviceGetP2PStatus": _peer_status,
 }

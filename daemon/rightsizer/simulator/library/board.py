@@ -1,0 +1,224 @@
+"""A board as a whole: clocks, power, memory, temperatures, fans and its PCIe link."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rightsizer.model.units import MIB, nanoseconds
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCode,
+    one_of,
+    out,
+    put,
+    versioned,
+)
+from rightsizer.simulator.library.driver import SimulatedHandle, structure, value, values
+from rightsizer.simulator.physics import (
+    HIGHEST_CELSIUS,
+    SHUTDOWN_CELSIUS,
+    SLOWDOWN_CELSIUS,
+    lowest_limit_watts,
+)
+from rightsizer.simulator.support import BoardFeature
+from rightsizer.simulator.transients import shown_watts
+
+VIDEO_RATIO: Final = 0.9
+"""The video engines' clock, of the graphics clock."""
+
+
+def _megahertz(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
+    """Of the kinds graphics, SM, memory and video."""
+    clocks = graphics_hertz, graphics_hertz, memory_hertz, VIDEO_RATIO * graphics_hertz
+    return round(clocks[one_of(kind, range(len(clocks)))] / 1e6)
+
+
+def _clock(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+    board = device.state.electrical
+    put(megahertz, _megahertz(kind, board.sm_clock_hertz, board.memory_clock_hertz))
+
+
+def _maximum_clock(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+    board = device.unit.around
+    memory_hertz = board.family.memory_clock_hertz
+    put(megahertz, _megahertz(kind, board.sm_clock_maximum_hertz, memory_hertz))
+
+
+def _application_clock(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+    device.need(BoardFeature.APPLICATION_CLOCKS)
+    _maximum_clock(device, kind, megahertz)
+
+
+def violation_nanoseconds(device: SimulatedHandle, policy: int) -> int:
+    """For how long power (0) or heat (1) held the clocks down since the driver was loaded."""
+    counters = device.counters
+    held = counters.power_violation_seconds, counters.thermal_violation_seconds
+    return nanoseconds(held[policy])
+
+
+def _violation(device: SimulatedHandle, policy: Any, time: Any) -> None:
+    target = out(time)
+    target.referenceTime = device.driver.microseconds() * 1000
+    target.violationTime = violation_nanoseconds(device, one_of(policy, range(2)))
+
+
+_reasons = value(lambda device: device.state.electrical.clock_event_reasons)
+CLOCKS: Final[Functions] = {
+    "nvmlDeviceGetClockInfo": _clock,
+    "nvmlDeviceGetMaxClockInfo": _maximum_clock,
+    "nvmlDeviceGetApplicationsClock": _application_clock,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": _reasons,
+    "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
+    "nvmlDeviceGetViolationStatus": _violation,
+}
+
+
+def milli(value: float) -> int:
+    """Watts as milliwatts, joules as millijoules."""
+    return int(value * 1000.0)
+
+
+def _usage(device: SimulatedHandle) -> int:
+    time = device.driver.now()
+    averages = device.support.has(BoardFeature.POWER_AVERAGE)
+    return milli(shown_watts(device.state_at(time), device.unit.around, time, averages=averages))
+
+
+_enforced_limit = value(lambda device: milli(device.around.power_limit_watts))
+POWER: Final[Functions] = {
+    "nvmlDeviceGetPowerUsage": value(_usage),
+    "nvmlDeviceGetEnforcedPowerLimit": _enforced_limit,
+    "nvmlDeviceGetPowerManagementLimit": _enforced_limit,
+    "nvmlDeviceGetPowerManagementDefaultLimit": value(
+        lambda device: milli(device.unit.slot.board.power_limit_watts)
+    ),
+    "nvmlDeviceGetPowerManagementLimitConstraints": values(
+        lambda device: (
+            milli(lowest_limit_watts(device.unit.slot.board)),
+            milli(device.unit.slot.board.power_limit_watts),
+        )
+    ),
+    "nvmlDeviceGetTotalEnergyConsumption": value(
+        lambda device: milli(device.counters.energy_joules), BoardFeature.ENERGY
+    ),
+    "nvmlDeviceGetPerformanceState": value(
+        lambda device: device.state.electrical.performance_state
+    ),
+}
+
+
+_MEMORY_VERSION_2: Final = 0x02000028
+BAR1_USED_BYTES: Final = 3 * MIB
+
+
+def _memory(device: SimulatedHandle) -> Mapping[str, int]:
+    state = device.state
+    # The first version has no field for what is reserved and counts it as used.
+    used, total = state.memory_used_bytes + state.memory_reserved_bytes, state.memory_total_bytes
+    return {"total": total, "used": min(used, total), "free": max(0, total - used)}
+
+
+def _memory_2(device: SimulatedHandle) -> Mapping[str, int]:
+    state = device.state
+    total, reserved = state.memory_total_bytes, state.memory_reserved_bytes
+    used, most = state.memory_used_bytes, total - reserved
+    amounts = {"used": min(used, most), "free": max(0, most - used)}
+    return {"total": total, "reserved": reserved, **amounts}
+
+
+def _bar1(device: SimulatedHandle) -> Mapping[str, int]:
+    total = bar1_total_bytes(device.state.memory_total_bytes)
+    amounts = {"bar1Used": BAR1_USED_BYTES, "bar1Free": total - BAR1_USED_BYTES}
+    return {"bar1Total": total, **amounts}
+
+
+def bar1_total_bytes(memory_bytes: int) -> int:
+    """The window on the memory: the power of two that holds all of it."""
+    return MIB << (memory_bytes // MIB).bit_length()
+
+
+MEMORY_OF_INSTANCES: Final[Functions] = {
+    "nvmlDeviceGetMemoryInfo": structure(_memory),
+    "nvmlDeviceGetMemoryInfo_v2": structure(_memory_2, version=_MEMORY_VERSION_2),
+    "nvmlDeviceGetBAR1MemoryInfo": structure(_bar1),
+}
+
+
+_TEMPERATURE_VERSION_1: Final = 0x100000C
+_MARGIN_VERSION_1: Final = 0x1000008
+_THRESHOLDS: Final = {0: SHUTDOWN_CELSIUS, 1: SLOWDOWN_CELSIUS, 3: HIGHEST_CELSIUS}
+"""Shutdown, slowdown, highest for the GPU."""
+_ONLY_ONE: Final = (0,)
+"""The GPU has one sensor and one fan."""
+
+
+def _celsius(device: SimulatedHandle) -> int:
+    return round(device.state.electrical.temperature_celsius)
+
+
+def _temperature(device: SimulatedHandle, sensor: Any, celsius: Any) -> None:
+    one_of(sensor, _ONLY_ONE)
+    put(celsius, _celsius(device))
+
+
+def _temperature_1(device: SimulatedHandle, request: Any) -> None:
+    target = versioned(request, _TEMPERATURE_VERSION_1)
+    one_of(target.sensorType, _ONLY_ONE)
+    target.temperature = _celsius(device)
+
+
+def _threshold(device: SimulatedHandle, threshold: Any, celsius: Any) -> None:
+    device.need(BoardFeature.TEMPERATURE_THRESHOLDS)
+    put(celsius, _THRESHOLDS[one_of(threshold, _THRESHOLDS, NvmlCode.NOT_SUPPORTED)])
+
+
+def fan_percent(celsius: int) -> int:
+    """How fast the fans run at a temperature."""
+    return max(30, min(100, 2 * (celsius - 35)))
+
+
+def _fan_speed(device: SimulatedHandle) -> int:
+    return fan_percent(_celsius(device))
+
+
+def _fan_speed_2(device: SimulatedHandle, fan: Any, percent: Any) -> None:
+    device.need(BoardFeature.FANS)
+    one_of(fan, _ONLY_ONE)
+    put(percent, _fan_speed(device))
+
+
+THERMAL: Final[Functions] = {
+    "nvmlDeviceGetTemperature": _temperature,
+    "nvmlDeviceGetTemperatureV": _temperature_1,
+    "nvmlDeviceGetTemperatureThreshold": _threshold,
+    "nvmlDeviceGetMarginTemperature": structure(
+        lambda device: {"marginTemperature": HIGHEST_CELSIUS - _celsius(device)},
+        BoardFeature.TEMPERATURE_MARGIN,
+        _MARGIN_VERSION_1,
+    ),
+    "nvmlDeviceGetNumFans": value(lambda _: 1, BoardFeature.FANS),
+    "nvmlDeviceGetFanSpeed": value(_fan_speed, BoardFeature.FANS),
+    "nvmlDeviceGetFanSpeed_v2": _fan_speed_2,
+}
+
+
+_KIB: Final = 1024.0
+
+
+def _throughput(device: SimulatedHandle, direction: Any, kib_per_second: Any) -> None:
+    state = device.state
+    rates = state.pcie_transmit_bytes_per_second, state.pcie_receive_bytes_per_second
+    put(kib_per_second, int(rates[one_of(direction, range(len(rates)))] / _KIB))
+
+
+PCIE: Final[Functions] = {
+    "nvmlDeviceGetCurrPcieLinkGeneration": value(
+        lambda device: device.state.electrical.pcie_generation
+    ),
+    "nvmlDeviceGetCurrPcieLinkWidth": value(lambda device: device.state.electrical.pcie_width),
+    "nvmlDeviceGetMaxPcieLinkGeneration": value(
+        lambda device: device.unit.slot.board.pcie_generation
+    ),
+    "nvmlDeviceGetMaxPcieLinkWidth": value(lambda device: device.unit.slot.board.pcie_width),
+    "nvmlDeviceGetPcieThroughput": _throughput,
+    "nvmlDeviceGetPcieReplayCounter": value(lambda device: device.health.pcie_replays),
+}
