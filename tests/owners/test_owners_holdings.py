@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.holdings import holdings_on, split
+from rightsizer.owners.holdings import holdings_on
 
 GPU = Device("GPU-0", 0)
 UIDS = ["0f1c2d3e-aaaa-bbbb-cccc-000000000001", "0f1c2d3e-aaaa-bbbb-cccc-000000000002"]
@@ -130,13 +130,13 @@ def test_pods_of_one_workload_name_neither() -> None:
     assert found.share_ratio == 1.0
 
 
-def test_a_figure_is_split_and_never_copied() -> None:
-    """dcgm-exporter#582: the parts of a shared GPU's power sum to its power."""
+def test_shares_are_those_of_memory_and_never_copied() -> None:
+    """dcgm-exporter#582: the parts of a shared GPU sum to one GPU at most."""
     table = {1: pod("a"), 2: pod("b")}
     processes = [Process(1, 300), Process(2, 100), Process(3, 100)]
     holdings = holdings_on(GPU, processes, Table(table), {"GPU-0": ()})
-    watts = split(500.0, holdings)
-    assert watts == pytest.approx({"kubernetes:a": 300.0, "kubernetes:b": 100.0})
+    shares = {each.workload.key: each.share_ratio for each in holdings}
+    assert shares == pytest.approx({"kubernetes:a": 0.6, "kubernetes:b": 0.2})
 
 
 workloads = st.sampled_from(
@@ -151,19 +151,14 @@ workloads = st.sampled_from(
     ),
     st.dictionaries(st.integers(1, 20), workloads),
     st.dictionaries(st.sampled_from(["GPU-0", "index:0", "GPU-1"]), st.lists(workloads)),
-    st.floats(0, 1e4),
 )
 def test_nothing_is_given_twice(
-    processes: list[Process],
-    table: dict[int, Workload],
-    given_to: dict[str, list[Workload]],
-    watts: float,
+    processes: list[Process], table: dict[int, Workload], given_to: dict[str, list[Workload]]
 ) -> None:
     """However processes, owners and allocations fall, the parts sum to at most the whole."""
     allocations = {key: tuple(found) for key, found in given_to.items()}
     holdings = holdings_on(GPU, processes, Table(table), allocations)
     assert sum(each.share_ratio for each in holdings) <= 1 + 1e-9
-    assert sum(split(watts, holdings).values()) <= watts * (1 + 1e-9)
     keys = [each.workload.key for each in holdings]
     assert len(keys) == len(set(keys))
     # No one who runs is lost, and no one from another device is here.
@@ -179,4 +174,4 @@ def test_all_of_a_known_device_is_somebodys(held: list[tuple[int, int]]) -> None
     processes = [Process(pid, size) for pid, size in held]
     table = {pid: pod(chr(96 + pid)) for pid, _ in held}
     holdings = holdings_on(GPU, processes, Table(table))
-    assert sum(split(1.0, holdings).values()) == pytest.approx(1.0)
+    assert sum(each.share_ratio for each in holdings) == pytest.approx(1.0)

@@ -19,7 +19,7 @@ from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
-from rightsizer.telemetry.recordings.source import RecordingSettings, open_recording
+from rightsizer.telemetry.recordings.source import open_recording
 from rightsizer.telemetry.recordings.writer import RecordingWriter
 
 Replays = Callable[..., Any]
@@ -209,7 +209,7 @@ def test_a_killed_recorder_leaves_what_it_flushed(
 ) -> None:
     """The file was never closed, and its last line is torn."""
     path = tmp_path / name
-    writer = RecordingWriter(path, RecordingSettings(flush_interval_seconds=1.0))
+    writer = RecordingWriter(path, flush_interval_seconds=1.0)
     for second in range(20):
         writer.write(_snapshot(second))
     left = tmp_path / f"left-{name}"

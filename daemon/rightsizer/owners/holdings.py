@@ -1,6 +1,6 @@
 """Shares of a device among the workloads that run on it or were allocated it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -87,14 +87,6 @@ def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[H
     """
     running = [owners.workload_of(process.pid) for process in processes]
     return tuple(_held(running, _parts(processes)))
-
-
-def split(value: float, holdings: Sequence[Holding]) -> Mapping[str, float]:
-    """A figure of a whole device, such as its power, by workload: to each its part.
-
-    The parts never sum to more than the figure.
-    """
-    return {holding.workload.key: value * holding.share_ratio for holding in holdings}
 
 
 def _parts(processes: Sequence[Process]) -> list[float]:

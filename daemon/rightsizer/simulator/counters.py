@@ -24,8 +24,6 @@ class GpuCounters:
     """For how long the power limit held the clocks down."""
     thermal_violation_seconds: float = 0.0
     """For how long heat did, by software or hardware."""
-    hardware_thermal_seconds: float = 0.0
-    power_brake_seconds: float = 0.0
 
     def since(self, earlier: "GpuCounters") -> "GpuCounters":
         """What was added after an earlier reading."""

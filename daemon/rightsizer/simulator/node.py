@@ -244,8 +244,6 @@ class SimulatedNode:
             state.nvlink_transmit_bytes_per_second,
             1.0 if reasons & ClockEvent.SW_POWER_CAP else 0.0,
             1.0 if reasons & _HEAT else 0.0,
-            1.0 if reasons & ClockEvent.HW_THERMAL_SLOWDOWN else 0.0,
-            1.0 if reasons & ClockEvent.HW_POWER_BRAKE_SLOWDOWN else 0.0,
         )
 
 

@@ -1,6 +1,5 @@
 """Source of snapshots straight from the model, for spans too long for a driver."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -161,14 +160,7 @@ class SimulatedSource:
         after, self._heard_until = self._heard_until, time
         if self._node.unload(time) is None:
             for gpu in self._node.units:
-                self._hear(gpu, after, time)
+                for at, code in self._node.timeline(gpu).xids(after, time):
+                    log = self._xids.get(gpu.device.uuid, XidLog({}))
+                    self._xids[gpu.device.uuid] = log.counted(code, at)
         return dict(self._xids)
-
-    def _hear(self, gpu: SimulatedDevice, after: Nanoseconds, until: Nanoseconds) -> None:
-        heard = self._node.timeline(gpu).xids(after, until)
-        if heard:
-            before = self._xids.get(gpu.device.uuid)
-            counts = Counter(dict(before.counts) if before else {})
-            counts.update(code for _, code in heard)
-            last_time, last = heard[-1]
-            self._xids[gpu.device.uuid] = XidLog(dict(counts), last, last_time)

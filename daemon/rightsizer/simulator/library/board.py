@@ -4,14 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rightsizer.model.units import MIB, nanoseconds
-from rightsizer.simulator.library.calls import (
-    Functions,
-    NvmlCode,
-    one_of,
-    out,
-    put,
-    versioned,
-)
+from rightsizer.simulator.library.calls import Functions, NvmlCode, one_of
 from rightsizer.simulator.library.driver import SimulatedHandle, structure, value, values
 from rightsizer.simulator.physics import (
     HIGHEST_CELSIUS,
@@ -32,43 +25,36 @@ def _megahertz(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
     return round(clocks[one_of(kind, range(len(clocks)))] / 1e6)
 
 
-def _clock(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+def _clock(device: SimulatedHandle, kind: Any) -> int:
     board = device.state.electrical
-    put(megahertz, _megahertz(kind, board.sm_clock_hertz, board.memory_clock_hertz))
+    return _megahertz(kind, board.sm_clock_hertz, board.memory_clock_hertz)
 
 
-def _maximum_clock(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+def _maximum_clock(device: SimulatedHandle, kind: Any) -> int:
     board = device.unit.around
-    memory_hertz = board.family.memory_clock_hertz
-    put(megahertz, _megahertz(kind, board.sm_clock_maximum_hertz, memory_hertz))
+    return _megahertz(kind, board.sm_clock_maximum_hertz, board.family.memory_clock_hertz)
 
 
-def _application_clock(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
-    device.need(BoardFeature.APPLICATION_CLOCKS)
-    _maximum_clock(device, kind, megahertz)
-
-
-def violation_nanoseconds(device: SimulatedHandle, policy: int) -> int:
+def violation_nanoseconds(device: SimulatedHandle, policy: Any) -> int:
     """For how long power (0) or heat (1) held the clocks down since the driver was loaded."""
     counters = device.counters
     held = counters.power_violation_seconds, counters.thermal_violation_seconds
-    return nanoseconds(held[policy])
-
-
-def _violation(device: SimulatedHandle, policy: Any, time: Any) -> None:
-    target = out(time)
-    target.referenceTime = device.driver.microseconds() * 1000
-    target.violationTime = violation_nanoseconds(device, one_of(policy, range(2)))
+    return nanoseconds(held[one_of(policy, range(2))])
 
 
 _reasons = value(lambda device: device.state.electrical.clock_event_reasons)
 CLOCKS: Final[Functions] = {
-    "nvmlDeviceGetClockInfo": _clock,
-    "nvmlDeviceGetMaxClockInfo": _maximum_clock,
-    "nvmlDeviceGetApplicationsClock": _application_clock,
+    "nvmlDeviceGetClockInfo": value(_clock),
+    "nvmlDeviceGetMaxClockInfo": value(_maximum_clock),
+    "nvmlDeviceGetApplicationsClock": value(_maximum_clock, BoardFeature.APPLICATION_CLOCKS),
     "nvmlDeviceGetCurrentClocksThrottleReasons": _reasons,
     "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
-    "nvmlDeviceGetViolationStatus": _violation,
+    "nvmlDeviceGetViolationStatus": structure(
+        lambda device, policy: {
+            "referenceTime": device.driver.microseconds() * 1000,
+            "violationTime": violation_nanoseconds(device, policy),
+        }
+    ),
 }
 
 
@@ -147,28 +133,11 @@ _TEMPERATURE_VERSION_1: Final = 0x100000C
 _MARGIN_VERSION_1: Final = 0x1000008
 _THRESHOLDS: Final = {0: SHUTDOWN_CELSIUS, 1: SLOWDOWN_CELSIUS, 3: HIGHEST_CELSIUS}
 """Shutdown, slowdown, highest for the GPU."""
-_ONLY_ONE: Final = (0,)
-"""The GPU has one sensor and one fan."""
 
 
-def _celsius(device: SimulatedHandle) -> int:
+def _celsius(device: SimulatedHandle, sensor: Any = 0) -> int:
+    one_of(sensor, (0,))
     return round(device.state.electrical.temperature_celsius)
-
-
-def _temperature(device: SimulatedHandle, sensor: Any, celsius: Any) -> None:
-    one_of(sensor, _ONLY_ONE)
-    put(celsius, _celsius(device))
-
-
-def _temperature_1(device: SimulatedHandle, request: Any) -> None:
-    target = versioned(request, _TEMPERATURE_VERSION_1)
-    one_of(target.sensorType, _ONLY_ONE)
-    target.temperature = _celsius(device)
-
-
-def _threshold(device: SimulatedHandle, threshold: Any, celsius: Any) -> None:
-    device.need(BoardFeature.TEMPERATURE_THRESHOLDS)
-    put(celsius, _THRESHOLDS[one_of(threshold, _THRESHOLDS, NvmlCode.NOT_SUPPORTED)])
 
 
 def fan_percent(celsius: int) -> int:
@@ -176,20 +145,20 @@ def fan_percent(celsius: int) -> int:
     return max(30, min(100, 2 * (celsius - 35)))
 
 
-def _fan_speed(device: SimulatedHandle) -> int:
+def _fan_speed(device: SimulatedHandle, fan: Any = 0) -> int:
+    one_of(fan, (0,))
     return fan_percent(_celsius(device))
 
 
-def _fan_speed_2(device: SimulatedHandle, fan: Any, percent: Any) -> None:
-    device.need(BoardFeature.FANS)
-    one_of(fan, _ONLY_ONE)
-    put(percent, _fan_speed(device))
-
-
 THERMAL: Final[Functions] = {
-    "nvmlDeviceGetTemperature": _temperature,
-    "nvmlDeviceGetTemperatureV": _temperature_1,
-    "nvmlDeviceGetTemperatureThreshold": _threshold,
+    "nvmlDeviceGetTemperature": value(_celsius),
+    "nvmlDeviceGetTemperatureV": structure(
+        lambda device: {"temperature": _celsius(device)}, version=_TEMPERATURE_VERSION_1
+    ),
+    "nvmlDeviceGetTemperatureThreshold": value(
+        lambda _, kind: _THRESHOLDS[one_of(kind, _THRESHOLDS, NvmlCode.NOT_SUPPORTED)],
+        BoardFeature.TEMPERATURE_THRESHOLDS,
+    ),
     "nvmlDeviceGetMarginTemperature": structure(
         lambda device: {"marginTemperature": HIGHEST_CELSIUS - _celsius(device)},
         BoardFeature.TEMPERATURE_MARGIN,
@@ -197,17 +166,17 @@ THERMAL: Final[Functions] = {
     ),
     "nvmlDeviceGetNumFans": value(lambda _: 1, BoardFeature.FANS),
     "nvmlDeviceGetFanSpeed": value(_fan_speed, BoardFeature.FANS),
-    "nvmlDeviceGetFanSpeed_v2": _fan_speed_2,
+    "nvmlDeviceGetFanSpeed_v2": value(_fan_speed, BoardFeature.FANS),
 }
 
 
 _KIB: Final = 1024.0
 
 
-def _throughput(device: SimulatedHandle, direction: Any, kib_per_second: Any) -> None:
+def _throughput(device: SimulatedHandle, direction: Any) -> int:
     state = device.state
     rates = state.pcie_transmit_bytes_per_second, state.pcie_receive_bytes_per_second
-    put(kib_per_second, int(rates[one_of(direction, range(len(rates)))] / _KIB))
+    return int(rates[one_of(direction, range(len(rates)))] / _KIB)
 
 
 PCIE: Final[Functions] = {
@@ -219,6 +188,6 @@ PCIE: Final[Functions] = {
         lambda device: device.unit.slot.board.pcie_generation
     ),
     "nvmlDeviceGetMaxPcieLinkWidth": value(lambda device: device.unit.slot.board.pcie_width),
-    "nvmlDeviceGetPcieThroughput": _throughput,
+    "nvmlDeviceGetPcieThroughput": value(_throughput),
     "nvmlDeviceGetPcieReplayCounter": value(lambda device: device.health.pcie_replays),
 }

@@ -184,15 +184,18 @@ class SimulatedHandle:
         """What of it was counted since the driver was loaded."""
         return self._node.recent_health(self.uuid, self._now())
 
+    @property
+    def offered(self) -> frozenset[BoardFeature]:
+        """What the board offers now, with the instances that it has."""
+        return self.support.features_with_mig if self.instances else self.support.features
+
     def need(self, feature: BoardFeature) -> None:
         """Refuse what the board does not offer, or not while it has instances.
 
         Raises:
             NvmlCallError: it does not.
         """
-        support = self.support
-        offered = support.features_with_mig if self.instances else support.features
-        refuse_if(feature not in offered, NvmlCode.NOT_SUPPORTED)
+        refuse_if(feature not in self.offered, NvmlCode.NOT_SUPPORTED)
 
 
 REFRESH: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
@@ -303,11 +306,13 @@ class SimulatedDriver:
         write_pointer(reference, handle.address)
 
 
-def value(
-    read: Callable[[SimulatedHandle], float], feature: BoardFeature | None = None
-) -> Callable[..., None]:
-    """A function that writes a number of a device, if the device offers it."""
-    return _offered(feature, lambda device, reference, *_: put(reference, read(device)))
+def value(read: Callable[..., float], feature: BoardFeature | None = None) -> Callable[..., None]:
+    """A function that writes a number of a device, by its other arguments, if it is offered."""
+
+    def write(device: SimulatedHandle, *arguments: Any) -> None:
+        put(arguments[-1], read(device, *arguments[:-1]))
+
+    return _offered(feature, write)
 
 
 def values(
@@ -330,15 +335,16 @@ def text_value(
 
 
 def structure(
-    read: Callable[[SimulatedHandle], Mapping[str, Any]],
+    read: Callable[..., Mapping[str, Any]],
     feature: BoardFeature | None = None,
     version: int | None = None,
 ) -> Callable[..., None]:
     """A function that fills a structure, of the version if it has any, for what a device offers."""
 
-    def write(device: SimulatedHandle, reference: Any) -> None:
+    def write(device: SimulatedHandle, *arguments: Any) -> None:
+        *given, reference = arguments
         target = out(reference) if version is None else versioned(reference, version)
-        for name, found in read(device).items():
+        for name, found in read(device, *given).items():
             setattr(target, name, found)
 
     return _offered(feature, write)

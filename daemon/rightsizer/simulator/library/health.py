@@ -13,7 +13,6 @@ from rightsizer.simulator.library.calls import (
     one_of,
     out,
     point,
-    put,
     read_pointer,
     refuse_if,
     write_pointer,
@@ -95,19 +94,16 @@ def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
     return (health.corrected_errors, health.uncorrected_errors)[place]
 
 
-def _errors_of_memory(
-    device: SimulatedHandle, kind: Any, counter: Any, location: Any, count: Any
-) -> None:
+def _errors_of_memory(device: SimulatedHandle, kind: Any, counter: Any, location: Any) -> int:
     is_of_memory = one_of(location, range(_LOCATIONS)) == _DEVICE_MEMORY
     if device.unit.is_instance:
         # Only uncorrected ones of this run of the driver, and not those of its memory.
         is_offered = (number(kind), number(counter)) == (_UNCORRECTED, _VOLATILE)
         has_ecc = device.support.has(BoardFeature.ECC)
         refuse_if(not is_offered or is_of_memory or not has_ecc, NvmlCode.NOT_SUPPORTED)
-        put(count, 0)
-        return
+        return 0
     counted = _counted(device, kind, counter)
-    put(count, counted if is_of_memory else 0)
+    return counted if is_of_memory else 0
 
 
 def _remapped_rows(device: SimulatedHandle) -> tuple[int, ...]:
@@ -127,12 +123,12 @@ def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, pages: Any) 
 
 
 _zero = value(lambda _: 0)
-HEALTH_OF_INSTANCES: Final[Functions] = {"nvmlDeviceGetMemoryErrorCounter": _errors_of_memory}
+HEALTH_OF_INSTANCES: Final[Functions] = {
+    "nvmlDeviceGetMemoryErrorCounter": value(_errors_of_memory)
+}
 HEALTH: Final[Functions] = {
     "nvmlDeviceGetEccMode": values(lambda _: (1, 1), BoardFeature.ECC),
-    "nvmlDeviceGetTotalEccErrors": lambda device, kind, counter, count: put(
-        count, _counted(device, kind, counter)
-    ),
+    "nvmlDeviceGetTotalEccErrors": value(_counted),
     "nvmlDeviceGetRemappedRows": values(_remapped_rows, BoardFeature.ROW_REMAPPING),
     "nvmlDeviceGetRetiredPages": _retired_pages,
     "nvmlDeviceGetRetiredPagesPendingStatus": value(

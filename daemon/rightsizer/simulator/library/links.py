@@ -1,6 +1,8 @@
 """NVLinks and fabric of a GPU, its CPU affinity, and paths between GPUs."""
 
 import uuid
+from collections.abc import Mapping
+from ctypes import c_uint8
 from typing import Any, Final
 
 from rightsizer.simulator.library.calls import (
@@ -10,11 +12,9 @@ from rightsizer.simulator.library.calls import (
     number,
     one_of,
     out,
-    put,
     refuse_if,
-    versioned,
 )
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, structure, value
 from rightsizer.simulator.physics import has_switches, peer_of_link
 from rightsizer.simulator.support import BoardFeature
 
@@ -45,36 +45,34 @@ def _need_peer(device: SimulatedHandle, link: Any) -> SimulatedHandle | None:
     return device.driver.gpus[peer]
 
 
-def _state(device: SimulatedHandle, link: Any, active: Any) -> None:
+def _state(device: SimulatedHandle, link: Any) -> bool:
     place = _need_link(device, link)
     try:
         _need_peer(device, place)
-        put(active, 1)
     except NvmlCallError:
-        put(active, 0)
+        return False
+    return True
 
 
-def _version(device: SimulatedHandle, link: Any, version: Any) -> None:
+def _version(device: SimulatedHandle, link: Any) -> int:
     _need_link(device, link)
-    put(version, device.support.nvlink_version)
+    return device.support.nvlink_version
 
 
-def _remote_device(device: SimulatedHandle, link: Any, info: Any) -> None:
-    peer, target = _need_peer(device, link), out(info)
+def _remote_device(device: SimulatedHandle, link: Any) -> Mapping[str, Any]:
+    peer = _need_peer(device, link)
     if peer is None:
-        target.busId = _SWITCH_BUS_ID
-        target.domain, target.bus, target.device = 0xFFFFFFFF, 0xFF, 0xFF
-        return
-    target.busId = (peer.unit.device.pci_bus_id or "").upper().encode()
-    target.domain, target.bus, target.device = peer.unit.domain, peer.unit.bus, 0
+        return {"busId": _SWITCH_BUS_ID, "domain": 0xFFFFFFFF, "bus": 0xFF, "device": 0xFF}
+    bus_id = (peer.unit.device.pci_bus_id or "").upper().encode()
+    return {"busId": bus_id, "domain": peer.unit.domain, "bus": peer.unit.bus, "device": 0}
 
 
 NVLINK: Final[Functions] = {
-    "nvmlDeviceGetNvLinkState": _state,
-    "nvmlDeviceGetNvLinkVersion": _version,
-    "nvmlDeviceGetNvLinkRemotePciInfo_v2": _remote_device,
-    "nvmlDeviceGetNvLinkRemoteDeviceType": lambda device, link, kind: put(
-        kind, _SWITCH if _need_peer(device, link) is None else _GPU
+    "nvmlDeviceGetNvLinkState": value(_state),
+    "nvmlDeviceGetNvLinkVersion": value(_version),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": structure(_remote_device),
+    "nvmlDeviceGetNvLinkRemoteDeviceType": value(
+        lambda device, link: _SWITCH if _need_peer(device, link) is None else _GPU
     ),
 }
 
@@ -84,24 +82,16 @@ _VERSION_2: Final = 0x02000024
 _RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
 
 
-def _fabric(device: SimulatedHandle, info: Any) -> None:
-    device.need(BoardFeature.FABRIC)
-    target = out(info)
+def _fabric(device: SimulatedHandle) -> Mapping[str, Any]:
     # Nodes of a rack form one cluster; the GPUs of an HGX board are one by themselves.
     cluster = _RACK.bytes if device.support.has(BoardFeature.NUMA_NODE) else bytes(16)
-    target.clusterUuid = type(target.clusterUuid)(*cluster)
-    target.status, target.cliqueId, target.state = NvmlCode.SUCCESS, 0, FABRIC_COMPLETED
-
-
-def _fabric_2(device: SimulatedHandle, info: Any) -> None:
-    device.need(BoardFeature.FABRIC)
-    versioned(info, _VERSION_2)
-    _fabric(device, info)
+    uuid_of_cluster = (c_uint8 * 16)(*cluster)
+    return {"clusterUuid": uuid_of_cluster, "status": 0, "cliqueId": 0, "state": FABRIC_COMPLETED}
 
 
 FABRIC: Final[Functions] = {
-    "nvmlDeviceGetGpuFabricInfo": _fabric,
-    "nvmlDeviceGetGpuFabricInfoV": _fabric_2,
+    "nvmlDeviceGetGpuFabricInfo": structure(_fabric, BoardFeature.FABRIC),
+    "nvmlDeviceGetGpuFabricInfoV": structure(_fabric, BoardFeature.FABRIC, _VERSION_2),
 }
 
 
@@ -138,12 +128,6 @@ def _memory_nodes(device: SimulatedHandle, size: Any, words: Any, scope: Any) ->
     _write_bits(out(words), number(size), node, node + 1)
 
 
-def _own_numa_node(device: SimulatedHandle, node: Any) -> None:
-    """Answers only where a GPU's memory is a NUMA node of the host."""
-    device.need(BoardFeature.NUMA_NODE)
-    put(node, _nodes(device.driver) + device.unit.device.index * _NODES_OF_GPU)
-
-
 def _level(one: SimulatedHandle, other: SimulatedHandle) -> int:
     if one is other:
         return _INTERNAL
@@ -166,24 +150,26 @@ def _are_linked(one: SimulatedHandle, other: SimulatedHandle) -> bool:
     return other.unit.device.index in peers
 
 
-def _peer_status(device: SimulatedHandle, other: Any, index: Any, status: Any) -> None:
+def _peer_status(device: SimulatedHandle, other: Any, index: Any) -> int:
     peer = device.driver.at(other)
     if device.instances or peer.instances:
-        put(status, _NOT_SUPPORTED)
-    elif number(index) == _NVLINK_INDEX:
-        put(status, _OK if _are_linked(device, peer) else _NOT_SUPPORTED)
-    elif not device.support.has(BoardFeature.SERIAL) and peer is not device:
-        put(status, _CHIPSET_NOT_SUPPORTED)
-    else:
-        put(status, _OK)
+        return _NOT_SUPPORTED
+    if number(index) == _NVLINK_INDEX:
+        return _OK if _are_linked(device, peer) else _NOT_SUPPORTED
+    is_consumers = not device.support.has(BoardFeature.SERIAL) and peer is not device
+    return _CHIPSET_NOT_SUPPORTED if is_consumers else _OK
 
 
 TOPOLOGY: Final[Functions] = {
     "nvmlDeviceGetCpuAffinity": _processors,
     "nvmlDeviceGetMemoryAffinity": _memory_nodes,
-    "nvmlDeviceGetNumaNodeId": _own_numa_node,
-    "nvmlDeviceGetTopologyCommonAncestor": lambda device, other, level: put(
-        level, _level(device, device.driver.at(other))
+    # Only where a GPU's memory is a NUMA node of the host.
+    "nvmlDeviceGetNumaNodeId": value(
+        lambda device: _nodes(device.driver) + device.unit.device.index * _NODES_OF_GPU,
+        BoardFeature.NUMA_NODE,
     ),
-    "nvmlDeviceGetP2PStatus": _peer_status,
+    "nvmlDeviceGetTopologyCommonAncestor": value(
+        lambda device, other: _level(device, device.driver.at(other))
+    ),
+    "nvmlDeviceGetP2PStatus": value(_peer_status),
 }

@@ -12,7 +12,7 @@ from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import DriverError
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
@@ -110,11 +110,7 @@ class XidGaugeTracker:
         if self._last is not None:
             for uuid, code in xids.items():
                 if self._last.get(uuid) != code:
-                    log = self.logs[uuid]
-                    counts = {**log.counts, code: log.counts.get(code, 0) + 1}
-                    self.logs[uuid] = replace(
-                        log, counts=counts, last=code, last_wall_time=wall_time
-                    )
+                    self.logs[uuid] = self.logs[uuid].counted(code, wall_time)
         self._last = {**(self._last or {}), **xids}
 
 

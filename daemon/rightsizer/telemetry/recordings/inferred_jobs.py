@@ -12,60 +12,36 @@ from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list
 from rightsizer.telemetry.recordings.load_series import Load, LoadSeries
 
-
-@dataclass(frozen=True, slots=True)
-class InferenceSettings:
-    """From when on GPUs are taken for those of one job, and how sure that is.
-
-    Attributes:
-        most_devices: GPUs of a recording up to which jobs are inferred.
-            Source: no node has more GPUs; a log of more is one of several nodes
-        minimum_moments: Moments that must be known of both GPUs.
-            Source: below it a correlation of .6 is one of chance in a thousand pairs
-        memory_step_ratio: Change of the memory in use, of its highest level, that is an allocation.
-            Source: a caching allocator grows by less while a job runs
-        memory_agreement_ratio: Part of the allocations of either GPU that the other has at the same
-            moment.
-            Source: three of four: one may lie between two readings
-        chance_ratio: Probability up to which allocations at the same moments are not by chance.
-            Source: 28 pairs of eight GPUs leave three in ten thousand nodes with two allocations
-            each
-        step_correlation_ratio: Correlation of the changes of two loads from moment to moment that
-            is in step.
-            Source: ranks that meet each step; replicas behind one balancer stay below .3
-        spin_busy_ratio: Busy share of a GPU that spins.
-            Source: docs/definitions.md, hidden_stall
-        spin_power_ratio: Power over the idle draw, of that up to the limit, below which a busy GPU
-            spins.
-            Source: docs/definitions.md, hidden_stall
-        spin_share_ratio: Part of the time that GPUs must spin to be taken for peers.
-            Source: what makes a GPU one that spins for others
-        spin_agreement_ratio: Part of the moments in which either spins that the other spins too.
-            Source: peers wait for the same rank; one of them may be it for a while
-        active_ratio: Busy share from which on a GPU is at work.
-            Source: docs/definitions.md, states
-    """
-
-    most_devices: int = setting(16, unit="", within=(2, 1024))
-    minimum_moments: int = setting(30, unit="", within=(10, 100_000))
-    memory_step_ratio: float = setting(0.1, within=(0.01, 1.0))
-    memory_agreement_ratio: float = setting(0.75, within=(0.1, 1.0))
-    chance_ratio: float = setting(0.01, within=(1e-9, 0.2))
-    step_correlation_ratio: float = setting(0.6, within=(0.1, 1.0))
-    spin_busy_ratio: float = setting(0.8)
-    spin_power_ratio: float = setting(0.25)
-    spin_share_ratio: float = setting(0.2, within=(0.01, 1.0))
-    spin_agreement_ratio: float = setting(0.8, within=(0.1, 1.0))
-    active_ratio: float = setting(0.05)
-
-
-_DEFAULTS: Final = InferenceSettings()
+_MOST_DEVICES: Final = 16
+"""Of one node; a log of more is one of several nodes."""
+_FEWEST_MOMENTS: Final = 30
+"""Known of both GPUs: below it a correlation of .6 is one of chance in a thousand pairs."""
+_MEMORY_STEP: Final = 0.1
+"""Change of the memory in use, of its highest level, that is an allocation: a caching allocator
+grows by less while a job runs."""
+_MEMORY_AGREEMENT: Final = 0.75
+"""Part of the allocations of either GPU that the other has at the same moment: one of four may lie
+between two readings."""
+_CHANCE: Final = 0.01
+"""Probability up to which allocations at the same moments are not by chance: 28 pairs of eight GPUs
+leave three in ten thousand nodes with two allocations each."""
+_STEP_CORRELATION: Final = 0.6
+"""Of the changes of two loads that are in step, as of ranks that meet each step; replicas behind
+one balancer stay below .3."""
+_SPIN_BUSY, _SPIN_POWER = 0.8, 0.25
+"""Busy share of a GPU that spins, and the power over its idle draw, of that up to the limit, below
+which it does (docs/definitions.md, hidden_stall)."""
+_SPIN_SHARE: Final = 0.2
+"""Part of the time that GPUs must spin to be taken for peers."""
+_SPIN_AGREEMENT: Final = 0.8
+"""Part of the moments in which either spins that the other spins too: peers wait for the same rank,
+and one of them may be it for a while."""
+_ACTIVE: Final = 0.05
+"""Busy share from which on a GPU is at work (docs/definitions.md, states)."""
 _UUID: Final = "GPU-"
 _MOST_SURE: Final = 0.95
 _STARTED_TOGETHER: Final = 0.8
@@ -90,27 +66,21 @@ class JobEvidence(NamedTuple):
     why: str
 
 
-def inferred_jobs(
-    loads: Mapping[str, LoadSeries],
-    devices: Sequence[Device],
-    settings: InferenceSettings = _DEFAULTS,
-) -> list[RecordedJob]:
+def inferred_jobs(loads: Mapping[str, LoadSeries], devices: Sequence[Device]) -> list[RecordedJob]:
     """The jobs that the loads of the devices tell."""
     usable = [device for device in devices if device.uuid in loads and _is_of_a_node(device)]
-    if not 1 < len(usable) <= settings.most_devices:
+    if not 1 < len(usable) <= _MOST_DEVICES:
         return []
-    compared = {
-        device.uuid: _compared_load(loads[device.uuid], device, settings) for device in usable
-    }
+    compared = {device.uuid: _compared_load(loads[device.uuid], device) for device in usable}
     groups: dict[str, dict[str, JobEvidence]] = {uuid: {} for uuid in compared}
     for one, other in combinations(compared, 2):
-        link = _link(compared[one], compared[other], settings)
+        link = _link(compared[one], compared[other])
         if link is not None:
             groups[one][other] = groups[other][one] = link
     by_uuid = {device.uuid: device for device in usable}
     return [
-        _job([by_uuid[uuid] for uuid in uuids], link, compared, settings)
-        for uuids, link in _with_awaited(list(_groups(groups)), compared, settings)
+        _job([by_uuid[uuid] for uuid in uuids], link, compared)
+        for uuids, link in _with_awaited(list(_groups(groups)), compared)
     ]
 
 
@@ -134,24 +104,22 @@ class _ComparedLoad(NamedTuple):
     """How many are known."""
 
 
-def _compared_load(
-    series: LoadSeries, device: Device, settings: InferenceSettings
-) -> _ComparedLoad:
+def _compared_load(series: LoadSeries, device: Device) -> _ComparedLoad:
     busy, watts = series.values[Load.BUSY], series.values[Load.WATTS]
     varying = busy if series.known(Load.BUSY) else watts
     return _ComparedLoad(
         series,
         busy,
         [after - before for before, after in pairwise(varying)],
-        _allocations(series.values[Load.MEMORY], settings.memory_step_ratio),
-        _spins(busy, watts, device.power_limit_watts, settings),
+        _allocations(series.values[Load.MEMORY]),
+        _spins(busy, watts, device.power_limit_watts),
         sum(not math.isnan(value) for value in varying),
     )
 
 
-def _allocations(levels: Sequence[float], step_ratio: float) -> list[int]:
+def _allocations(levels: Sequence[float]) -> list[int]:
     known = [(at, level) for at, level in enumerate(levels) if not math.isnan(level)]
-    step = step_ratio * max((level for _, level in known), default=0.0)
+    step = _MEMORY_STEP * max((level for _, level in known), default=0.0)
     found: list[int] = []
     last: tuple[int, bool] | None = None
     for (_, before), (at, after) in pairwise(known):
@@ -164,53 +132,43 @@ def _allocations(levels: Sequence[float], step_ratio: float) -> list[int]:
     return found
 
 
-def _spins(
-    busy: Sequence[float],
-    watts: Sequence[float],
-    limit: float | None,
-    settings: InferenceSettings,
-) -> frozenset[int]:
+def _spins(busy: Sequence[float], watts: Sequence[float], limit: float | None) -> frozenset[int]:
     idle = min((value for value in watts if not math.isnan(value)), default=math.nan)
     if not limit or not limit > idle:
         return frozenset()
     # A GPU that spins throughout never shows what it draws at rest: a tenth of its limit or so.
     idle = min(idle, limit / 8)
-    below = idle + settings.spin_power_ratio * (limit - idle)
+    below = idle + _SPIN_POWER * (limit - idle)
     return frozenset(
         at
         for at, (share, draw) in enumerate(zip(busy, watts, strict=True))
-        if share >= settings.spin_busy_ratio and draw < below
+        if share >= _SPIN_BUSY and draw < below
     )
 
 
-def _link(
-    one: _ComparedLoad, other: _ComparedLoad, settings: InferenceSettings
-) -> JobEvidence | None:
-    if min(one.moments, other.moments) < settings.minimum_moments:
+def _link(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
+    if min(one.moments, other.moments) < _FEWEST_MOMENTS:
         return None
     found = (
-        _in_step(one.changes, other.changes, settings),
-        _allocated_together(one, other, settings),
-        _spin_together(one, other, settings),
+        _in_step(one.changes, other.changes),
+        _allocated_together(one, other),
+        _spin_together(one, other),
     )
-    links = [link for link in found if link is not None]
-    return max(links) if links else None
+    return max(filter(None, found), default=None)
 
 
-def _in_step(
-    one: Sequence[float], other: Sequence[float], settings: InferenceSettings
-) -> JobEvidence | None:
+def _in_step(one: Sequence[float], other: Sequence[float]) -> JobEvidence | None:
     stride = 1 + min(len(one), len(other)) // _MOST_PAIRED
     pairs = [
         (a, b)
         for a, b in zip(one[::stride], other[::stride], strict=False)
         if not math.isnan(a) and not math.isnan(b)
     ]
-    if len(pairs) < settings.minimum_moments:
+    if len(pairs) < _FEWEST_MOMENTS:
         return None
     r = _correlation(pairs)
     is_sure = abs(r) >= 1.0 or r * math.sqrt((len(pairs) - 2) / (1 - r * r)) >= _STEP_T
-    if r < settings.step_correlation_ratio or not is_sure:
+    if r < _STEP_CORRELATION or not is_sure:
         return None
     return JobEvidence(_MOST_SURE, "their load rises and falls in step")
 
@@ -223,33 +181,29 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
     return max(-1.0, min(1.0, both / math.sqrt(squares))) if squares > 0.0 else 0.0
 
 
-def _allocated_together(
-    one: _ComparedLoad, other: _ComparedLoad, settings: InferenceSettings
-) -> JobEvidence | None:
+def _allocated_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
     here, there = one.allocations, other.allocations
     matched = sum(any(abs(at - each) <= 1 for each in there) for at in here)
     back = sum(any(abs(at - each) <= 1 for each in here) for at in there)
-    if not matched or min(matched / len(here), back / len(there)) < settings.memory_agreement_ratio:
+    if not matched or min(matched / len(here), back / len(there)) < _MEMORY_AGREEMENT:
         return None
     share = min(1.0, 3 * len(there) / min(one.moments, other.moments))
     chance = sum(
         math.comb(len(here), hits) * share**hits * (1 - share) ** (len(here) - hits)
         for hits in range(matched, len(here) + 1)
     )
-    if chance > settings.chance_ratio:
+    if chance > _CHANCE:
         return None
     most = _MOST_SURE if matched > 1 else _STARTED_TOGETHER
     return JobEvidence(most, "memory is taken and given back at the same moments")
 
 
-def _spin_together(
-    one: _ComparedLoad, other: _ComparedLoad, settings: InferenceSettings
-) -> JobEvidence | None:
+def _spin_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
     either, both = one.spins | other.spins, one.spins & other.spins
     moments = min(one.moments, other.moments)
-    if len(both) < max(settings.minimum_moments, settings.spin_share_ratio * moments):
+    if len(both) < max(_FEWEST_MOMENTS, _SPIN_SHARE * moments):
         return None
-    if len(both) < settings.spin_agreement_ratio * len(either):
+    if len(both) < _SPIN_AGREEMENT * len(either):
         return None
     return JobEvidence(_SPUN_TOGETHER, _SPINNING)
 
@@ -278,48 +232,38 @@ def _groups(
 
 
 def _with_awaited(
-    groups: Sequence[tuple[list[str], JobEvidence]],
-    compared: Mapping[str, _ComparedLoad],
-    settings: InferenceSettings,
+    groups: Sequence[tuple[list[str], JobEvidence]], compared: Mapping[str, _ComparedLoad]
 ) -> Iterator[tuple[list[str], JobEvidence]]:
     """A group that spins waits for another GPU: the only one that is left, where it is there."""
     grouped = {uuid for uuids, _ in groups for uuid in uuids}
-    spinning = [uuids for uuids, _ in groups if _all_spin(uuids, compared, settings)]
+    spinning = [uuids for uuids, _ in groups if _all_spin([compared[uuid] for uuid in uuids])]
     for uuids, link in groups:
-        if uuids not in spinning or len(spinning) > 1:
+        others: list[str] = []
+        if uuids in spinning and len(spinning) == 1:
+            group = [compared[uuid] for uuid in uuids]
+            left = (uuid for uuid in compared if uuid not in grouped)
+            others = [uuid for uuid in left if _is_there(compared[uuid], group)]
+        if len(others) == 1:
+            joined = [uuid for uuid in compared if uuid in {*uuids, *others}]
+            why = f"{link.why}, and one other GPU is in use meanwhile"
+            yield joined, JobEvidence(link.confidence * _ONLY_OTHER, why)
+        else:
             yield uuids, link
-            continue
-        moments = frozenset.intersection(*(compared[uuid].spins for uuid in uuids))
-        others = [
-            uuid
-            for uuid, load in compared.items()
-            if uuid not in grouped
-            and _is_there(load, moments, [compared[each] for each in uuids], settings)
-        ]
-        if len(others) != 1:
-            yield uuids, link
-            continue
-        joined = [uuid for uuid in compared if uuid in {*uuids, *others}]
-        why = f"{link.why}, and one other GPU is in use meanwhile"
-        yield joined, JobEvidence(link.confidence * _ONLY_OTHER, why)
 
 
-def _all_spin(
-    uuids: Sequence[str], compared: Mapping[str, _ComparedLoad], settings: InferenceSettings
-) -> bool:
-    moments = frozenset.intersection(*(compared[uuid].spins for uuid in uuids))
-    shortest = min(compared[uuid].moments for uuid in uuids)
-    return len(moments) >= max(settings.minimum_moments, settings.spin_share_ratio * shortest)
+def _all_spin(group: Sequence[_ComparedLoad]) -> bool:
+    shortest = min(load.moments for load in group)
+    return len(_spun_by_all(group)) >= max(_FEWEST_MOMENTS, _SPIN_SHARE * shortest)
 
 
-def _is_there(
-    load: _ComparedLoad,
-    moments: frozenset[int],
-    group: Sequence[_ComparedLoad],
-    settings: InferenceSettings,
-) -> bool:
-    """Whether it works for half of the moments, or holds about as much memory as the group."""
-    works = sum(load.busy[at] >= settings.active_ratio for at in moments)
+def _spun_by_all(group: Sequence[_ComparedLoad]) -> frozenset[int]:
+    return frozenset.intersection(*(load.spins for load in group))
+
+
+def _is_there(load: _ComparedLoad, group: Sequence[_ComparedLoad]) -> bool:
+    """Whether it works for half of the time that a group spins, or holds about as much memory."""
+    moments = _spun_by_all(group)
+    works = sum(load.busy[at] >= _ACTIVE for at in moments)
     if 2 * works >= len(moments):
         return True
     levels = [_mean(each.series.values[Load.MEMORY], moments) for each in group]
@@ -333,10 +277,7 @@ def _mean(values: Sequence[float], moments: Iterable[int]) -> float | None:
 
 
 def _job(
-    devices: Sequence[Device],
-    link: JobEvidence,
-    compared: Mapping[str, _ComparedLoad],
-    settings: InferenceSettings,
+    devices: Sequence[Device], link: JobEvidence, compared: Mapping[str, _ComparedLoad]
 ) -> RecordedJob:
     key = gpu_list(devices)
     workload = Workload(
@@ -346,7 +287,7 @@ def _job(
         confidence_ratio=round(link.confidence, 2),
     )
     series = [compared[device.uuid].series for device in devices]
-    used = [at for each in series for at in _used(each, settings.active_ratio)]
+    used = [at for each in series for at in _used(each)]
     start, step = series[0].start, series[0].step
     first, last = min(used, default=0), max(used, default=len(series[0].values[Load.BUSY]))
     return RecordedJob(
@@ -354,10 +295,10 @@ def _job(
     )
 
 
-def _used(series: LoadSeries, active_ratio: float) -> Iterator[int]:
+def _used(series: LoadSeries) -> Iterator[int]:
     """The moments in which a device works, or holds half of the memory that it ever held."""
     levels = series.values[Load.MEMORY]
     half = max((level for level in levels if not math.isnan(level)), default=math.inf) / 2
     for at, (share, level) in enumerate(zip(series.values[Load.BUSY], levels, strict=True)):
-        if share >= active_ratio or level >= half:
+        if share >= _ACTIVE or level >= half:
             yield at

@@ -10,10 +10,9 @@ from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.formats import format_of
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
@@ -30,24 +29,12 @@ from rightsizer.telemetry.recordings.survey import (
 from rightsizer.telemetry.recordings.text_file import Progress, TextFile, no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
-
-@dataclass(frozen=True, slots=True)
-class RecordingSettings:
-    """How recordings are read and written.
-
-    Attributes:
-        hold_intervals: A value holds for so many of its own file's intervals, then it is stale.
-            Source: Slower signals hold for at most two of their own intervals.
-        poll_gap_seconds: Readings of several devices that follow each other faster are of one poll,
-            unless that is more than half the recording's interval.
-            Source: nvidia-smi takes a few milliseconds a device, and 22 ms without persistence.
-        flush_interval_seconds: How much of a recording may be lost when its recorder is killed.
-            Source: A flush costs a compressed file about a tenth of its size at one a second.
-    """
-
-    hold_intervals: float = setting(2.0, within=(1.0, 100.0))
-    poll_gap_seconds: float = setting(0.5, within=(0.0, 60.0))
-    flush_interval_seconds: float = setting(10.0, within=(0.0, 3600.0))
+_HOLD_INTERVALS: Final = 2.0
+"""A value holds for so many of its own file's intervals, as slower signals do, then it is stale."""
+_POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
+"""Readings of several devices that follow each other faster are of one poll, unless that is more
+than half the recording's interval: nvidia-smi takes a few milliseconds a device, and 22 ms without
+persistence."""
 
 
 class _DeviceState:
@@ -94,7 +81,6 @@ def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
     return tuple(Holding(workload, 1 / len(holders)) for workload in holders)
 
 
-_DEFAULTS: Final = RecordingSettings()
 _SHOWN_EVERY: Final = 1 << 6
 _ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
 _ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
@@ -133,7 +119,6 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
     fields: str | None = None,
     jobs: Sequence[str] = (),
     progress: Progress = no_progress,
-    settings: RecordingSettings = _DEFAULTS,
 ) -> RecordedSource:
     """Survey the files or pipes of one recording and make them ready to be read.
 
@@ -171,9 +156,7 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             devices = build_devices(found.facts, catalogue, board)
             interval, end = found.interval, found.end
             notes = [file.notes for file in files]
-            snapshots = _snapshots(
-                merge_rows([file.rows() for file in files]), found, devices, settings
-            )
+            snapshots = _snapshots(merge_rows([file.rows() for file in files]), found, devices)
             held = _jobs(jobs, found, devices)
         return RecordedSource(
             texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
@@ -236,19 +219,16 @@ def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> 
 
 
 def _snapshots(
-    rows: Iterable[RecordingRow],
-    found: RecordingSurvey,
-    devices: tuple[Device, ...],
-    settings: RecordingSettings,
+    rows: Iterable[RecordingRow], found: RecordingSurvey, devices: tuple[Device, ...]
 ) -> Generator[Snapshot, None, None]:
     """One snapshot a poll, in the order of time.
 
     A poll ends when a device comes again or when the next reading is long in coming.
     """
     interval = found.interval or _ASSUMED_INTERVAL
-    poll_gap = min(nanoseconds(settings.poll_gap_seconds), interval // 2)
+    poll_gap = min(_POLL_GAP, interval // 2)
     held = _DeviceState(
-        {key: round(settings.hold_intervals * each) for key, each in found.intervals.items()}
+        {key: round(_HOLD_INTERVALS * each) for key, each in found.intervals.items()}
     )
     poll: dict[str, list[RecordingRow]] = {}
     last: Nanoseconds = 0

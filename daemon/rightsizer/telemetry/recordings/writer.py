@@ -12,9 +12,9 @@ from rightsizer.model.errors import RecordingError
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.telemetry.recordings.native import encode_sections, header
-from rightsizer.telemetry.recordings.source import RecordingSettings
 
-_DEFAULTS: Final = RecordingSettings()
+_FLUSH_SECONDS: Final = 10.0
+"""A flush costs a compressed file about a tenth of its size at one a second."""
 
 
 class RecordingWriter:
@@ -24,14 +24,14 @@ class RecordingWriter:
     without any snapshot leaves no file.
     """
 
-    def __init__(self, path: Path, settings: RecordingSettings = _DEFAULTS) -> None:
+    def __init__(self, path: Path, *, flush_interval_seconds: float = _FLUSH_SECONDS) -> None:
         """Start a recording in a new file.
 
         Raises:
             RecordingError: the file is there already, or cannot be made.
         """
         self._path = path
-        self._flush_interval = nanoseconds(settings.flush_interval_seconds)
+        self._flush_interval = nanoseconds(flush_interval_seconds)
         self._flushed: Nanoseconds | None = None
         self._wall_time: Nanoseconds = 0
         self._time: Nanoseconds = 0
