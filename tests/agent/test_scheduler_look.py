@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from json_schema import faults
-from nvml_driver import FakeDriver, installed
+from nvml_driver import FakeDriver, installed, patient_settings
 from placed_node import scenario_file
 from rightsizer.agent.scheduler_documents import (
     gres_by_look,
@@ -31,9 +31,7 @@ SCHEMA: Final = Path(__file__).parents[1] / "deploy" / "schemas" / "node_resourc
 @contextmanager
 def node(tmp_path: Path) -> Iterator[Settings]:
     """Seven whole GPUs, of which some are held and one is broken, and one that is cut up."""
-    # However slow the machine is that tests run on, the driver is waited for.
-    nvml = replace(Settings().sources.nvml, deadline_seconds=60.0)
-    settings = replace(Settings(), sources=replace(Settings().sources, nvml=nvml))
+    settings = replace(Settings(), sources=replace(Settings().sources, nvml=patient_settings()))
     with looked_at(settings, str(scenario_file(tmp_path))) as chosen:
         yield chosen
 

@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from instrumented_library import InstrumentedLibrary
+from nvml_driver import patient_settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
@@ -22,7 +23,6 @@ from rightsizer.simulator.source import SimulatedSource
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.nvml.settings import LiveSettings
 from simulated_driver import MIDNIGHT, hour, node_of
 
 _NOWHERE = Path("/nonexistent")
@@ -63,7 +63,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
     live = LiveSource(
         clock=clock,
         interval=SECOND,
-        settings=LiveSettings(deadline_seconds=30.0),
+        settings=patient_settings(),
         catalogue=built_in(),
         host_context=HostContextCollector(
             NodeHostProbe(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), _NOWHERE)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from nvml_driver import patient_settings
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.request_parser import request_of
 from rightsizer.cli.place import place_by_look
@@ -56,10 +57,8 @@ def scenario_file(folder: Path) -> Path:
 def placed_node(scenario: Path | str, **words: str) -> Any:
     """The answer of a look at a scenario's driver, at noon of its day and without waiting."""
     settings = Settings()
-    # However slow the machine is that tests run on, the driver is waited for.
-    nvml = replace(settings.sources.nvml, deadline_seconds=60.0)
     simulated = SimulatedSettings(scenario=str(scenario))
-    sources = replace(settings.sources, nvml=nvml, simulated=simulated)
+    sources = replace(settings.sources, nvml=patient_settings(), simulated=simulated)
     settings = replace(settings, sources=sources)
     try:
         return place_by_look(settings, request_of(words), FastClock(hour(12)))

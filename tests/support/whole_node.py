@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from host_tree import HostTree
 from instrumented_library import InstrumentedLibrary
+from nvml_driver import patient_settings
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
@@ -22,7 +23,6 @@ from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.nvml.settings import LiveSettings
 from simulated_driver import hour, node_of
 
 __all__ = ["WholeNode", "whole_node"]
@@ -50,6 +50,11 @@ class WholeNode:
         )
         self.pass_second()
         return report
+
+    def tick_until_read(self) -> None:
+        """Tick until each GPU has a reading; a busy machine may take more than one deadline."""
+        while any(each.reading is None for each in self.tick().devices):
+            pass
 
     def pass_second(self) -> None:
         """Let time pass."""
@@ -91,7 +96,7 @@ def whole_node(
     source = LiveSource(
         clock=clock,
         interval=nanoseconds(1),
-        settings=LiveSettings(**settings),
+        settings=patient_settings(**settings),
         catalogue=built_in(),
         host_context=HostContextCollector(NodeHostProbe(tree.host(), owners, tree.sysfs)),
         sysfs=tree.sysfs,

@@ -65,10 +65,10 @@ def page(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
 def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
     """A hung GPU is down, with the call that holds it; the one who scrapes never waits for it."""
     with (
-        whole_node(tmp_path, deadline_seconds=0.5, hung_after_seconds=0.01) as node,
+        whole_node(tmp_path, deadline_seconds=0.5, hung_after_seconds=0.3) as node,
         served(node) as connection,
     ):
-        node.tick()
+        node.tick_until_read()
         hung = node.node.units[2].device.uuid
         node.library.faults.hang("nvmlDeviceGetPowerUsage", hung)
         for _ in range(3):
@@ -86,10 +86,10 @@ def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
 def test_pages_answer_while_all_of_the_driver_hangs(tmp_path: Path) -> None:
     """Healthy is the agent, ready it is not: there is nothing that anyone could rely on."""
     with (
-        whole_node(tmp_path, deadline_seconds=0.2, hung_after_seconds=0.01) as node,
+        whole_node(tmp_path, deadline_seconds=0.5, hung_after_seconds=0.3) as node,
         served(node) as connection,
     ):
-        node.tick()
+        node.tick_until_read()
         for unit in node.node.units:
             node.library.faults.hang(uuid=unit.device.uuid)
         for _ in range(3):
@@ -106,7 +106,7 @@ def test_nothing_piles_up() -> None:
     held = []
     tracemalloc.start()
     try:
-        with reading(library, clock, deadline_seconds=60.0, **often) as source:
+        with reading(library, clock, **often) as source:
             for _ in range(3):
                 for _ in range(20):
                     source.read()
@@ -137,7 +137,7 @@ def test_what_is_not_supported_floods_no_log() -> None:
     """Boards that lack half of what is asked, and one that refuses the rest: not a line a tick."""
     node, clock = node_of("zoo", hour(12)), FastClock(hour(12))
     library = InstrumentedLibrary(node, clock.wall_time)
-    with capture_logs() as lines, reading(library, clock, deadline_seconds=60.0) as source:
+    with capture_logs() as lines, reading(library, clock) as source:
         for name in library.functions:
             if name.startswith("nvmlDeviceGet") and name != "nvmlDeviceGetUUID":
                 library.faults.answer(name, pynvml.NVML_ERROR_UNKNOWN, node.units[1].device.uuid)
