@@ -11,6 +11,7 @@ from dataclasses import replace
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
+import h11
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -257,7 +258,7 @@ def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"GET /metrics\x00 HTTP/1.1\r\nHost: a\r\n\r\n", b"404"),
+        (b"GET /metrics\x00 HTTP/1.1\r\nHost: a\r\n\r\n", b"400"),
         (b"GET /metrics SMTP/1.1\r\n\r\n", b"400"),
         (b"GET / HTTP/9.9\r\n\r\n", b"505"),
         (b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\n\r\n", b"414"),
@@ -277,7 +278,7 @@ def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
         (b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", b"400"),
         (b"GET /-/healthy HTTP/1.0\r\n\r\n", b"200"),
         (b"GET http://[ HTTP/1.1\r\nHost: a\r\n\r\n", b"400"),
-        (b"GET /-/healthy\r\n\r\n", b"200"),
+        (b"GET /-/healthy\r\n\r\n", b"400"),
         (b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", b"405"),
     ],
 )
@@ -286,6 +287,40 @@ def test_malformed_requests_are_refused(start: Start, request_bytes: bytes, stat
     server = start(node_report())
     assert exchange(server, request_bytes).split(b" ")[1] == status
     assert ask(server, "/-/healthy")[0].status == 200
+
+
+_ODD = st.just(b"") | st.sampled_from(
+    [b"a", b"0", b"+1", b" ", b"\t", b"\x00", b"\x7f", b"\x80", b",", b"("]
+)
+_FIRST_LINES = st.one_of(
+    st.just(b"GET /-/healthy HTTP/1.1"),
+    st.tuples(
+        *(st.sampled_from([b"GET", b"G(T", b"*"]), st.sampled_from([b" ", b"  ", b"\t"])),
+        *(st.sampled_from([b"/-/healthy", b"/-/healthy?\x80", b""]), _ODD),
+        st.sampled_from([b" HTTP/1.1", b" HTTP/1", b" http/1.1", b" HTTP/1.1 ", b""]),
+    ).map(b"".join),
+)
+_NAMES = st.sampled_from([b"Content-Length", b"X", b""])
+_FIELDS = st.tuples(_ODD, _NAMES, _ODD, st.sampled_from([b": ", b""]), _ODD, _ODD).map(b"".join)
+
+
+def test_a_head_that_a_strict_parser_refuses_is_refused(start: Start) -> None:
+    """Held against h11, which reads heads by the letter of RFC 9112."""
+    server = start(node_report(), request_timeout_seconds=5.0)
+
+    @settings(suppress_health_check=[HealthCheck.too_slow])
+    @given(_FIRST_LINES, _FIELDS, st.sampled_from([b"\r\n", b"\n"]))
+    def check(first_line: bytes, field: bytes, end: bytes) -> None:
+        head = end.join([first_line, b"Host: a", field, b"", b""])
+        strict = h11.Connection(h11.SERVER)
+        strict.receive_data(head)
+        try:
+            strict.next_event()
+        except h11.RemoteProtocolError:
+            answer = exchange(server, head)
+            assert not answer or answer.split(b" ")[1] in {b"400", b"411", b"505"}
+
+    check()
 
 
 def test_a_client_that_waits_for_100_is_let_go_on(start: Start) -> None:

@@ -59,13 +59,17 @@ class RequestHead:
             raise LineTooLong("head")
         if line.startswith((b" ", b"\t")):
             raise HeadError("a header goes on in the next line")
-        if line not in _ENDS and not _FIELD.match(line):
-            raise HeadError("a header has no name, or something between that and its colon")
+        if line not in _ENDS and not _FIELD.fullmatch(line):
+            raise HeadError("a header is not NAME: VALUE in printable characters")
         return line
 
 
 _ENDS: Final = frozenset({b"", b"\n", b"\r\n"})
-_FIELD: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
+_TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_REQUEST_LINE: Final = re.compile(_TOKEN + rb" [!-~]+ [A-Z]+/[0-9]\.[0-9]\r?\n")
+"""RFC 9112, section 3."""
+_FIELD: Final = re.compile(_TOKEN + rb":[\t -~\x80-\xff]*\r?\n")
+"""Section 5."""
 _LENGTH_DIGITS: Final = 18
 
 
@@ -127,6 +131,11 @@ class Handler(BaseHTTPRequestHandler):
             elif len(self.raw_requestline) > _LINE_LIMIT_BYTES:
                 self.requestline = self.request_version = self.command = ""
                 self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            elif not _REQUEST_LINE.fullmatch(self.raw_requestline):
+                self.requestline = self.request_version = self.command = ""
+                self.send_error(
+                    HTTPStatus.BAD_REQUEST, "the first line is not METHOD TARGET HTTP/1.1"
+                )
             elif self.parse_request() and (body := self._body()) is not None:
                 self._answer(body)
             self.connection.settimeout(self.server.settings.keep_alive_seconds)
