@@ -272,11 +272,7 @@ class AccountingService:
             self._accounts.begin()
 
     def restore(
-        self,
-        devices: Iterable[DeviceRecord],
-        windows: Iterable[Window],
-        *,
-        counts: bool = False,
+        self, devices: Iterable[DeviceRecord], windows: Iterable[Window], *, counts: bool = False
     ) -> int:
         """Put back devices and windows from a history; how many windows."""
         restored = 0
@@ -314,9 +310,7 @@ class AccountingService:
         accounts = self._accounts
         return accounts.drain_closed(), accounts.open_windows(), accounts.device_records()
 
-    def take_all_windows(
-        self,
-    ) -> tuple[Iterator[Window], list[Window], tuple[DeviceRecord, ...]]:
+    def take_all_windows(self) -> tuple[Iterator[Window], list[Window], tuple[DeviceRecord, ...]]:
         """The same as for a history that holds nothing: all closed windows that are remembered."""
         with self._lock:
             queries = self._accounts.window_queries()

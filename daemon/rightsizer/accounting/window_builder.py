@@ -193,10 +193,7 @@ def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:
     return {key: duration for key, duration in counter.items() if duration > 0}
 
 
-_SIGNALS: Final = {
-    Measure.BUSY: Signal.GPU_BUSY,
-    Measure.MEMORY_BYTES: Signal.MEMORY_USED_BYTES,
-}
+_SIGNALS: Final = {Measure.BUSY: Signal.GPU_BUSY, Measure.MEMORY_BYTES: Signal.MEMORY_USED_BYTES}
 _RESOURCES: Final = {
     Measure.COMPUTE: Resource.COMPUTE,
     Measure.MEMORY_BANDWIDTH: Resource.MEMORY_BANDWIDTH,

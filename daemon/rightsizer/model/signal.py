@@ -160,12 +160,7 @@ class Signal(StrEnum):
         return f"rightsizer_{self}_distribution_ratio"
 
 
-PIPES: Final = (
-    Signal.TENSOR_ACTIVE,
-    Signal.FP32_ACTIVE,
-    Signal.FP16_ACTIVE,
-    Signal.FP64_ACTIVE,
-)
+PIPES: Final = (Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE, Signal.FP16_ACTIVE, Signal.FP64_ACTIVE)
 """The arithmetic pipes; at least one must work before a GPU computes."""
 
 MEDIA_ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG)

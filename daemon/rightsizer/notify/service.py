@@ -96,10 +96,7 @@ class NotificationService:
     def _grafana(self, settings: GrafanaSettings) -> tuple[Delivery[Any], ...]:
         if not settings.url:
             return ()
-        from rightsizer.notify.grafana.service import (  # noqa: PLC0415
-            AnnotationOutbox,
-            GrafanaAnnotations,
-        )
+        from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations  # noqa: PLC0415
 
         outbox = AnnotationOutbox(self._database)
         warn = partial(self._warn, "grafana_trouble")

@@ -11,16 +11,8 @@ from rightsizer.advice.board_status import readings_of
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import WITH_POWER, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    TOO_SMALL,
-    CaseSubject,
-)
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Reason,
-)
+from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal

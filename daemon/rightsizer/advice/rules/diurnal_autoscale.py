@@ -22,10 +22,7 @@ from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    released,
-)
+from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
 from rightsizer.model.frozen import dataclass, field

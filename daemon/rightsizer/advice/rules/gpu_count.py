@@ -21,12 +21,7 @@ from rightsizer.advice.replica_load import (
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    direct_factors,
-    names_of,
-    released,
-)
+from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, released
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason

@@ -20,20 +20,9 @@ from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    names_of,
-)
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Reason,
-    Risk,
-    Severity,
-)
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk, Severity
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal

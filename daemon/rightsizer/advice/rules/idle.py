@@ -8,13 +8,7 @@ from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.risk import risk_under
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    direct_factors,
-    known_seconds,
-    opposite,
-    released,
-)
+from rightsizer.advice.verdict import CaseSubject, direct_factors, known_seconds, opposite, released
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import (
     Action,

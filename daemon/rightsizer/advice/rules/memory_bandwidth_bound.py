@@ -11,14 +11,7 @@ from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, State, Tier

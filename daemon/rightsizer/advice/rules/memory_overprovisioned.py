@@ -9,10 +9,7 @@ from typing import Final
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    sizing_factors,
-)
+from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting

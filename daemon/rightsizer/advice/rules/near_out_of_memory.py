@@ -10,12 +10,7 @@ from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Reason,
-)
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass

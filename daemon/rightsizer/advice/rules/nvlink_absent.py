@@ -12,12 +12,7 @@ from typing import Final
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    direct_factors,
-    holder_of,
-    names_of,
-)
+from rightsizer.advice.verdict import CaseSubject, direct_factors, holder_of, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,

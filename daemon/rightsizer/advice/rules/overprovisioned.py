@@ -11,12 +11,7 @@ from rightsizer.advice.board_status import (
     works_on_media,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
-from rightsizer.advice.verdict import (
-    UNPRICED,
-    CaseSubject,
-    holder_of,
-    sizing_factors,
-)
+from rightsizer.advice.verdict import UNPRICED, CaseSubject, holder_of, sizing_factors
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,

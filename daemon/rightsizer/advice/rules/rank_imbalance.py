@@ -72,10 +72,7 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
-        evidence={
-            "oddity": str(stragglers.deviation),
-            "at_work_ratio": dict(stragglers.levels),
-        },
+        evidence={"oddity": str(stragglers.deviation), "at_work_ratio": dict(stragglers.levels)},
         culprits=tuple(device.uuid for device in stragglers.devices),
         savings=released(case, subject.market, 0.0, lost / case.gpus),
         instructions=follow_up(case, stragglers.devices),

@@ -21,19 +21,8 @@ from rightsizer.advice.colocation import (
 from rightsizer.advice.risk import ranked
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
 from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    sizing_factors,
-)
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.advice.verdict import CaseSubject, sizing_factors
+from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration

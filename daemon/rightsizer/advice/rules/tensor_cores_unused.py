@@ -13,13 +13,7 @@ from rightsizer.advice.rules.bottleneck import (
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Reason,
-    Risk,
-)
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Tier

@@ -20,15 +20,7 @@ from rightsizer.advice.verdict import (
     names_of,
     opposite,
 )
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Option,
-    Reason,
-    Risk,
-)
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
