@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from cases import moved
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.storage import Storage
@@ -47,15 +47,7 @@ def fill(path: Path, days: int) -> None:
         windows += accounts.drain_closed()
     storage = Storage(str(path))
     for day in reversed(range(days)):
-        shifted = [
-            replace(
-                window,
-                start=window.start - day * _DAY,
-                end=window.end - day * _DAY,
-                blocks=window.blocks.shifted(-day * _DAY),
-            )
-            for window in windows
-        ]
+        shifted = [moved(window, -day * _DAY) for window in windows]
         storage.save_windows(shifted, (), accounts.device_records())
         _history(storage).roll_up(end - _FINE)
     storage.close()

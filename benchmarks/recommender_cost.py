@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks.options import Options
 from benchmarks.past import one_day
+from cases import moved
 from measured import Figure, quantile
 from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.accounting.settings import AccountingSettings
@@ -42,16 +43,7 @@ def thirty_days(end: Nanoseconds) -> AccountingService:
         accounts.post(snapshot)
         windows += accounts.drain_closed()
     known = [replace(each, holder_since=end - _DAYS * _DAY) for each in accounts.device_records()]
-    shifted = (
-        replace(
-            window,
-            start=window.start - day * _DAY,
-            end=window.end - day * _DAY,
-            blocks=window.blocks.shifted(-day * _DAY),
-        )
-        for day in reversed(range(_DAYS))
-        for window in windows
-    )
+    shifted = (moved(window, -day * _DAY) for day in reversed(range(_DAYS)) for window in windows)
     accountant = AccountingService(AccountingSettings())
     accountant.restore(known, shifted)
     return accountant

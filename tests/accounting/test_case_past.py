@@ -84,8 +84,8 @@ def test_shape_is_of_all_that_is_remembered(past: Case) -> None:
     assert found.is_daily
     assert found.covers_cycle
     assert found.known_days == pytest.approx(DAYS, abs=0.1)
-    assert found.hours_of_day[12].mean == pytest.approx(1.6, rel=1e-3)
-    assert found.hours_of_day[2].mean == 0.0
+    assert found.hours_of_day[12] == pytest.approx(1.6, rel=1e-3)
+    assert found.hours_of_day[2] == 0.0
 
 
 def test_memory_trend_is_of_its_daily_peaks(past: Case) -> None:
@@ -132,7 +132,7 @@ def test_device_without_a_holder_has_a_past_too() -> None:
     (case,) = accounts.look(EPOCH + 3 * DAY).cases(2 * HOUR)
     found = case.shape()
     assert found is not None
-    assert found.hours_of_day[12].mean == 0.0
+    assert found.hours_of_day[12] == 0.0
     assert case.workload_window == case.windows[0]
 
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from any_cases import Load, cases, hazier, loads, reordered, turned
-from cases import case, window
+from cases import case, findings, window
 from printed_manifests import homeless
 from readings import workload
-from rightsizer.advice.engine import findings
 from rightsizer.advice.market import Market, MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule

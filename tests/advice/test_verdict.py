@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases import case, window
+from cases import case, findings, window
 from readings import gpu, workload
-from rightsizer.advice.engine import findings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.verdict import abstain, finding_id, names_of
 from rightsizer.model.device import MigInstance

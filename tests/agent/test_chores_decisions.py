@@ -13,7 +13,6 @@ from chores_desk import Desk, NodeServices, Sink, desk
 from readings import EPOCH, HOUR, MINUTE
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import Policy
-from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion
 from rightsizer.advice.service import AdviceService, RecommenderResult
 from rightsizer.advice.settings import LedgerSettings
@@ -152,23 +151,6 @@ def test_everybody_who_wants_to_know_is_told(desk: Desk) -> None:
 
     assert [len(sink.events) for sink in others] == [1, 1]
     assert [sink.deliveries for sink in others] == [1, 1]
-
-
-def test_a_run_leaves_its_figures(desk: Desk) -> None:
-    """When, how long, how many judgements of each rule, and why some would not say."""
-    assert desk.recommender.last_run is None
-    desk.hold_idle(0, 91)
-    desk.advice_service.recommend()
-    run = desk.recommender.last_run
-    assert run is not None
-
-    assert run.time == EPOCH + 90 * MINUTE
-    assert run.duration_seconds >= 0.0
-    assert run.judgements == {rule.name: 1 for rule in RULES}
-    judged = desk.recommender.judgements
-    assert sum(run.abstentions.values()) == sum(
-        each.finding.abstained is not None for each in judged
-    )
 
 
 def test_policies_guide_what_is_said(desk: Desk) -> None:

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cases import findings
 from prometheus_server import Prometheus, prometheus_server, scrape_config
 from readings import HOUR, SECOND
 from rightsizer.accounting.service import AccountingService
-from rightsizer.advice.engine import findings
 from rightsizer.advice.policy import apply_policies
 from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings

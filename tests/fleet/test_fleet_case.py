@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, STATES, day_frame, day_frames, estate_device
+from cases import findings
 from readings import DAY, HOUR, MINUTE, workload
-from rightsizer.advice.engine import findings
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,

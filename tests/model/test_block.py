@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readings import EPOCH, MINUTE
+from readings import EPOCH
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 
 RATIOS: Final = st.floats(0.0, 1.0)
@@ -85,12 +85,6 @@ def test_share_of_blocks_beyond_a_capacity() -> None:
     """Counted by peaks, each block once."""
     blocks = Blocks.joined(block(number, 300.0, 0.1, 0.2 * number) for number in range(6))
     assert sum(peak > 0.5 for peak in blocks.series(Measure.BUSY).peaks) == 3
-
-
-def test_blocks_move_with_time() -> None:
-    """A day of a simulation stands for another day."""
-    found = block(5, 300.0, 0.5, 0.5).shifted(-15 * MINUTE)
-    assert found == block(2, 300.0, 0.5, 0.5)
 
 
 def test_bytes_that_are_no_blocks_are_refused() -> None:

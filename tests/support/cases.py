@@ -7,7 +7,9 @@ from typing import Any, Final
 from readings import DAY, EPOCH, HOUR, gpu
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
+from rightsizer.model.block import BLOCK_SPAN, Blocks
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -121,3 +123,18 @@ def judgement(
 def after(minutes: float) -> Nanoseconds:
     """A time some minutes after now."""
     return NOW + nanoseconds(60.0 * minutes)
+
+
+def findings(cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES) -> tuple[Finding, ...]:
+    """Every rule's verdict on every case as it stands, abstentions included."""
+    return tuple(rule.judge(case) for case in cases for rule in rules)
+
+
+def moved(window: Window, time: Nanoseconds) -> Window:
+    """The window at another time, which counts in whole blocks."""
+    data, size = window.blocks.data, len(Blocks.of_one(0, 1.0, {}, {}).data)
+    records = (data[at : at + size] for at in range(0, len(data), size))
+    by = time // BLOCK_SPAN
+    blocks = b"".join((int.from_bytes(each[:4]) + by).to_bytes(4) + each[4:] for each in records)
+    start, end = window.start + time, window.end + time
+    return replace(window, start=start, end=end, blocks=Blocks(blocks))

@@ -1,7 +1,6 @@
 """Load patterns: hours of day and week, trend over days, and the sample size behind them."""
 
 import math
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
@@ -9,9 +8,9 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.settings import ShapeSettings, TrendSettings
-from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.pattern import HourShape, Shape, Trend
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
+from rightsizer.model.block import Series
+from rightsizer.model.pattern import Shape, Trend
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _MOST_LAGS: Final = 2 * 24 * 12
 """Two days of five minutes; a load that is alike for longer is a handful of samples anyway."""
@@ -90,7 +89,6 @@ _DAY_HOURS: Final = 24
 _WEEK_HOURS: Final = 168
 _EPOCH_HOUR: Final = 3 * 24
 """1970 began on a Thursday; hour 0 is Monday's first."""
-_HIGH: Final = 0.95
 _DAY_SECONDS: Final = 86400.0
 
 
@@ -103,22 +101,21 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
     settings = settings or ShapeSettings()
     if not series.numbers:
         return None
-    known = observed_hours(series)
-    of_week = [_Hour() for _ in range(_WEEK_HOURS)]
-    for each in known:
-        of_week[(each.number + _EPOCH_HOUR) % _WEEK_HOURS].add(each)
-    _pass_time(of_week, series)
-    hours = hourly_means(known)
+    observed = observed_hours(series)
+    known, totals = [0.0] * _WEEK_HOURS, [0.0] * _WEEK_HOURS
+    for each in observed:
+        place = (each.number + _EPOCH_HOUR) % _WEEK_HOURS
+        known[place] += each.known_seconds
+        totals[place] += each.weighted
+    hours = hourly_means(observed)
     day = autocorrelation(hours, _DAY_HOURS)
     half = autocorrelation(hours, _DAY_HOURS // 2)
     week = autocorrelation(hours, _WEEK_HOURS)
     enough = settings.autocorrelation_ratio
+    of_day = [(sum(totals[at::_DAY_HOURS]), sum(known[at::_DAY_HOURS])) for at in range(_DAY_HOURS)]
     return Shape(
-        hours_of_day=tuple(_hour_shape(of_week[hour::_DAY_HOURS]) for hour in range(_DAY_HOURS)),
-        hours_of_week=tuple(_hour_shape([hour]) for hour in of_week),
-        known_days=sum(hour.known_seconds for hour in of_week) / _DAY_SECONDS,
-        daily_autocorrelation=day,
-        weekly_autocorrelation=week,
+        hours_of_day=tuple(total / time if time > 0 else None for total, time in of_day),
+        known_days=sum(known) / _DAY_SECONDS,
         is_daily=day is not None and half is not None and day >= enough and day > half,
         is_weekly=(
             week is not None
@@ -126,7 +123,9 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
             and week >= enough
             and week >= day + settings.weekly_margin_ratio
         ),
-        covers_cycle=covers_week((each.number for each in known if each.known_seconds), settings),
+        covers_cycle=covers_week(
+            (each.number for each in observed if each.known_seconds), settings
+        ),
     )
 
 
@@ -151,16 +150,14 @@ class ObservedHour(NamedTuple):
     """Since the epoch."""
     known_seconds: float
     weighted: float
-    """The sum of the means, by known time."""
-    means: Sequence[float]
-    """Of its five minutes."""
+    """The sum of the means of its five minutes, by known time."""
 
 
 def observed_hours(series: Series) -> list[ObservedHour]:
     """The hours of which anything is known, oldest first."""
     known_seconds, means = series.known_seconds, series.means
     hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(_HOUR))
-    return [ObservedHour(hour, sum(known), weighted(known, of), of) for hour, known, of in hours]
+    return [ObservedHour(hour, sum(known), weighted(known, of)) for hour, known, of in hours]
 
 
 def hourly_means(hours: Iterable[ObservedHour]) -> list[float | None]:
@@ -175,41 +172,6 @@ def weighted(known_seconds: Sequence[float], means: Sequence[float]) -> float:
     """The sum of some means, by known time."""
     total: float = sum(map(mul, known_seconds, means))
     return total
-
-
-class _Hour:
-    """What is known of one hour of the week."""
-
-    __slots__ = ("known_seconds", "means", "passed_seconds", "weighted")
-
-    def __init__(self) -> None:
-        self.known_seconds = self.passed_seconds = self.weighted = 0.0
-        self.means = array("d")
-
-    def add(self, hour: ObservedHour) -> None:
-        self.known_seconds += hour.known_seconds
-        self.weighted += hour.weighted
-        self.means.extend(hour.means)
-
-
-def _pass_time(of_week: Sequence[_Hour], series: Series) -> None:
-    """Tell each hour how much time it had between the first block and the last."""
-    start, end = series.numbers[0] * BLOCK_SPAN, (series.numbers[-1] + 1) * BLOCK_SPAN
-    for number in range(start // _HOUR, -(-end // _HOUR)):
-        inside = min(end, (number + 1) * _HOUR) - max(start, number * _HOUR)
-        of_week[(number + _EPOCH_HOUR) % _WEEK_HOURS].passed_seconds += seconds(inside)
-
-
-def _hour_shape(hours: Sequence[_Hour]) -> HourShape:
-    known = sum(hour.known_seconds for hour in hours)
-    if known <= 0:
-        return HourShape(None, None, 0.0)
-    means = sorted(mean for hour in hours for mean in hour.means)
-    return HourShape(
-        mean=sum(hour.weighted for hour in hours) / known,
-        p95=means[math.ceil(_HIGH * len(means)) - 1],
-        coverage_ratio=min(1.0, known / sum(hour.passed_seconds for hour in hours)),
-    )
 
 
 def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None]:

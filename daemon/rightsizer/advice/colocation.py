@@ -130,7 +130,7 @@ def _workload_pair(
             continue
         count = len(peaks)
         beyond = sum(map(gt, peaks, repeat(1.0))) / count
-        risks[str(resource)] = risk_of(beyond, min(samples, count)).risk
+        risks[str(resource)] = risk_of(beyond, min(samples, count))
         means[str(resource)] = round(sum(map(add, one.means, two.means)) / count, 4)
     lesser = map(min, busy[0].means, busy[1].means)
     both = sum(map(ge, lesser, repeat(settings.busy_ratio))) / aligned

@@ -38,16 +38,6 @@ def raised(rule: str, key: str, error: Exception) -> None:
     raise error
 
 
-def findings(
-    cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES, failed: Failed = raised
-) -> tuple[Finding, ...]:
-    """Every rule's verdict on every case as it stands, abstentions included.
-
-    There is no grace, no minimum duration and no hysteresis.
-    """
-    return tuple(_verdict(rule, case, failed) for case in cases for rule in rules)
-
-
 def judge_span(
     cases: Sequence[Case],
     rules: Sequence[Rule[Any]] = RULES,
@@ -158,14 +148,6 @@ def _answerable() -> Iterator[None]:
         yield
     except Exception as error:
         raise _RuleError(error) from error
-
-
-def _verdict(rule: Rule[Any], case: Case, failed: Failed) -> Finding:
-    try:
-        return rule.judge(case)
-    except Exception as error:  # noqa: BLE001 - the rule's fault, whatever it is.
-        failed(rule.name, case.key, error)
-        return _failure(rule, case)
 
 
 def _failure(rule: Rule[Any], case: Case) -> Finding:

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rightsizer.advice.confidence import is_below, upper_bound
+from rightsizer.advice.confidence import is_below
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Case, Option, Risk, Savings
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.pattern import Exceedance
 from rightsizer.model.state import Resource
 
@@ -18,38 +17,17 @@ _RANKS: Final = {Risk.VERY_LOW: 0, Risk.LOW: 1, Risk.MEDIUM: 2, Risk.HIGH: 3, Ri
 """What is unknown is ranked as what is likely to hurt."""
 
 
-@dataclass(frozen=True, slots=True)
-class RiskLevel:
-    """A risk with what it rests on."""
-
-    risk: Risk
-    harmed_share: float
-    effective_blocks: float
-
-    @property
-    def upper_bound_ratio(self) -> float | None:
-        """The upper 90 % bound of the share; `None` where too few blocks are known to say."""
-        if self.risk is Risk.UNKNOWN:
-            return None
-        return upper_bound(self.harmed_share, self.effective_blocks, _LEVEL)
-
-
-def risk_of(harmed_share: float, effective_blocks: float) -> RiskLevel:
+def risk_of(harmed_share: float, effective_blocks: float) -> Risk:
     """The risk of an action that would have hurt in a share of some five-minute blocks.
 
     The bound is the upper 90 % one of the share; fewer than 20 independent blocks say nothing.
     """
-    risk = Risk.UNKNOWN
-    if effective_blocks >= _MINIMUM_BLOCKS:
-        risk = next(
-            (
-                risk
-                for limit, risk in _LIMITS
-                if is_below(harmed_share, effective_blocks, limit, _LEVEL)
-            ),
-            Risk.HIGH,
-        )
-    return RiskLevel(risk, harmed_share, effective_blocks)
+    if effective_blocks < _MINIMUM_BLOCKS:
+        return Risk.UNKNOWN
+    limits = (
+        risk for limit, risk in _LIMITS if is_below(harmed_share, effective_blocks, limit, _LEVEL)
+    )
+    return next(limits, Risk.HIGH)
 
 
 def risk_under(bound_ratio: float) -> Risk:
@@ -104,7 +82,7 @@ def group_risks(case: Case, devices: int) -> dict[str, Risk]:
 
 
 def _risk(found: Exceedance | None) -> Risk:
-    return Risk.UNKNOWN if found is None else risk_of(found.share, found.effective_blocks).risk
+    return Risk.UNKNOWN if found is None else risk_of(found.share, found.effective_blocks)
 
 
 def ranked(options: Iterable[Option]) -> tuple[Option, ...]:

@@ -30,7 +30,7 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding, Severity
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds
 from rightsizer.sizing.settings import SizingSettings
 
 
@@ -90,19 +90,6 @@ class JudgementSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RecommenderRun:
-    """How a run went."""
-
-    time: Nanoseconds
-    """Wall time when it began."""
-    duration_seconds: float
-    judgements: Mapping[str, int]
-    """How many, by rule."""
-    abstentions: Mapping[str, int]
-    """How many of them would not say, by reason."""
-
-
-@dataclass(frozen=True, slots=True)
 class RecommenderResult:
     """What a run came to, for the ledger."""
 
@@ -128,7 +115,7 @@ class RuleFailures:
 
 
 class Recommender:
-    """Runs the rules, one run at a time; keeps the last run, and counts rules that raise."""
+    """Runs the rules, one run at a time; keeps the last judgements, and counts rules that raise."""
 
     def __init__(
         self,
@@ -143,7 +130,6 @@ class Recommender:
         self._judges = (tuple(rules), policies)
         self.failures = RuleFailures()
         self.judgements: tuple[Judgement, ...] = ()
-        self.last_run: RecommenderRun | None = None
 
     def change(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
         """Judge by other rules and policies from the next run on."""
@@ -161,7 +147,7 @@ class Recommender:
         `now` is the wall time of a replay.
         """
         rules, policies = self._judges
-        now, began = self._clock.wall_time() if now is None else now, self._clock.time()
+        now = self._clock.wall_time() if now is None else now
         cases: Cases = cache(self._accounts.look(now).cases)
         found = judge_all(cases, rules, open_now, policies.with_thresholds, self.failures.note)
         if self._profiles is not None:
@@ -171,15 +157,6 @@ class Recommender:
                 self.failures.note("profiles", "", error)
         found = policies.suppressed(found, now)
         self.judgements = found
-        findings = [judgement.finding for judgement in found]
-        self.last_run = RecommenderRun(
-            time=now,
-            duration_seconds=seconds(self._clock.time() - began),
-            judgements=Counter(finding.rule for finding in findings),
-            abstentions=Counter(
-                str(finding.reasons[0]) for finding in findings if finding.abstained is not None
-            ),
-        )
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
 
     def over_all(self, now: Nanoseconds) -> tuple[Finding, ...]:
@@ -417,8 +394,6 @@ class AdviceService:
         record = self._ledger.track_record
         self.outcomes: Mapping[tuple[str, str], int] = record.outcomes
         """How much advice has ended, by its reason and by how it ended."""
-        self.confidence_floors: Mapping[tuple[str, str], float] = record.floors
-        """Confidence that is asked for by rule and reason, for it was wrong too often."""
         self.realized_gpu_hours: Mapping[str, float] = record.realized_gpu_hours
         """GPU-hours that were seen to be saved, by rule."""
         self.brier: Mapping[str, float] = record.brier

@@ -194,16 +194,6 @@ class Blocks:
     def _number(self, place: int) -> int:
         return int.from_bytes(self.data[place : place + _NUMBER_BYTES])
 
-    def shifted(self, time: Nanoseconds) -> "Blocks":
-        """The same blocks at another time, which counts in whole blocks."""
-        by = time // BLOCK_SPAN
-        return Blocks(
-            b"".join(
-                _RECORD.pack(number + by, *values)
-                for number, *values in _RECORD.iter_unpack(self.data)
-            )
-        )
-
     def of(self, measure: Measure) -> tuple[Block, ...]:
         """The blocks in which a measure is known, oldest first, one for each five minutes."""
         return tuple(self.each(measure))

@@ -4,15 +4,13 @@ Fixed bins beat a t-digest here: the domain is 0 to 1, merging is addition, deca
 and the same readings give the same bytes.
 """
 
-import struct
 from collections.abc import ItemsView, Iterable, Mapping
 from itertools import accumulate
-from typing import Final, Self
+from typing import Final
 
 BINS: Final = 101
 _ROUNDING: Final = 1e-9
 _PRECISION: Final = 1e-12
-_PAIR: Final = struct.Struct("<Bd")
 
 
 def bin_of(value: float) -> int:
@@ -131,21 +129,6 @@ class Histogram:
         for percent, weight in self._weights.items():
             weights[percent] = weight
         return list(accumulate(weights))
-
-    def to_bytes(self) -> bytes:
-        """The histogram in 9 bytes for each bin in use, without loss."""
-        return b"".join(_PAIR.pack(percent, weight) for percent, weight in sorted(self.items()))
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """The histogram that `to_bytes` wrote.
-
-        Raises:
-            ValueError: the bytes are not such a histogram.
-        """
-        if len(data) % _PAIR.size:
-            raise ValueError("a histogram's bytes are cut off")
-        return cls(dict(_PAIR.iter_unpack(data)))
 
     def items(self) -> ItemsView[int, float]:
         """The bins in use with their weights, by percent, in no order."""

@@ -8,27 +8,13 @@ from rightsizer.model.window import Window
 
 
 @dataclass(frozen=True, slots=True)
-class HourShape:
-    """One hour of the day, or of the week, over all the days or weeks that are known of it."""
-
-    mean: float | None
-    p95: float | None
-    """Of the five-minute means."""
-    coverage_ratio: float
-    """Known time, of the time that this hour had since the history began."""
-
-
-@dataclass(frozen=True, slots=True)
 class Shape:
     """How a load repeats itself. Hours are UTC's; a week begins on Monday."""
 
-    hours_of_day: tuple[HourShape, ...]
-    hours_of_week: tuple[HourShape, ...]
+    hours_of_day: tuple[float | None, ...]
+    """The mean of each over all days; `None` where nothing of it is known."""
     known_days: float
     """Known time, in days."""
-    daily_autocorrelation: float | None
-    """Of hourly means with those a day before; `None` where there are too few."""
-    weekly_autocorrelation: float | None
     is_daily: bool
     """It repeats itself day by day, and not only because it changes slowly."""
     is_weekly: bool

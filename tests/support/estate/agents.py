@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from cases import moved
 from estate.character import written
 from estate.layout import JOBS, Layout, Machine
 from rightsizer.accounting.service import AccountingService, NodeAccounts
@@ -106,15 +107,6 @@ def _past(
     accountant = AccountingService(AccountingSettings())
     accountant.restore(
         known,
-        (
-            replace(
-                window,
-                start=window.start - day * _DAY,
-                end=window.end - day * _DAY,
-                blocks=window.blocks.shifted(-day * _DAY),
-            )
-            for day in reversed(range(days))
-            for window in windows
-        ),
+        (moved(window, -day * _DAY) for day in reversed(range(days)) for window in windows),
     )
     return accountant

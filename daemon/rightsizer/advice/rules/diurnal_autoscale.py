@@ -154,7 +154,7 @@ def _complaint(
     who = subject.name if count <= _MOST_NAMES else f"{count} GPUs"
     low, high = sorted((max(0.0, planned.outcome.saved_ratio), best.saved_ratio))
     savings = released(case, subject.market, low, high)
-    risk = risk_of(best.short_ratio, case.effective_samples()).risk
+    risk = risk_of(best.short_ratio, case.effective_samples())
     least, most = min(planned.replicas), max(planned.replicas)
     scaling = f"{least} to {most} replicas by the hour, instead of {evidence['replicas']}"
     return subject.complain(

@@ -114,7 +114,7 @@ def _of_load(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | No
     shape = case.shape() if trend is not None and trend.is_growing else None
     if trend is None or shape is None:
         return None
-    means = [hour.mean for hour in shape.hours_of_day if hour.mean is not None]
+    means = [mean for mean in shape.hours_of_day if mean is not None]
     mean = sum(means) / len(means) if means else 0.0
     if mean <= 0.0:
         return None

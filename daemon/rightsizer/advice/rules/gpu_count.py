@@ -132,7 +132,7 @@ def _complaint(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replic
     case, workload, count = subject.case, subject.case.workload, len(subject.case.devices)
     part = len(unused) / count if unused else 1.0 - left / count
     risks = {} if unused else group_risks(case, left)
-    risk = risk_of(0.0, case.effective_samples()).risk if unused else worst(risks.values())
+    risk = risk_of(0.0, case.effective_samples()) if unused else worst(risks.values())
     savings = released(case, subject.market, part, part)
     option = Option(
         description=f"{left} of the {count} {'GPUs' if unused else 'replicas'}",

@@ -208,7 +208,7 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
     shape = case.shape() if case.workload_class is WorkloadClass.SERVING else None
     if shape is None or not shape.is_daily or shape.known_days < settings.minimum_days:
         return False
-    means = [hour.mean for hour in shape.hours_of_day]
+    means = shape.hours_of_day
     busiest = max(mean or 0.0 for mean in means)
     first = min(int(seconds(window.start)) // _HOUR_SECONDS for window in case.windows)
     last = max(int(seconds(window.end - 1)) // _HOUR_SECONDS for window in case.windows)

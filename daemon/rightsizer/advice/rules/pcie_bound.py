@@ -70,8 +70,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
             w.share(State.PCIE_BOUND) for w in case.windows
         )
         if is_blind and is_well:
-            signals = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)
-            return subject.abstain(f"traffic over PCIe is not observed: no {metrics_of(signals)}")
+            return subject.abstain(f"traffic over PCIe is not observed: no {metrics_of(_TRAFFIC)}")
         return seen
     slow = {
         window.uuid: active_share(

@@ -234,4 +234,4 @@ def _risk(members: Sequence[SmallWorkload]) -> Risk:
     """By the hours in which the sum of the peaks is more than a GPU, or than their slice."""
     sums = list(map(sum, zip(*(each.load.compute for each in members), strict=True)))
     beyond = sum(each > _WHOLE for each in sums) / len(sums) if sums else 1.0
-    return risk_of(beyond, independent_hours(sums)).risk
+    return risk_of(beyond, independent_hours(sums))

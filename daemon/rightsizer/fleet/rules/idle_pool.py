@@ -75,7 +75,7 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
 def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, object]) -> Finding:
     pool, size = subject.pool, subject.size
     is_empty = spare.keep == 0
-    risk = risk_of(0.0, independent_hours(pool.held_peak.values)).risk
+    risk = risk_of(0.0, independent_hours(pool.held_peak.values))
     action = Action.RELEASE if is_empty else Action.REDUCE_GPU_COUNT
     nodes, less = counted(len(spare.nodes), "whole node"), counted(spare.gpus, "GPU")
     summary = f"{pool.name}: none of its {size} GPUs was held at any moment."

@@ -146,7 +146,7 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
     low = gpus * min(planned.saved_ratio, outlook.empty_ratio)
     high = gpus * max(planned.saved_ratio, outlook.followed.saved_ratio)
     least, most = min(outlook.schedule.replicas), max(outlook.schedule.replicas)
-    risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values)).risk
+    risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values))
     savings = subject.savings(low, high)
     by_hour = f"{least} to {most} nodes by the hour, instead of {load.size}"
     return subject.complain(

@@ -171,7 +171,7 @@ def _complaint(
 ) -> Finding:
     chosen = [each for group in groups for each in group]
     services, then = len(chosen), sum(each.replicas for each in chosen) - freed
-    risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen)).risk
+    risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen))
     together = [[each.key for each in group] for group in groups]
     return subject.complain(
         kind=FindingKind.OVERPROVISIONED,
