@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from cases import case, findings, window
 from readings import gpu, workload
+from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.verdict import abstain, finding_id, names_of
+from rightsizer.advice.verdict import CaseSubject, finding_id, names_of
 from rightsizer.model.device import MigInstance
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.state import State
@@ -67,8 +68,8 @@ def test_ids_differ_with_what_is_said(said: list[tuple[str, str, str, str]]) -> 
 
 def test_abstention_says_why() -> None:
     """It is no complaint, and claims no confidence."""
-    judged = case([window({State.UNKNOWN: 1})], workload())
-    found = abstain("idle", judged, Reason.INSUFFICIENT_DATA, "only 3 s of telemetry")
+    subject = CaseSubject("idle", case([window({State.UNKNOWN: 1})], workload()), Market())
+    found = subject.abstain("only 3 s of telemetry", Reason.INSUFFICIENT_DATA)
     assert found.abstained == "only 3 s of telemetry"
     assert found.summary == "No verdict: only 3 s of telemetry."
     assert not found.is_complaint

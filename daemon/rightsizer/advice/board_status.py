@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import Final
 
-from rightsizer.advice.verdict import abstain
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.finding import Case, Finding
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import MEDIA_ENGINES, Signal
@@ -149,7 +149,7 @@ _NAMED: Final = {Signal.CLOCK_EVENT_REASONS: "rightsizer_clock_event_reason"}
 
 def abstain_unobserved(  # noqa: PLR0913, PLR0917 - what is looked for, and how it is named.
     found: Finding,
-    case: Case,
+    subject: CaseSubject,
     signals: Collection[Signal],
     what: str = "the host",
     evidence_name: str = "active_share_ratio",
@@ -160,11 +160,11 @@ def abstain_unobserved(  # noqa: PLR0913, PLR0917 - what is looked for, and how 
     It names the metrics that would tell, or those that are given. What was seen nevertheless is
     believed.
     """
-    own = readings_of(case)
+    own = readings_of(subject.case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)
     shares = found.evidence.get(evidence_name)
     was_seen = isinstance(shares, dict) and any(shares.values())
     if found.abstained is not None or not is_blind or was_seen:
         return found
     why = f"{what} is not observed: no {metrics or metrics_of(signals)}"
-    return abstain(found.rule, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    return subject.abstain(why)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, find_nothing, finding_id, known_seconds, names_of
+from rightsizer.advice.verdict import CaseSubject, finding_id, known_seconds
 from rightsizer.advice.verification import RELEASING, REPLACING
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import replace
@@ -67,13 +67,14 @@ def _patient(rule: Rule[Any], finding: Finding, case: Case) -> Finding:
     if not finding.is_complaint or finding.kind is not FindingKind.IDLE:
         return finding
     policy, known = rule.conduct(case.workload), known_seconds(case)
+    subject = CaseSubject(rule.name, case, rule.market)
     if known >= policy.minimum_known_seconds:
         return finding
     summary = (
-        f"{names_of(case.devices)}: idle for {format_duration(known)} so far; "
+        f"{subject.name}: idle for {format_duration(known)} so far; "
         f"told after {format_duration(policy.long_seconds)}."
     )
-    return find_nothing(rule.name, case, summary, {}, finding.evidence)
+    return subject.find_nothing(summary, {}, finding.evidence)
 
 
 def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -151,7 +152,8 @@ def _answerable() -> Iterator[None]:
 
 
 def _failure(rule: Rule[Any], case: Case) -> Finding:
-    return abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED)
+    subject = CaseSubject(rule.name, case, rule.market)
+    return subject.abstain(_FAILED, Reason.INSUFFICIENT_DATA)
 
 
 def _undecided(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgement:

@@ -196,117 +196,8 @@ _UNPRICED: Final = Savings(reason=UNPRICED)
 TOO_SMALL: Final = Savings(reason="a GPU that is too small saves nothing")
 
 
-def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and case.
-    rule: str,
-    case: Case,
-    *,
-    kind: FindingKind,
-    reasons: tuple[Reason, ...],
-    action: Action,
-    summary: str,
-    factors: Mapping[str, float],
-    risk: Risk,
-    evidence: Mapping[str, object],
-    culprits: tuple[str, ...] = (),
-    options: tuple[Option, ...] = (),
-    target: str = "",
-    savings: Savings = _UNPRICED,
-    minimum_confidence_ratio: float = 0.0,
-    instructions: tuple[Instruction, ...] = (),
-    severity: Severity | None = None,
-    affected_gpus: float = 0.0,
-) -> Finding:
-    """A finding that asks for something.
-
-    The first reason and the target, which is rounded, are part of the id. Culprits are uuids,
-    options come best first. Under the minimum confidence no savings are stated. The severity
-    follows, where it is not given, from the GPUs' worth of time that is lost or at stake.
-    """
-    confidence = confidence_of(factors)
-    is_sure = confidence >= minimum_confidence_ratio
-    return replace(
-        _finding(rule, case, finding_id(case.key, reasons[0], action, target), summary),
-        kind=kind,
-        reasons=reasons,
-        culprits=culprits,
-        action=action,
-        options=options
-        if is_sure
-        else tuple(replace(each, savings=each.savings and LOW_CONFIDENCE) for each in options),
-        confidence=confidence,
-        confidence_factors={name: round(value, 3) for name, value in factors.items()},
-        risk=risk,
-        savings=savings if is_sure else LOW_CONFIDENCE,
-        evidence=_span(case) | dict(evidence),
-        severity=severity or severity_of(affected_gpus),
-        instructions=instructions,
-    )
-
-
 _NO_VERDICT: Final = Savings(reason="no verdict")
 _NOTHING_TO_SAVE: Final = Savings(reason="nothing to save")
-
-
-def find_nothing(
-    rule: str,
-    case: Case,
-    summary: str,
-    factors: Mapping[str, float] = _NOTHING,
-    evidence: Mapping[str, object] = _NOTHING,
-) -> Finding:
-    """A finding that the rule has nothing to complain of."""
-    return _finding(
-        rule,
-        case,
-        finding_id(case.key, rule, Action.NONE, ""),
-        summary,
-        kind=FindingKind.OPTIMIZED,
-        confidence=confidence_of(factors),
-        confidence_factors={name: round(value, 3) for name, value in factors.items()},
-        risk=Risk.VERY_LOW,
-        savings=_NOTHING_TO_SAVE,
-        evidence=_span(case) | dict(evidence),
-    )
-
-
-def abstain(rule: str, case: Case, reason: Reason, why: str) -> Finding:
-    """A finding that the rule cannot say, and why."""
-    advice_id = finding_id(case.key, rule, reason, "")
-    told = f"No verdict: {why}."
-    return _finding(rule, case, advice_id, told, reasons=(reason,), abstained=why)
-
-
-def _finding(rule: str, case: Case, advice_id: str, summary: str, **parts: Any) -> Finding:
-    usual: dict[str, Any] = {
-        "kind": FindingKind.UNKNOWN,
-        "reasons": (),
-        "confidence": 0.0,
-        "confidence_factors": {},
-        "risk": Risk.UNKNOWN,
-        "savings": _NO_VERDICT,
-    }
-    if "evidence" not in parts:
-        usual["evidence"] = _span(case)
-    return Finding(
-        id=advice_id,
-        rule=rule,
-        devices=tuple(device.uuid for device in case.devices),
-        culprits=(),
-        workload=None if case.workload is None else case.workload.key,
-        action=Action.NONE,
-        summary=summary,
-        options=(),
-        **usual | parts,
-    )
-
-
-def abstain_early(rule: str, case: Case, minimum_seconds: float) -> Finding | None:
-    """An abstention where too little of the window is known, `None` where there is enough."""
-    known = known_seconds(case)
-    if known >= minimum_seconds:
-        return None
-    why = f"only {format_duration(known)} of telemetry"
-    return abstain(rule, case, Reason.INSUFFICIENT_DATA, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +213,53 @@ class CaseSubject:
         """Its devices, for a person."""
         return names_of(self.case.devices)
 
-    def abstain(self, why: str, reason: Reason = Reason.UNSUPPORTED_TELEMETRY) -> Finding:
-        """No verdict, and why."""
-        return abstain(self.rule, self.case, reason, why)
+    def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and case.
+        self,
+        *,
+        reasons: tuple[Reason, ...],
+        action: Action,
+        summary: str,
+        factors: Mapping[str, float],
+        risk: Risk,
+        evidence: Mapping[str, object],
+        kind: FindingKind | None = None,
+        culprits: tuple[str, ...] = (),
+        options: tuple[Option, ...] = (),
+        target: str = "",
+        savings: Savings | str = _UNPRICED,
+        instructions: tuple[Instruction, ...] = (),
+        severity: Severity | None = None,
+        affected_gpus: float = 0.0,
+    ) -> Finding:
+        """A finding that asks for something.
 
-    def abstain_early(self, minimum_seconds: float) -> Finding | None:
-        """No verdict where too little of the window is known, `None` where there is enough."""
-        return abstain_early(self.rule, self.case, minimum_seconds)
+        The first reason, which tells the kind unless that is given, and the target, which is
+        rounded, are part of the id. Culprits are uuids, options come best first. Savings are not
+        stated under the market's confidence; a text says why there never are any. The severity
+        follows, where it is not given, from the GPUs' worth of time that is lost or at stake.
+        """
+        if isinstance(savings, str):
+            least, savings = 0.0, Savings(reason=savings)
+        else:
+            least = self.market.settings.minimum_confidence_ratio
+        is_sure = confidence_of(factors) >= least
+        if not is_sure:
+            options = tuple(
+                replace(each, savings=each.savings and LOW_CONFIDENCE) for each in options
+            )
+        return replace(
+            self._finding(finding_id(self.case.key, reasons[0], action, target), summary, factors),
+            kind=kind or reasons[0].kind,
+            reasons=reasons,
+            culprits=culprits,
+            action=action,
+            options=options,
+            risk=risk,
+            savings=savings if is_sure else LOW_CONFIDENCE,
+            evidence=_span(self.case) | dict(evidence),
+            severity=severity or severity_of(affected_gpus),
+            instructions=instructions,
+        )
 
     def find_nothing(
         self,
@@ -336,18 +267,51 @@ class CaseSubject:
         factors: Mapping[str, float] = _NOTHING,
         evidence: Mapping[str, object] = _NOTHING,
     ) -> Finding:
-        """Nothing to complain of."""
-        return find_nothing(self.rule, self.case, summary, factors, evidence)
+        """A finding that the rule has nothing to complain of."""
+        return replace(
+            self._finding(finding_id(self.case.key, self.rule, Action.NONE, ""), summary, factors),
+            kind=FindingKind.OPTIMIZED,
+            risk=Risk.VERY_LOW,
+            savings=_NOTHING_TO_SAVE,
+            evidence=_span(self.case) | dict(evidence),
+        )
 
-    def complain(self, *, savings: Savings | str = _UNPRICED, **parts: Any) -> Finding:
-        """A finding that asks for something; the other parts are the arguments of `complain`.
+    def abstain(self, why: str, reason: Reason = Reason.UNSUPPORTED_TELEMETRY) -> Finding:
+        """A finding that the rule cannot say, and why."""
+        finding = self._finding(
+            finding_id(self.case.key, self.rule, reason, ""), f"No verdict: {why}."
+        )
+        return replace(finding, reasons=(reason,), abstained=why)
 
-        Savings are not stated under the market's confidence. A text says why there never are any.
-        """
-        if isinstance(savings, str):
-            return complain(self.rule, self.case, savings=Savings(reason=savings), **parts)
-        parts["minimum_confidence_ratio"] = self.market.settings.minimum_confidence_ratio
-        return complain(self.rule, self.case, savings=savings, **parts)
+    def abstain_early(self, minimum_seconds: float) -> Finding | None:
+        """No verdict where too little of the window is known, `None` where there is enough."""
+        known = known_seconds(self.case)
+        if known >= minimum_seconds:
+            return None
+        why = f"only {format_duration(known)} of telemetry"
+        return self.abstain(why, Reason.INSUFFICIENT_DATA)
+
+    def _finding(
+        self, advice_id: str, summary: str, factors: Mapping[str, float] | None = None
+    ) -> Finding:
+        case = self.case
+        return Finding(
+            id=advice_id,
+            rule=self.rule,
+            kind=FindingKind.UNKNOWN,
+            reasons=(),
+            devices=tuple(device.uuid for device in case.devices),
+            culprits=(),
+            workload=None if case.workload is None else case.workload.key,
+            action=Action.NONE,
+            summary=summary,
+            options=(),
+            confidence=0.0 if factors is None else confidence_of(factors),
+            confidence_factors={name: round(value, 3) for name, value in (factors or {}).items()},
+            risk=Risk.UNKNOWN,
+            savings=_NO_VERDICT,
+            evidence=_span(case),
+        )
 
 
 def known_seconds(case: Case) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
@@ -65,6 +66,40 @@ class Reason(StrEnum):
     TELEMETRY_LOST = "TelemetryLost"
     INSUFFICIENT_DATA = "InsufficientData"
     UNSUPPORTED_TELEMETRY = "UnsupportedTelemetry"
+
+    @property
+    def kind(self) -> FindingKind:
+        """What a complaint for this reason first is, unless its rule knows better."""
+        return _KINDS.get(self, FindingKind.INEFFICIENT)
+
+
+_KINDS: Final = {
+    reason: kind
+    for kind, reasons in {
+        FindingKind.IDLE: (
+            *(Reason.IDLE_EMPTY, Reason.IDLE_HELD, Reason.ALLOCATED_WITHOUT_PROCESS),
+        ),
+        FindingKind.OVERPROVISIONED: (
+            *(Reason.GPU_OVERPROVISIONED, Reason.GPU_MEMORY_OVERPROVISIONED),
+            *(Reason.GPU_COUNT_OVERPROVISIONED, Reason.DIURNAL_AUTOSCALE),
+            *(Reason.SHARING_CANDIDATE_MIG, Reason.SHARING_CANDIDATE_MPS),
+            Reason.SHARING_CANDIDATE_TIME_SLICE,
+        ),
+        FindingKind.UNDERPROVISIONED: (
+            *(Reason.GPU_UNDERPROVISIONED, Reason.GPU_MEMORY_UNDERPROVISIONED),
+            *(Reason.COMPUTE_SATURATED, Reason.EXHAUSTION_FORECAST),
+        ),
+        FindingKind.MISPLACED: (
+            *(Reason.NUMA_MISPLACED, Reason.NVLINK_ABSENT, Reason.CAPACITY_FRAGMENTED),
+        ),
+        FindingKind.DEGRADED: (
+            *(Reason.POWER_THROTTLED, Reason.THERMAL_THROTTLED, Reason.PCIE_LINK_DEGRADED),
+            *(Reason.HARDWARE_UNHEALTHY, Reason.TELEMETRY_LOST),
+        ),
+    }.items()
+    for reason in reasons
+}
+"""All others keep a workload from using its GPUs well."""
 
 
 class Action(StrEnum):

@@ -11,8 +11,8 @@ from rightsizer.advice.attribution import (
 )
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
-from rightsizer.advice.verdict import CaseSubject, abstain, names_of
-from rightsizer.model.finding import Case, Finding, FindingKind, Reason
+from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State, Tier
@@ -98,13 +98,15 @@ def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: floa
     return min(1.0, time / window.active)
 
 
-def abstain_inactive(found: Finding, case: Case, minimum_active_seconds: float) -> Finding:
+def abstain_inactive(
+    found: Finding, subject: CaseSubject, minimum_active_seconds: float
+) -> Finding:
     """What was found, unless no device was at work for long enough to tell."""
-    longest = max((seconds(window.active) for window in case.windows), default=0.0)
+    longest = max((seconds(window.active) for window in subject.case.windows), default=0.0)
     if found.abstained is not None or longest >= minimum_active_seconds:
         return found
     why = f"only {format_duration(longest)} of activity"
-    return abstain(found.rule, case, Reason.INSUFFICIENT_DATA, why)
+    return subject.abstain(why, Reason.INSUFFICIENT_DATA)
 
 
 def find_bottleneck(
@@ -125,7 +127,7 @@ def find_bottleneck(
         is_of_active_time=True,
     )
     if isinstance(seen, Finding):
-        return abstain_inactive(seen, case, settings.minimum_active_seconds)
+        return abstain_inactive(seen, subject, settings.minimum_active_seconds)
     lost = {window.uuid: lost_share(window, state) for window in case.windows}
     seen.evidence["lost_ratio"] = {uuid: round(each, 4) for uuid, each in lost.items()}
     seen.evidence["hypotheses"] = hypotheses(case)
@@ -153,7 +155,6 @@ def complain_of(
     case, market = seen.subject.case, seen.subject.market
     return seen.complain(
         ending,
-        kind=FindingKind.INEFFICIENT,
         reasons=(bottleneck.reason, *reasons),
         savings=saved_at_most(case, market, bottleneck.state),
         affected_gpus=lost_gpus(case, bottleneck.state),

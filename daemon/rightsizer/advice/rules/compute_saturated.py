@@ -12,7 +12,7 @@ from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import WITH_POWER, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
-from rightsizer.model.finding import Action, Finding, FindingKind, Reason
+from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -69,7 +69,6 @@ def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
     scaling = owner_of(case.workload.kind).scale_by_queue(case.workload) if case.workload else ()
     return seen.complain(
         "",
-        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.COMPUTE_SATURATED,),
         action=Action.AUTOSCALE if scaling else Action.CHANGE_GPU_TYPE,
         evidence={"saturated_ratio": saturated},

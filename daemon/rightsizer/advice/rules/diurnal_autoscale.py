@@ -24,7 +24,7 @@ from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
+from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration, seconds
@@ -158,7 +158,6 @@ def _complaint(
     least, most = min(planned.replicas), max(planned.replicas)
     scaling = f"{least} to {most} replicas by the hour, instead of {evidence['replicas']}"
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(

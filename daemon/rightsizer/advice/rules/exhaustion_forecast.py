@@ -10,16 +10,7 @@ from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
@@ -139,7 +130,6 @@ def _complaint(subject: CaseSubject, forecast: _Forecast) -> Finding:
     name = case.workload.name if case.workload else ""
     grows = f"{slope / _GIBIBYTE:.2f} GiB" if forecast.is_memory else f"{slope:.3f} busy GPUs"
     return subject.complain(
-        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.CHANGE_GPU_TYPE if options else Action.NONE,
         summary=(

@@ -24,7 +24,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_pol
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, released
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.finding import Action, Case, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
@@ -144,7 +144,6 @@ def _complaint(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replic
         risks=risks,
     )
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,
         summary=summary,

@@ -22,7 +22,7 @@ from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk, Severity
+from rightsizer.model.finding import Action, Case, Finding, Reason, Risk, Severity
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
@@ -114,7 +114,6 @@ def _complaint(
     )
     drain = drain_instructions(subject.case, f"{names_of(sick)} unhealthy")
     return subject.complain(
-        kind=FindingKind.DEGRADED,
         reasons=(Reason.HARDWARE_UNHEALTHY,),
         action=Action.RESEAT_OR_DRAIN,
         summary=f"{'; '.join(_sentence(each, faults[each.uuid]) for each in sick)}.",

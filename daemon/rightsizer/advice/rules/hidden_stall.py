@@ -13,7 +13,7 @@ from rightsizer.advice.observation import WITH_POWER, minimum_known, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import follow_up, straggler_group
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
+from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
@@ -51,7 +51,6 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     waited_for = [device for device in case.devices if device not in seen.devices]
     found = seen.complain(
         f"; they wait for {names_of(waited_for)}" if waited_for else "",
-        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.HIDDEN_STALL,),
         action=Action.INVESTIGATE_STRAGGLER,
         evidence={"hypotheses": hypotheses(case)},

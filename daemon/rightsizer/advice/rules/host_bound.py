@@ -34,7 +34,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether the CPUs keep a GPU of the workload waiting."""
     case, seen = subject.case, find_bottleneck(_HOST, subject, settings)
     if isinstance(seen, Finding):
-        return abstain_unobserved(seen, case, _SIGNALS)
+        return abstain_unobserved(seen, subject, _SIGNALS)
     device, is_serving = seen.devices[0], case.workload_class is WorkloadClass.SERVING
     count = cpus_for_gpu(case, device)
     more: tuple[Instruction, ...] = ()

@@ -10,16 +10,7 @@ from rightsizer.advice.risk import risk_under
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, direct_factors, known_seconds, opposite, released
 from rightsizer.model.block import Measure
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Option,
-    Reason,
-    Risk,
-)
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import IDLE_STATES, Resource, State
@@ -131,7 +122,6 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     savings = released(case, subject.market, *_idle_parts(case, share, settings))
     reason, what = _reason(case)
     return subject.complain(
-        kind=FindingKind.IDLE,
         reasons=(reason,),
         action=action,
         summary=(

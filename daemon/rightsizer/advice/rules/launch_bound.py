@@ -37,7 +37,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     seen = find_bottleneck(_LAUNCHES, subject, settings)
     if isinstance(seen, Finding):
         what = "how full the SMs are"
-        return abstain_unobserved(seen, subject.case, (Signal.SM_ACTIVE,), what)
+        return abstain_unobserved(seen, subject, (Signal.SM_ACTIVE,), what)
     is_serving = subject.case.workload_class is WorkloadClass.SERVING
     capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
     return complain_of(

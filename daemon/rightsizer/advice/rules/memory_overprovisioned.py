@@ -10,7 +10,7 @@ from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
-from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Savings
+from rightsizer.model.finding import Action, Finding, Reason, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
@@ -75,7 +75,6 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
         return subject.find_nothing(what, factors, evidence)
     best = options[0]
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_MEMORY_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
         summary=f"{summary}; {best.description} has less of it and is as fast.",

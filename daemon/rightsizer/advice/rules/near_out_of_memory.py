@@ -10,7 +10,7 @@ from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
-from rightsizer.model.finding import Action, Finding, FindingKind, Reason
+from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass
@@ -68,7 +68,6 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     may_move = case.workload_class is not WorkloadClass.UNKNOWN
     return seen.complain(
         "; the next allocation may fail",
-        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE if may_move else Action.NONE,
         evidence=peaks,

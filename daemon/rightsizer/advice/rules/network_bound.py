@@ -9,7 +9,7 @@ from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
@@ -41,7 +41,7 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     case, is_bound = subject.case, in_condition(Condition.NETWORK_BOUND)
     seen = observe(subject, settings, is_bound, "held up by the network")
     if isinstance(seen, Finding):
-        return abstain_unobserved(seen, case, _PORTS, "the network", "share_ratio")
+        return abstain_unobserved(seen, subject, _PORTS, "the network", "share_ratio")
     lost = 0.0
     for window, device in zip(case.windows, case.devices, strict=True):
         share, known = seen.shares[window.uuid], window.known_seconds
@@ -52,7 +52,6 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     fabric = f"mpirun -N {len(case.devices)} all_reduce_perf -b 8M -e 4G -f 2 -g 1"
     return seen.complain(
         ", with the ports nearest to the GPUs at their rate",
-        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.NETWORK_BOUND,),
         action=Action.NONE,
         savings=released(case, subject.market, 0.0, lost / case.gpus),

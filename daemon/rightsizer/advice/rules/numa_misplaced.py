@@ -7,7 +7,7 @@ from rightsizer.advice.observation import in_condition, minimum_known, observe, 
 from rightsizer.advice.operator_commands import binding_instructions, home_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -64,7 +64,6 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
     ]
     return seen.complain(
         f"; {', '.join(belongs)}",
-        kind=FindingKind.MISPLACED,
         reasons=(Reason.NUMA_MISPLACED,),
         action=Action.REBIND_NUMA,
         risk=Risk.LOW,

@@ -14,16 +14,7 @@ from rightsizer.advice.operator_commands import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, direct_factors, holder_of, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Option,
-    Reason,
-    Risk,
-)
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
@@ -174,7 +165,6 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     then = _uuids(better.devices)
     exchange = settings.class_only_ratio if traffic is None else settings.attribution_ratio
     return subject.complain(
-        kind=FindingKind.MISPLACED,
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(

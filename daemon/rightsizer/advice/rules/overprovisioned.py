@@ -130,7 +130,6 @@ def _too_large(
     options = smaller_boards(case, subject.market) if is_resizable else ()
     best = options[0] if options else Option("", Risk.UNKNOWN)
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(reasons),
         action=best.action or Action.NONE,
         summary=(

@@ -10,7 +10,7 @@ from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -165,7 +165,6 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     links = {device.uuid: links[device.uuid] for device in seen.devices}
     return seen.complain(
         f": {'; '.join(dict.fromkeys(map(str, links.values())))}",
-        kind=FindingKind.DEGRADED,
         reasons=(Reason.PCIE_LINK_DEGRADED,),
         action=Action.RESEAT_OR_DRAIN,
         risk=Risk.LOW,

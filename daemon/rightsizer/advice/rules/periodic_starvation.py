@@ -9,7 +9,7 @@ from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
+from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Observation
@@ -68,7 +68,6 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         return seen.find_nothing(f"{pace}; a service works as its requests come", evidence)
     return seen.complain(
         pace,
-        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.PERIODIC_STARVATION,),
         action=Action.FIX_INPUT_PIPELINE,
         evidence=evidence,

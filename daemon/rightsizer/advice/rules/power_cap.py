@@ -19,16 +19,7 @@ from rightsizer.advice.power_saving import (
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Tier
@@ -112,7 +103,6 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     return seen.complain(
         f". A limit of {caps[0].saving.cap_watts:.0f} W on "
         f"{names_of([cap.device for cap in caps])} saves {low:.0f} to {high:.0f} W",
-        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.POWER_CAP_OPPORTUNITY,),
         action=Action.SET_POWER_LIMIT,
         risk=risk,

@@ -13,16 +13,7 @@ from rightsizer.advice.power_saving import clock_free_ratio, low_pipe_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Option,
-    Reason,
-    Risk,
-)
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -140,7 +131,6 @@ def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]
         f". The limit of {names_of([first.device])} is {first.watts:.0f} W, "
         f"{first.default_watts - first.watts:.0f} W below the board's default of "
         f"{first.default_watts:.0f} W{now}",
-        kind=FindingKind.DEGRADED,
         reasons=(Reason.POWER_THROTTLED,),
         action=Action.SET_POWER_LIMIT,
         risk=Risk.LOW,

@@ -16,7 +16,7 @@ from rightsizer.advice.straggler import (
     straggler_of,
 )
 from rightsizer.advice.verdict import CaseSubject, names_of, released
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
+from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, Observation, State
@@ -69,7 +69,6 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
     lost = _lost(case, stragglers)
     found = seen.complain(
         f": {_who(stragglers)}",
-        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
         evidence={"oddity": str(stragglers.deviation), "at_work_ratio": dict(stragglers.levels)},

@@ -22,7 +22,7 @@ from rightsizer.advice.risk import ranked
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
 from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
-from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
+from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration
@@ -80,7 +80,6 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
     actions = dict.fromkeys(each.action for each in options if each.action is not None)
     name = case.workload.name if case.workload else ""
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(_REASONS[action] for action in actions),
         action=best.action or Action.NONE,
         summary=(

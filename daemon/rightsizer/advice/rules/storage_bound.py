@@ -57,7 +57,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
     """Whether storage keeps a GPU of the workload waiting, and what it is waited for."""
     case, seen = subject.case, find_bottleneck(_STORAGE, subject, settings)
     if isinstance(seen, Finding):
-        return abstain_unobserved(seen, case, (Signal.IO_PRESSURE,))
+        return abstain_unobserved(seen, subject, (Signal.IO_PRESSURE,))
     working = _working_share(case, seen.devices, settings.working_ratio)
     is_serving, least = case.workload_class is WorkloadClass.SERVING, settings.bursts_ratio
     # Work and waits that take turns, for longer than five minutes each.

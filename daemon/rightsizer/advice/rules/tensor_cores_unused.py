@@ -13,7 +13,7 @@ from rightsizer.advice.rules.bottleneck import (
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk
+from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Tier
@@ -53,15 +53,14 @@ def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
         is_of_active_time=True,
     )
     if isinstance(seen, Finding):
-        seen = abstain_unobserved(seen, case, (Signal.FP32_ACTIVE,), "work in FP32")
-        return abstain_inactive(seen, case, least)
+        seen = abstain_unobserved(seen, subject, (Signal.FP32_ACTIVE,), "work in FP32")
+        return abstain_inactive(seen, subject, least)
     reduced = ["allow_tf32", "compute_in_bf16"]
     architectures = {(device.architecture or "").lower() for device in case.devices}
     if architectures & _WITHOUT_BFLOAT16:
         reduced = ["compute_in_fp16"]
     return seen.complain(
         "",
-        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.TENSOR_CORES_UNUSED,),
         action=Action.ENABLE_MIXED_PRECISION,
         risk=Risk.LOW,

@@ -10,7 +10,7 @@ from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -66,7 +66,6 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
     neighbors = _neighbors_celsius(case, {each.device.uuid for each in found})
     return seen.complain(
         _where(found, neighbors, settings),
-        kind=FindingKind.DEGRADED,
         reasons=(Reason.THERMAL_THROTTLED,),
         action=Action.RESEAT_OR_DRAIN,
         risk=Risk.LOW,

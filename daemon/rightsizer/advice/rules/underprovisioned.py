@@ -20,7 +20,7 @@ from rightsizer.advice.verdict import (
     names_of,
     opposite,
 )
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
@@ -92,7 +92,6 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     # The nearer reason too, which the rule `compute_saturated` gives.
     nearer = (Reason.COMPUTE_SATURATED,) if what == [Resource.COMPUTE] else ()
     return subject.complain(
-        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.GPU_UNDERPROVISIONED, *nearer),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(

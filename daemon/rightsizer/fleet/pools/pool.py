@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, Self
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.verdict import CaseSubject, abstain, released
+from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySeries, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device
@@ -106,7 +106,7 @@ class PoolSubject(CaseSubject):
 
     def abstain(self, why: str, reason: Reason = Reason.INSUFFICIENT_DATA) -> Finding:
         """No verdict, and why."""
-        return abstain(self.rule, self.case, reason, why)
+        return CaseSubject.abstain(self, why, reason)
 
     def too_little(self, settings: KnownTimeSettings) -> Finding | None:
         """An abstention where the past does not support a judgement of size."""

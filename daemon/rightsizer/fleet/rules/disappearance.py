@@ -17,15 +17,7 @@ from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import PoolSubject, pool_key
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-)
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State

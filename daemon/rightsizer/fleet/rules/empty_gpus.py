@@ -10,14 +10,14 @@ from typing import Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for, pool_key
 from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
@@ -177,10 +177,8 @@ def _complaint(  # noqa: PLR0913 - what is told of it.
     # What lies beside others' GPUs is only saved once work has moved there.
     savings = subject.savings(gpus if returned else 0.0, gpus)
     what = "drain and return" if returned else "place work that waits elsewhere here"
-    return complain(
-        NAME,
-        Case(key, None, tuple(devices[:_MOST_DEVICES]), (window,), ()),
-        kind=FindingKind.IDLE,
+    case = Case(key, None, tuple(devices[:_MOST_DEVICES]), (window,), ())
+    return CaseSubject(NAME, case, subject.market).complain(
         reasons=(Reason.IDLE_EMPTY,),
         action=Action.RELEASE,
         summary=summary,
@@ -192,7 +190,6 @@ def _complaint(  # noqa: PLR0913 - what is told of it.
         },
         options=(Option(what, Risk.LOW, action=Action.RELEASE, fits=True, savings=savings),),
         savings=savings,
-        minimum_confidence_ratio=subject.market.settings.minimum_confidence_ratio,
         instructions=take_out([each.name for each in nodes], subject.scheduler) if returned else (),
         affected_gpus=gpus,
     )

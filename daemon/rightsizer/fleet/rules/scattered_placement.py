@@ -10,19 +10,10 @@ from typing import Final
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import abstain, abstain_early, complain, direct_factors, find_nothing
+from rightsizer.advice.verdict import CaseSubject, direct_factors
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
@@ -70,17 +61,18 @@ def _of_workload(
     settings: ScatteredPlacementSettings,
     market: Market,
 ) -> Finding:
+    subject = CaseSubject(NAME, view.case, market)
     case, nodes = view.case, {node: count for node, count in view.nodes.items() if count}
     workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
     if len(nodes) <= 1:
-        return find_nothing(NAME, case, "It is on one node.")
+        return subject.find_nothing("It is on one node.")
     if workload_class is WorkloadClass.UNKNOWN:
         why = "its class is unknown, and replicas lie apart on purpose; state it in a policy"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain(why)
     if workload_class is not WorkloadClass.BATCH:
         summary = f"A {workload_class} workload may lie on several nodes."
-        return find_nothing(NAME, case, summary)
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+        return subject.find_nothing(summary)
+    too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
     # The job's own GPUs count as free; it stays where it can.
@@ -91,13 +83,13 @@ def _of_workload(
     evidence: dict[str, object] = {"nodes": dict(sorted(nodes.items())), "fewest_nodes": fewest}
     if fewest is None or 1.0 - fewest / len(nodes) < settings.on_ratio:
         summary = f"On {len(nodes)} nodes, as many as its GPUs need."
-        return find_nothing(NAME, case, summary, {}, evidence)
+        return subject.find_nothing(summary, {}, evidence)
     then = _place(gpus, room, nodes)
     if not then or 1.0 - len(then) / len(nodes) < settings.on_ratio:
         summary = f"On {len(nodes)} nodes instead of {fewest}; no fewer have room for it now."
-        return find_nothing(NAME, case, summary, {}, evidence)
+        return subject.find_nothing(summary, {}, evidence)
     factors = direct_factors(case, 1.0, 0.5) | {"exchange": settings.exchange_ratio}
-    return _complaint(case, nodes, then, factors, market)
+    return _complaint(subject, nodes, then, factors)
 
 
 def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[str, ...]:
@@ -112,20 +104,14 @@ def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[
 
 
 def _complaint(
-    case: Case,
-    nodes: Mapping[str, int],
-    then: tuple[str, ...],
-    factors: dict[str, float],
-    market: Market,
+    subject: CaseSubject, nodes: Mapping[str, int], then: tuple[str, ...], factors: dict[str, float]
 ) -> Finding:
+    case = subject.case
     name = case.workload.name if case.workload else case.key
     gpus, now = sum(nodes.values()), " and ".join(sorted(nodes))
     there = " and ".join(sorted(then))
     owner = scheduler_of(case.workload.kind if case.workload else None)
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.MISPLACED,
+    return subject.complain(
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(
@@ -140,7 +126,6 @@ def _complaint(
         ),
         target=str(len(then)),
         savings=Savings(reason="a shorter way saves time, not GPUs"),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=(*owner.request_nodes(gpus, len(then)), *owner.pack_tightly()),
         affected_gpus=0.1 * gpus,
     )

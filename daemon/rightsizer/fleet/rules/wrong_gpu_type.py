@@ -11,7 +11,7 @@ from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.overprovisioned import RULE as OVERPROVISIONED
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import abstain, complain, find_nothing
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView, FleetWorkload
 from rightsizer.fleet.pools.hourly import GrowthSettings, SpareSettings, growth_of, spare_of
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
@@ -22,16 +22,7 @@ from rightsizer.fleet.rules.rule import (
     mostly_covered,
     weekly_conduct,
 )
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
@@ -89,7 +80,7 @@ def judge(
         if options:
             wanted.append((each, sized, options))
         else:
-            verdicts[each.case.key] = _well(each.case, sized)
+            verdicts[each.case.key] = _well(CaseSubject(NAME, each.case, market), sized)
 
     def turn(one: tuple[FleetWorkload, Finding, tuple[Option, ...]]) -> tuple[float, str]:
         """What saves most comes first."""
@@ -102,13 +93,13 @@ def judge(
     return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
 
 
-def _well(case: Case, sized: Finding) -> Finding:
+def _well(subject: CaseSubject, sized: Finding) -> Finding:
     if sized.abstained is not None:
-        return abstain(NAME, case, sized.reasons[0], sized.abstained)
+        return subject.abstain(sized.abstained, sized.reasons[0])
     if sized.is_complaint:
         summary = "It is too large a board, and no cheaper one that would do stands empty."
-        return find_nothing(NAME, case, summary, {}, sized.evidence)
-    return find_nothing(NAME, case, sized.summary, sized.confidence_factors, sized.evidence)
+        return subject.find_nothing(summary, {}, sized.evidence)
+    return subject.find_nothing(sized.summary, sized.confidence_factors, sized.evidence)
 
 
 def _given(
@@ -127,7 +118,7 @@ def _given(
                 left[room] = gpus - needed
                 return _complaint(view, sized, option, room, market)
     summary = "A cheaper board would do; those that stand empty are better used by others."
-    return find_nothing(NAME, view.case, summary, {}, sized.evidence)
+    return CaseSubject(NAME, view.case, market).find_nothing(summary, {}, sized.evidence)
 
 
 def _spare(
@@ -150,15 +141,15 @@ def _sized(
     case: Case, boards: tuple[str, ...], settings: WrongGpuTypeSettings, market: Market
 ) -> Finding:
     """Whether the workload is too small for its board at all."""
-    workload_class = case.workload_class
+    subject, workload_class = CaseSubject(NAME, case, market), case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
         why = "its class is unknown; state it in a policy"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain(why)
     if workload_class not in MOVABLE_CLASSES:
         summary = f"A {workload_class} workload would only run longer on a cheaper board."
-        return find_nothing(NAME, case, summary)
+        return subject.find_nothing(summary)
     if not boards:
-        return find_nothing(NAME, case, "No GPU of another board stands empty.")
+        return subject.find_nothing("No GPU of another board stands empty.")
     rule = OVERPROVISIONED.in_market(market)
     return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
 
@@ -172,10 +163,7 @@ def _complaint(
     cheaper = market.board(room.board)
     product = (cheaper.usual_name if cheaper else room.board).replace(" ", "-")
     owner = scheduler_of(case.workload.kind if case.workload else None)
-    return complain(
-        NAME,
-        view.case,
-        kind=FindingKind.OVERPROVISIONED,
+    return CaseSubject(NAME, case, market).complain(
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
         summary=(
@@ -193,7 +181,6 @@ def _complaint(
         options=(option,),
         target=option.target,
         savings=option.savings or Savings(reason="no price is known"),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=owner.request_pool(room.pool, product),
         affected_gpus=float(needed),
     )
