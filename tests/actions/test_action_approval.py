@@ -7,8 +7,7 @@ import pytest
 
 from action_node import ROOT, action, action_node, noting
 from rightsizer.actions.controller import Approvals
-from rightsizer.actions.proposals import ActionVerdict
-from rightsizer.actions.repository import ActionOutcome
+from rightsizer.actions.repository import ActionOutcome, ActionVerdict
 from rightsizer.actions.settings import ActionLimits, ActionMode
 from rightsizer.model.advice import AdviceState
 from rightsizer.web.message import SocketPeer

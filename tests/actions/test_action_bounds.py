@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from action_node import ActionNode, DurableRepository, action
 from readings import workload
 from rightsizer.actions.controller import ActionController
-from rightsizer.actions.order import ActionOrder, ActionResult
 from rightsizer.actions.repository import ActionOutcome
+from rightsizer.actions.runner import ActionOrder, ActionResult
 from rightsizer.actions.settings import ActionLimits
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.units import nanoseconds, seconds

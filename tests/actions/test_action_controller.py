@@ -10,8 +10,7 @@ import pytest
 
 from action_node import action, action_node, noting
 from agent_process import eventually
-from rightsizer.actions.proposals import ActionVerdict
-from rightsizer.actions.repository import ActionOutcome, ActionRepository
+from rightsizer.actions.repository import ActionOutcome, ActionRepository, ActionVerdict
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionWebhookSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceState

@@ -8,8 +8,7 @@ from typing import Final
 import rightsizer
 from action_node import ActionNode
 from rightsizer.actions.feature import actions_here
-from rightsizer.actions.proposals import ActionVerdict
-from rightsizer.actions.repository import ActionOutcome, ActionRepository
+from rightsizer.actions.repository import ActionOutcome, ActionRepository, ActionVerdict
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings

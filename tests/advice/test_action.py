@@ -11,11 +11,11 @@ from readings import HOUR
 from rightsizer.actions.proposals import (
     ActionConditions,
     ActionProposal,
-    ActionVerdict,
     PastAction,
     is_suspended,
     proposals,
 )
+from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionVerdict
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Reason, Risk
@@ -40,20 +40,23 @@ def terms(**facts: Any) -> ActionTerms:
     return ActionTerms(**usual | facts)
 
 
-def deed(**facts: Any) -> PastAction:
+def deed(*, ago_seconds: float = 2 * DAY, **facts: Any) -> PastAction:
     """An action two days ago on another workload, which was well."""
     usual: dict[str, Any] = {
+        "id": "an entry",
         "action": "release",
+        "way": "command",
         "advice": "bbbbbbbbbbbb",
         "opened": NOW,
         "workload": "slurm/other",
         "devices": ("GPU-7",),
         "at": NOW,
-        "ago_seconds": 2 * DAY,
-        "has_worked": True,
+        "outcome": ActionOutcome.DONE,
+        "verdict": ActionVerdict.DUE,
+        "actor": "action:release",
         "result": AdviceState.SUCCEEDED,
     }
-    return PastAction(**usual | facts)
+    return PastAction(ActionRecord(**usual | facts), ago_seconds)
 
 
 def judged(
@@ -189,19 +192,19 @@ def test_a_claim_approves_what_was_proposed_when_it_was_made(
 
 
 @pytest.mark.parametrize(
-    ("has_worked", "claimed", "verdict"),
+    ("outcome", "claimed", "verdict"),
     [
-        (None, NOW + 3, ActionVerdict.DUE),
-        (False, NOW + 3, ActionVerdict.DUE),
-        (True, NOW + 3, ActionVerdict.DONE_BEFORE),
-        (None, NOW + 1, ActionVerdict.DONE_BEFORE),
+        (ActionOutcome.UNKNOWN, NOW + 3, ActionVerdict.DUE),
+        (ActionOutcome.FAILED, NOW + 3, ActionVerdict.DUE),
+        (ActionOutcome.DONE, NOW + 3, ActionVerdict.DONE_BEFORE),
+        (ActionOutcome.UNKNOWN, NOW + 1, ActionVerdict.DONE_BEFORE),
     ],
 )
 def test_what_did_not_work_is_done_again_only_where_a_person_asks(
-    *, has_worked: bool | None, claimed: int, verdict: ActionVerdict
+    outcome: ActionOutcome, claimed: int, verdict: ActionVerdict
 ) -> None:
     """By a claim that is later than what was done."""
-    before = deed(advice=KEY[1], workload=LLAMA, has_worked=has_worked, result=None, at=NOW + 2)
+    before = deed(advice=KEY[1], workload=LLAMA, outcome=outcome, result=None, at=NOW + 2)
     scene: dict[str, Any] = {"claimed": {KEY[1]: claimed}, "proposed": {KEY: NOW}}
     about = advice(AdviceState.CLAIMED)
     assert judged(about, terms(mode=ActionMode.APPROVE), before, **scene).verdict is verdict

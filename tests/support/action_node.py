@@ -13,11 +13,10 @@ from cases import finding
 from readings import EPOCH, HELD, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.actions.audit_log import AuditFile, AuditLog
-from rightsizer.actions.controller import ActionController, ActionRunner
-from rightsizer.actions.order import ActionContext
+from rightsizer.actions.audit_log import AuditLog
+from rightsizer.actions.controller import ActionContext, ActionController
 from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionRepository
-from rightsizer.actions.service import ThreadedActionRunner
+from rightsizer.actions.runner import ActionRunner, ThreadedActionRunner
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings, ActionsSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import Advice, AdviceState
@@ -151,7 +150,7 @@ class ActionNode:
         context = ActionContext(
             self.accountant.latest, lambda: self.advice, lambda: self.claims, self._claim
         )
-        self.audit = AuditLog(self.repository, AuditFile(journal), self.clock, boot)
+        self.audit = AuditLog(self.repository, str(journal or ""), self.clock, boot)
         acting = ActionsSettings(approvers=approvers, limits=limits)
         runner = runner or ThreadedActionRunner()
         controller = ActionController(

@@ -6,14 +6,18 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import structlog
 
 from rightsizer.actions.encoder import record_form
-from rightsizer.actions.proposals import ActionVerdict
-from rightsizer.actions.repository import ActionCache, ActionOutcome, ActionRecord, ActionRepository
+from rightsizer.actions.repository import (
+    ActionCache,
+    ActionOutcome,
+    ActionRecord,
+    ActionRepository,
+    ActionVerdict,
+)
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
@@ -24,36 +28,27 @@ _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOF
 _MODE: Final = 0o640
 
 
-class AuditFile:
-    """Appends whole lines; on the disk when `write` returns. Opened each time: it may rotate."""
+def append_line(path: str, form: Form) -> None:
+    """Append a whole line to a file, opened anew since it may rotate; on the disk on return.
 
-    def __init__(self, path: Path | None) -> None:
-        """A file that need not be there yet, or none."""
-        self._path = path
-
-    def write(self, form: Form) -> None:
-        """Add a line.
-
-        Raises:
-            RightsizerError: it cannot be written.
-        """
-        if self._path is None:
-            return
-        line = json.dumps(form, separators=(",", ":"), default=str).encode() + b"\n"
+    Raises:
+        RightsizerError: it cannot be written.
+    """
+    line = json.dumps(form, separators=(",", ":"), default=str).encode() + b"\n"
+    try:
+        file = os.open(path, _FLAGS, _MODE)
         try:
-            file = os.open(self._path, _FLAGS, _MODE)
-            try:
-                if os.write(file, line) < len(line):
-                    os.write(file, b"\n")  # What follows begins a line of its own.
-                    raise OSError(0, "there is no room for a whole line")
-                os.fsync(file)
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise RightsizerError(
-                f"acting.audit_file '{self._path}' cannot be written: {error.strerror or error}; "
-                "let the agent's user write it, and make room"
-            ) from None
+            if os.write(file, line) < len(line):
+                os.write(file, b"\n")  # What follows begins a line of its own.
+                raise OSError(0, "there is no room for a whole line")
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise RightsizerError(
+            f"acting.audit_file '{path}' cannot be written: {error.strerror or error}; "
+            "let the agent's user write it, and make room"
+        ) from None
 
 
 _KEPT_SECONDS: Final = 366 * 86400.0
@@ -64,10 +59,8 @@ _MOST_UNDONE: Final = 2000
 class AuditLog(ActionCache):
     """Writes down what happens, and counts it; safe for threads."""
 
-    def __init__(
-        self, repository: ActionRepository, file: AuditFile, clock: Clock, boot: str
-    ) -> None:
-        """A log that has written nothing yet; it goes over restarts, a file gains lines."""
+    def __init__(self, repository: ActionRepository, file: str, clock: Clock, boot: str) -> None:
+        """A log that goes over restarts; `file` gains a line of each thing, empty for none."""
         super().__init__(repository, clock, boot)
         self._file = file
         self._counting = threading.Lock()
@@ -112,7 +105,7 @@ class AuditLog(ActionCache):
         """
         self.begin(record)
         try:
-            self._file.write(record_form(record))
+            self._append(record)
         except RightsizerError:
             self.forget([record.id])
             raise
@@ -174,9 +167,13 @@ class AuditLog(ActionCache):
         self.forget(beyond)
         return [each for each in records if each.id not in beyond]
 
+    def _append(self, record: ActionRecord) -> None:
+        if self._file:
+            append_line(self._file, record_form(record))
+
     def _write(self, record: ActionRecord) -> None:
         try:
-            self._file.write(record_form(record))
+            self._append(record)
         except RightsizerError as error:
             self._log.error("action_not_written", id=record.id, error=str(error))
 

@@ -1,29 +1,34 @@
 """Controller of actions: approves, decides, writes down, and only then has it done."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from rightsizer.actions.audit_log import AuditLog
-from rightsizer.actions.order import ActionContext, ActionOrder, ActionResult, holders
+from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.proposals import (
     ActionConditions,
     ActionProposal,
-    ActionVerdict,
+    PastAction,
     is_suspended,
     proposals,
 )
-from rightsizer.actions.repository import ActionOutcome, ActionRecord
+from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionVerdict, result_of
+from rightsizer.actions.runner import ActionOrder, ActionResult, ActionRunner
 from rightsizer.actions.settings import ActionMode, ActionSettings, ActionsSettings, arguments
 from rightsizer.host.process_table import end_group, started_of, user_name
 from rightsizer.io.clock import Clock
-from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.io.jobs import Job
+from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.metric_family import series_key
+from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.web.message import SocketPeer
@@ -106,33 +111,6 @@ class Approvals:
         return peer.uid in (0, self._own_uid) or self._user_of(peer.uid) in self._approvers
 
 
-def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> ActionRecord | None:
-    """An entry with what the ledger says now, `None` where that is nothing new.
-
-    `advice` is what it was about; `None` where the ledger has forgotten it. `now` is wall time.
-    """
-    if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
-        return None
-    has_regressed = advice is not None and advice.state is AdviceState.REGRESSED
-    if record.result is AdviceState.SUCCEEDED:
-        if advice is None or advice.opened <= record.opened or not has_regressed:
-            return None
-        state, why = AdviceState.REGRESSED, "it came back"
-    elif record.result is not None:
-        return None
-    elif advice is None:
-        state, why = AdviceState.EXPIRED, "its advice is kept no more"
-    elif advice.opened == record.opened:
-        if advice.is_open:
-            return None
-        state, why = advice.state, advice.why
-    else:
-        # It was closed and opened again between two looks, and how it closed is written over.
-        state = AdviceState.REGRESSED if has_regressed else AdviceState.EXPIRED
-        why = "it was opened again"
-    return replace(record, result=state, result_why=why, result_at=now)
-
-
 _SILENT: Final = frozenset(
     {ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE}
 )
@@ -141,24 +119,18 @@ _Key = tuple[str, str, Nanoseconds]
 """As `ActionProposal.key`."""
 
 
-class ActionRunner(Protocol):
-    """Carries actions out, on a thread of its own."""
+@dataclass(frozen=True, slots=True)
+class ActionContext:
+    """Asked again at every look, from a job's thread."""
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is under way."""
-
-    def start(
-        self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
-    ) -> None:
-        """Begin; `done` is told how it ended, once, from the thread that did it.
-
-        `note` is told the number of a program's process before it runs, and keeps it from running
-        by a RightsizerError.
-        """
-
-    def stop(self) -> None:
-        """End what is under way and wait until it has."""
+    report: Callable[[], Report | None]
+    """The latest."""
+    advice: Callable[[], Sequence[Advice]]
+    """All of it, what was closed too."""
+    claims: Callable[[], Mapping[str, Nanoseconds]]
+    """Since when advice is claimed, by its id."""
+    claim: Callable[[str, str, str], object]
+    """Claims advice, by whom and why, so that before and after are compared."""
 
 
 class ActionController:
@@ -186,18 +158,20 @@ class ActionController:
         self.proposals: tuple[ActionProposal, ...] = ()
         """What the last look came to."""
 
-    def start(self) -> None:
-        """Tell of what the last agent left without an outcome; it is not repeated.
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """What runs at intervals."""
+        return (Job("actions", self.look, self._acting.interval),)
 
-        Raises:
-            RightsizerError: what is remembered cannot be read.
-        """
-        for record in self._audit.mended():
-            if record.outcome is ActionOutcome.STARTED:
-                self._audit.ended(_interrupted(record))
+    def start(self) -> None:
+        """Tell of what the last agent left without an outcome; it is not repeated."""
+        with contextlib.suppress(RightsizerError):  # The next look tells it.
+            for record in self._audit.mended():
+                if record.outcome is ActionOutcome.STARTED:
+                    self._audit.ended(_interrupted(record))
 
     def stop(self) -> None:
-        """End what is under way."""
+        """End what is under way, before the history closes."""
         self._runner.stop()
 
     def note_claim(
@@ -205,6 +179,18 @@ class ActionController:
     ) -> None:
         """Take note of a claim that was just made; see `Approvals.note`."""
         self._approvals.note(advice, actor, peer, identity)
+
+    def counters(self) -> dict[str, float]:
+        """What was done and was not, by the names of metrics."""
+        return {
+            series_key("rightsizer_actions_total", action=action, outcome=outcome): float(count)
+            for (action, outcome), count in self._audit.counts.items()
+        }
+
+    def state(self) -> ActionState:
+        """What the API tells."""
+        actions = tuple(self._actions.values())
+        return ActionState(actions, self.suspended, self.proposals, self._audit.records())
 
     def look(self) -> None:
         """See what came of what was done, and do what is due, one thing a look.
@@ -219,7 +205,7 @@ class ActionController:
         standing = self._approvals.standing(self._context.claims, records)
         records = [self._approved_of(each, standing) for each in records]
         report, advice = self._context.report(), self._context.advice()
-        here = holders(report)
+        here = _holders(report)
         fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
         scene = ActionConditions(
             gpus=0 if report is None else len(report.devices),
@@ -230,7 +216,9 @@ class ActionController:
             unfit=_unfit(advice, fitting, here),
             is_kept=self._audit.is_kept,
         )
-        deeds, limits = self._audit.deeds(records), self._acting.limits
+        begun = (each for each in records if each.outcome.is_deed)
+        deeds = [PastAction(each, self._audit.ago_seconds(each)) for each in begun]
+        limits = self._acting.limits
         self.proposals = found = proposals(advice, fitting, deeds, scene, limits)
         self._tell_suspensions(
             {each for each in self._actions if is_suspended(each, deeds, limits)}
@@ -352,6 +340,15 @@ class ActionController:
         for name in sorted(self.suspended - suspended):
             self._log.info("action_resumed", action=name)
         self.suspended = frozenset(suspended)
+
+
+def _holders(report: Report | None) -> dict[str, Workload]:
+    """The workloads that hold a device now, by key."""
+    if report is None:
+        return {}
+    return {
+        held.workload.key: held.workload for device in report.devices for held in device.holdings
+    }
 
 
 def _interrupted(record: ActionRecord) -> ActionRecord:

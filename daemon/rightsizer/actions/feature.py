@@ -21,8 +21,8 @@ from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 
 if TYPE_CHECKING:
+    from rightsizer.actions.controller import ActionController
     from rightsizer.actions.encoder import ActionState
-    from rightsizer.actions.service import ActionService
 
 
 ACTIONS_PATH: Final = "/api/v1/actions"
@@ -47,20 +47,21 @@ _BOOT: Final = "sys/kernel/random/boot_id"
 """Names this run of the machine."""
 
 
-def action_service(
+def action_controller(
     settings: ActionFeatureSettings,
     advice: AdviceService,
     latest: Callable[[], Report | None],
     database: Database,
     clock: Clock,
-) -> ActionService | None:
-    """The service of an agent, which does nothing yet; `None` where no action is named."""
+) -> ActionController | None:
+    """The controller of an agent, which does nothing yet; `None` where no action is named."""
     if not settings.actions:
         return None
     # As said above.
-    from rightsizer.actions.order import ActionContext  # noqa: PLC0415
+    from rightsizer.actions.audit_log import AuditLog  # noqa: PLC0415
+    from rightsizer.actions.controller import ActionContext, ActionController  # noqa: PLC0415
     from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415
-    from rightsizer.actions.service import ActionService  # noqa: PLC0415
+    from rightsizer.actions.runner import ThreadedActionRunner  # noqa: PLC0415
 
     context = ActionContext(
         latest,
@@ -68,22 +69,21 @@ def action_service(
         lambda: advice.claims,
         lambda advice_id, actor, why: advice.act(advice_id, AdviceState.CLAIMED, actor, why),
     )
-    return ActionService(
-        actions_here(settings.actions, settings.node.pool),
-        settings.acting,
-        context,
-        ActionRepository(database),
-        clock=clock,
-        boot=read_line(f"{settings.path.procfs}/{_BOOT}"),
-    )
+    boot = read_line(f"{settings.path.procfs}/{_BOOT}")
+    audit = AuditLog(ActionRepository(database), settings.acting.audit_file, clock, boot)
+    actions = actions_here(settings.actions, settings.node.pool)
+    runner = ThreadedActionRunner()
+    return ActionController(actions, settings.acting, context, runner, audit, clock=clock)
 
 
-def action_state(service: ActionService | None, database: Database) -> ActionState:
-    """How actions stand; without a service, what an earlier agent did."""
+def action_state(controller: ActionController | None, database: Database) -> ActionState:
+    """How actions stand; without a controller, what an earlier agent did."""
     from rightsizer.actions.encoder import ActionState  # noqa: PLC0415 - as said above.
     from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415 - the same.
 
-    return service.state() if service else ActionState(records=ActionRepository(database).records())
+    if controller:
+        return controller.state()
+    return ActionState(records=ActionRepository(database).records())
 
 
 def actions_here(actions: Iterable[ActionSettings], pool: str) -> tuple[ActionSettings, ...]:

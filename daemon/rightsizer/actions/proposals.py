@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
 from typing import Final
 
+from rightsizer.actions.repository import ActionRecord, ActionVerdict
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Risk
@@ -15,64 +15,22 @@ DAY_SECONDS: Final = 86400.0
 _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
 
 
-class ActionVerdict(StrEnum):
-    """Whether an action is done, and the kind of reason why not."""
-
-    DUE = "due"
-    DRY_RUN = "dry_run"
-    """All but its mode speaks for it."""
-    NOT_OPTED_IN = "not_opted_in"
-    """No action is for the reason, or for the workload."""
-    SUSPENDED = "suspended"
-    SNOOZED = "snoozed"
-    CLAIMED = "claimed"
-    """A person acts on it."""
-    CONFIDENCE = "confidence"
-    RISK = "risk"
-    ABSENT = "absent"
-    """The workload is not there now."""
-    UNFIT = "unfit"
-    """The words of the action cannot be filled in."""
-    DONE_BEFORE = "done_before"
-    UNVERIFIED = "unverified"
-    COOL_DOWN = "cool_down"
-    WORKLOAD_LIMIT = "workload_limit"
-    DAY_LIMIT = "day_limit"
-    SHARE_LIMIT = "share_limit"
-    RATE = "rate"
-    NOT_KEPT = "not_kept"
-    """Nothing would remember it."""
-    NOT_APPROVED = "not_approved"
-
-
 @dataclass(frozen=True, slots=True)
 class PastAction:
     """An action that was begun, however it ended."""
 
-    action: str
-    """Its name."""
-    advice: str
-    """The id."""
-    opened: Nanoseconds
-    """When that advice was opened."""
-    workload: str | None
-    """Its key."""
-    devices: tuple[str, ...]
-    at: Nanoseconds
-    """Wall time."""
+    record: ActionRecord
     ago_seconds: float
     """Since it was begun, by whichever clock can be trusted."""
-    has_worked: bool | None
-    """Whether it did what it was to do, `None` where that is not known (yet)."""
-    result: AdviceState | None = None
-    """What became of the advice since, `None` while that is open."""
 
     @property
     def is_failure(self) -> bool | None:
         """Whether it failed, at once or by its result; `None` where that is not known."""
-        if self.has_worked is False or self.result in (AdviceState.FAILED, AdviceState.REGRESSED):
+        result = self.record.result
+        has_failed = self.record.outcome.has_worked is False
+        if has_failed or result in (AdviceState.FAILED, AdviceState.REGRESSED):
             return True
-        return False if self.result is AdviceState.SUCCEEDED else None
+        return False if result is AdviceState.SUCCEEDED else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +114,7 @@ def _failures_of(name: str, deeds: Sequence[PastAction], limits: ActionLimits) -
     found = [
         each.is_failure
         for each in deeds
-        if each.action == name
+        if each.record.action == name
         and each.ago_seconds < limits.results_within_seconds
         and each.is_failure is not None
     ]
@@ -190,13 +148,11 @@ class _Case:
     def _of_its_past(self) -> Iterator[_Answer]:
         """What was done on the same advice is not repeated, unless a person asks for it again."""
         asked = self.scene.claimed.get(self.advice.id)
+        about = self.terms.name, self.advice.id, self.advice.opened
         for each in self.deeds:
-            about = self.terms.name, self.advice.id, self.advice.opened
-            is_asked_again = asked is not None and asked > each.at
+            is_asked_again = asked is not None and asked > each.record.at
             may_repeat = self.terms.mode is ActionMode.APPROVE and is_asked_again
-            if (each.action, each.advice, each.opened) == about and (
-                each.has_worked or not may_repeat
-            ):
+            if each.record.key == about and (each.record.outcome.has_worked or not may_repeat):
                 yield ActionVerdict.DONE_BEFORE, f"it was done {_told(each.ago_seconds)} ago"
         if is_suspended(self.terms.name, self.deeds, self.limits):
             failed, known = _failures_of(self.terms.name, self.deeds, self.limits)
@@ -224,30 +180,30 @@ class _Case:
     def _of_the_workload(self) -> Iterator[_Answer]:
         """What was done on it for another reason is verified first; then it rests."""
         advice, terms = self.advice, self.terms
-        for each in self.deeds:
+        for each in (past.record for past in self.deeds):
             is_same = each.workload is not None and each.workload == advice.finding.workload
-            is_waiting = each.result is None and each.has_worked is not False
+            is_waiting = each.result is None and each.outcome.has_worked is not False
             if is_same and is_waiting and each.advice != advice.id:
                 why = f"what '{each.action}' came to on advice '{each.advice}' is not verified yet"
                 yield ActionVerdict.UNVERIFIED, why
-        own = [each for each in self.deeds if _is_about(each, advice)]
-        for each in own:
-            if each.ago_seconds < terms.cool_down_seconds:
-                ago, rest = _told(each.ago_seconds), _told(terms.cool_down_seconds)
+        own = [deed for deed in self.deeds if _is_about(deed.record, advice)]
+        for deed in own:
+            if deed.ago_seconds < terms.cool_down_seconds:
+                ago, rest = _told(deed.ago_seconds), _told(terms.cool_down_seconds)
                 yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
-        today = sum(each.ago_seconds < DAY_SECONDS for each in own)
+        today = sum(deed.ago_seconds < DAY_SECONDS for deed in own)
         if today >= terms.at_most_per_workload_per_day:
             yield ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
 
     def _of_the_day(self) -> Iterator[_Answer]:
         terms, limits, gpus = self.terms, self.limits, self.scene.gpus
         today = [each for each in self.deeds if each.ago_seconds < DAY_SECONDS]
-        own = sum(each.action == terms.name for each in today)
+        own = sum(each.record.action == terms.name for each in today)
         if own >= terms.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
         if len(today) >= limits.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
-        touched = set(self.advice.finding.devices).union(*(each.devices for each in today))
+        touched = set(self.advice.finding.devices).union(*(each.record.devices for each in today))
         most = max(1, int(terms.at_most_share_of_gpus * gpus))
         if len(touched) > most:
             why = (
@@ -274,7 +230,7 @@ class _Case:
             yield ActionVerdict.NOT_APPROVED, why
 
 
-def _is_about(deed: PastAction, advice: Advice) -> bool:
+def _is_about(deed: ActionRecord, advice: Advice) -> bool:
     """Whether a deed was on the workload of advice, or on its GPU where neither has a workload."""
     if deed.workload is not None or advice.finding.workload is not None:
         return deed.workload == advice.finding.workload

@@ -1,15 +1,14 @@
 """Repository of the audit log, and the cache of one agent over it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.actions.proposals import ActionVerdict, PastAction
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
-from rightsizer.model.advice import AdviceState
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, seconds
 
 
@@ -45,6 +44,36 @@ class ActionOutcome(StrEnum):
 
 
 _UNDONE: Final = frozenset({ActionOutcome.DRY_RUN, ActionOutcome.REFUSED, ActionOutcome.WITHDRAWN})
+
+
+class ActionVerdict(StrEnum):
+    """Whether an action is done, and the kind of reason why not."""
+
+    DUE = "due"
+    DRY_RUN = "dry_run"
+    """All but its mode speaks for it."""
+    NOT_OPTED_IN = "not_opted_in"
+    """No action is for the reason, or for the workload."""
+    SUSPENDED = "suspended"
+    SNOOZED = "snoozed"
+    CLAIMED = "claimed"
+    """A person acts on it."""
+    CONFIDENCE = "confidence"
+    RISK = "risk"
+    ABSENT = "absent"
+    """The workload is not there now."""
+    UNFIT = "unfit"
+    """The words of the action cannot be filled in."""
+    DONE_BEFORE = "done_before"
+    UNVERIFIED = "unverified"
+    COOL_DOWN = "cool_down"
+    WORKLOAD_LIMIT = "workload_limit"
+    DAY_LIMIT = "day_limit"
+    SHARE_LIMIT = "share_limit"
+    RATE = "rate"
+    NOT_KEPT = "not_kept"
+    """Nothing would remember it."""
+    NOT_APPROVED = "not_approved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +134,33 @@ class ActionRecord:
         return self.action, self.advice, self.opened
 
 
+def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> ActionRecord | None:
+    """An entry with what the ledger says now, `None` where that is nothing new.
+
+    `advice` is what it was about; `None` where the ledger has forgotten it. `now` is wall time.
+    """
+    if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
+        return None
+    has_regressed = advice is not None and advice.state is AdviceState.REGRESSED
+    if record.result is AdviceState.SUCCEEDED:
+        if advice is None or advice.opened <= record.opened or not has_regressed:
+            return None
+        state, why = AdviceState.REGRESSED, "it came back"
+    elif record.result is not None:
+        return None
+    elif advice is None:
+        state, why = AdviceState.EXPIRED, "its advice is kept no more"
+    elif advice.opened == record.opened:
+        if advice.is_open:
+            return None
+        state, why = advice.state, advice.why
+    else:
+        # It was closed and opened again between two looks, and how it closed is written over.
+        state = AdviceState.REGRESSED if has_regressed else AdviceState.EXPIRED
+        why = "it was opened again"
+    return replace(record, result=state, result_why=why, result_at=now)
+
+
 class ActionRepository(RecordTable[ActionRecord]):
     """Entries in the table that `ACTION_SCHEMA` makes."""
 
@@ -140,24 +196,6 @@ class ActionCache(RecordCache[ActionRecord]):
 
     def _outlives_the_table(self, record: ActionRecord) -> bool:
         return record.outcome.is_deed
-
-    def deeds(self, records: Sequence[ActionRecord]) -> list[PastAction]:
-        """Those entries that were begun, with their ages."""
-        return [
-            PastAction(
-                action=each.action,
-                advice=each.advice,
-                opened=each.opened,
-                workload=each.workload,
-                devices=each.devices,
-                at=each.at,
-                ago_seconds=self.ago_seconds(each),
-                has_worked=each.outcome.has_worked,
-                result=each.result,
-            )
-            for each in records
-            if each.outcome.is_deed
-        ]
 
     def ago_seconds(self, record: ActionRecord) -> float:
         """How long ago it was."""

@@ -12,7 +12,7 @@ import structlog
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService, SpanCache
-from rightsizer.actions.feature import action_service, action_state, actions_route
+from rightsizer.actions.feature import action_controller, action_state, actions_route
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import (
@@ -107,7 +107,7 @@ class Agent:
         kept = settings.history.retention, settings.history.fine_retention
         self.history_writer = HistoryWriter(self.accountant, storage, clock, *kept)
         self._captures = self._capture_service(controls or ReleaseController(clock), still_held)
-        self._actions = action_service(
+        self._actions = action_controller(
             settings, self.advice_service, self.accountant.latest, storage.database, clock
         )
         self._features = tuple(each for each in (self._captures, self._actions) if each)

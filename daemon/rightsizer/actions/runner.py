@@ -1,31 +1,100 @@
-"""Action service: controller, audit log, and the runner of programs and webhooks."""
+"""Order of an action, and the runner that carries it out by a program or a webhook."""
 
-import contextlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from rightsizer.actions.audit_log import AuditFile, AuditLog
-from rightsizer.actions.controller import ActionController
-from rightsizer.actions.encoder import ActionState
-from rightsizer.actions.order import ActionContext, ActionOrder, ActionResult
-from rightsizer.actions.repository import ActionOutcome, ActionRepository
-from rightsizer.actions.settings import ActionSettings, ActionsSettings, arguments
-from rightsizer.io.clock import Clock
+from rightsizer.actions.repository import ActionOutcome
+from rightsizer.actions.settings import ActionSettings, arguments
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.io.jobs import Job
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.advice import Advice
-from rightsizer.model.errors import RightsizerError
-from rightsizer.model.metric_family import series_key
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import seconds
+from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
-from rightsizer.web.message import SocketPeer
+from rightsizer.report.json_encoder import Form, advice_form, workload_form
+
+ORDER_VERSION = 1
+"""Grows when a key of the form changes its meaning or goes; keys are added without."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionOrder:
+    """The facts, however it is done."""
+
+    id: str
+    """The same however often a message is sent, so that a receiver can tell."""
+    settings: ActionSettings
+    advice: Advice
+    workload: Workload | None
+    """Who holds the devices; `None` where the devices are free."""
+    actor: str
+
+    @property
+    def placeholders(self) -> dict[str, str]:
+        """What stands for the words in braces of a command; empty where there is nothing."""
+        finding = self.advice.finding
+        return {
+            "id": finding.id,
+            "reason": str(finding.reasons[0]),
+            "workload": "" if self.workload is None else self.workload.name,
+            "namespace": "" if self.workload is None else self.workload.namespace,
+            "devices": ",".join(finding.devices),
+            "action": str(finding.action),
+            "target": finding.options[0].target if finding.options else "",
+        }
+
+    def form(self, node: str) -> Form:
+        """The same as plain values for JSON, with the name of the machine."""
+        return {
+            "version": ORDER_VERSION,
+            "delivery": self.id,
+            "action": self.settings.name,
+            "actor": self.actor,
+            "node": node,
+            "time": seconds(self.advice.updated),
+            "workload": None if self.workload is None else workload_form(self.workload),
+            "advice": advice_form(self.advice),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What a program or a receiver made of it."""
+
+    outcome: ActionOutcome
+    why: str = ""
+    """What went wrong, in our words."""
+    status: int | None = None
+    said: str = ""
+
+
+class ActionRunner(Protocol):
+    """Carries actions out, on a thread of its own."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+
+    def start(
+        self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
+    ) -> None:
+        """Begin; `done` is told how it ended, once, from the thread that did it.
+
+        `note` is told the number of a program's process before it runs, and keeps it from running
+        by a RightsizerError.
+        """
+
+    def stop(self) -> None:
+        """End what is under way and wait until it has."""
+
 
 _LONGEST_SECONDS: Final = 60.0
 
@@ -78,11 +147,7 @@ class ThreadedActionRunner:
     def start(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
-        """Begin; the thread ends by itself, within the order's bounds.
-
-        `note` is told the number of a program's process before it runs, `done` how it ended, from
-        the thread.
-        """
+        """Begin; the thread ends by itself, within the order's bounds."""
         self._thread = threading.Thread(
             target=self._carry_out, args=(order, note, done), name="action", daemon=True
         )
@@ -113,59 +178,3 @@ class ThreadedActionRunner:
         run = run_program(words, Path("/"), limits, note=note)
         usual = ActionOutcome.DONE if run.status == 0 else ActionOutcome.FAILED
         return ActionResult(_OUTCOMES.get(run.ending, usual), run.detail, run.status, run.said)
-
-
-class ActionService:
-    """The controller, its audit log and its runner."""
-
-    def __init__(  # noqa: PLR0913 - what it brings together.
-        self,
-        actions: Sequence[ActionSettings],
-        acting: ActionsSettings,
-        context: ActionContext,
-        repository: ActionRepository,
-        *,
-        clock: Clock,
-        boot: str,
-    ) -> None:
-        """A station that does nothing yet; its arguments are those of its parts."""
-        self._actions, self._interval = tuple(actions), acting.interval
-        file = AuditFile(Path(acting.audit_file) if acting.audit_file else None)
-        self._audit = AuditLog(repository, file, clock, boot)
-        self._controller = ActionController(
-            actions, acting, context, ThreadedActionRunner(), self._audit, clock=clock
-        )
-
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """What runs at intervals."""
-        return (Job("actions", self._controller.look, self._interval),)
-
-    def start(self) -> None:
-        """See to what the last agent left."""
-        with contextlib.suppress(RightsizerError):  # The next look tells it.
-            self._controller.start()
-
-    def stop(self) -> None:
-        """End what is under way, before the history closes."""
-        self._controller.stop()
-
-    def note_claim(
-        self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
-    ) -> None:
-        """Take note of a claim, which may approve an action; from any thread."""
-        self._controller.note_claim(advice, actor, peer, identity)
-
-    def counters(self) -> dict[str, float]:
-        """What was done and was not, by the names of metrics."""
-        return {
-            series_key("rightsizer_actions_total", action=action, outcome=outcome): float(count)
-            for (action, outcome), count in self._audit.counts.items()
-        }
-
-    def state(self) -> ActionState:
-        """What the API tells."""
-        controller = self._controller
-        return ActionState(
-            self._actions, controller.suspended, controller.proposals, self._audit.records()
-        )
