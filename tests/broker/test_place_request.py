@@ -3,7 +3,7 @@
 import pytest
 
 from rightsizer.broker.lease import GpuRequest, Interconnect
-from rightsizer.broker.request_parser import request_of
+from rightsizer.broker.request import request_of
 from rightsizer.model.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nvml_driver import patient_settings
 from rightsizer.agent.settings import Settings
-from rightsizer.broker.request_parser import request_of
+from rightsizer.broker.request import request_of
 from rightsizer.cli.place import place_by_look
 from rightsizer.io.clock import FastClock
 from rightsizer.telemetry.nvml.library import use_library

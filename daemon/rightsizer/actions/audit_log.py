@@ -5,14 +5,13 @@ import os
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
 
 from rightsizer.actions.encoder import record_form
 from rightsizer.actions.repository import (
-    ActionCache,
     ActionOutcome,
     ActionRecord,
     ActionRepository,
@@ -20,8 +19,10 @@ from rightsizer.actions.repository import (
 )
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.clock import Clock
+from rightsizer.io.record_table import RecordCache
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.json_encoder import Form
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -56,13 +57,20 @@ _MOST_UNDONE: Final = 2000
 """Entries of what was not done; those of deeds count against limits, and none crowds them out."""
 
 
-class AuditLog(ActionCache):
-    """Writes down what happens, and counts it; safe for threads."""
+class AuditLog(RecordCache[ActionRecord]):
+    """Writes down what happens, and counts it; safe for threads.
+
+    What was begun is never forgotten, even where the table breaks. Ages go by the clock that never
+    steps, where it has not started again since. Else they go by the wall clock as it was when this
+    process first saw the entry; setting the clock makes nothing older.
+    """
 
     def __init__(self, repository: ActionRepository, file: str, clock: Clock, boot: str) -> None:
         """A log that goes over restarts; `file` gains a line of each thing, empty for none."""
-        super().__init__(repository, clock, boot)
-        self._file = file
+        super().__init__(repository, outlives=lambda record: record.outcome.is_deed)
+        self._file, self._clock, self._boot = file, clock, boot
+        self._seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
+        """Of entries of another run of the clock: how old at first sight, and when that was."""
         self._counting = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._log = structlog.get_logger(component="actions")
@@ -98,11 +106,7 @@ class AuditLog(ActionCache):
         )
 
     def intend(self, record: ActionRecord) -> None:
-        """Write down what is to be done; on the disk when this returns.
-
-        Raises:
-            RightsizerError: it cannot be written down, and must not be done.
-        """
+        """Write down what is to be done; what cannot be written down must not be done."""
         self.begin(record)
         try:
             self._append(record)
@@ -111,35 +115,23 @@ class AuditLog(ActionCache):
             raise
         self._tell("action_started", record)
 
-    def note(self, record: ActionRecord) -> None:
-        """Keep an entry; what cannot be written now is, with the next look."""
+    def ended(self, record: ActionRecord) -> None:
+        """Write down how something ended; what cannot be written now is, with the next look."""
         try:
             self.keep(record)
         except RightsizerError as error:
             self._log.error("action_not_kept", id=record.id, error=str(error))
-
-    def ended(self, record: ActionRecord) -> None:
-        """Write down how something ended; what cannot be written now is, with the next look."""
-        self.note(record)
         self._write(record)
         self._count(record)
 
     def refuse(self, record: ActionRecord) -> None:
-        """Write down what is not done.
-
-        Raises:
-            HistoryError: it cannot be written; nothing is told.
-        """
+        """Write down what is not done."""
         self.begin(record)
         self._write(record)
         self._count(record)
 
     def link(self, record: ActionRecord) -> None:
-        """Write down what became of the advice of an entry.
-
-        Raises:
-            HistoryError: it cannot be written; it is, with the next look.
-        """
+        """Write down what became of the advice of an entry, now or with the next look."""
         self.keep(record)
         self._write(record)
         self._log.info(
@@ -152,13 +144,9 @@ class AuditLog(ActionCache):
         )
 
     def tidied(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
-        """The entries without those beyond the bounds, which are dropped.
-
-        Raises:
-            HistoryError: they cannot be dropped.
-        """
+        """The entries without those beyond the bounds, which are dropped."""
         undone = [each.id for each in records if not each.outcome.is_deed]
-        beyond = set(undone[: max(0, len(undone) - _MOST_UNDONE)])
+        beyond = set(undone[:-_MOST_UNDONE])
         beyond |= {
             each.id
             for each in records
@@ -166,6 +154,23 @@ class AuditLog(ActionCache):
         }
         self.forget(beyond)
         return [each for each in records if each.id not in beyond]
+
+    def forget(self, ids: Collection[str]) -> None:
+        """Drop entries."""
+        super().forget(ids)
+        with self._lock:
+            for each in ids:
+                self._seen.pop(each, None)
+
+    def ago_seconds(self, record: ActionRecord) -> float:
+        """How long ago it was."""
+        now = self._clock.time()
+        if record.boot == self._boot and now >= record.steady:
+            return seconds(now - record.steady)
+        by_wall = abs(self._clock.wall_time() - record.at)
+        with self._lock:
+            age, seen = self._seen.setdefault(record.id, (by_wall, now))
+        return seconds(min(by_wall, age + now - seen))
 
     def _append(self, record: ActionRecord) -> None:
         if self._file:

@@ -1,15 +1,14 @@
-"""Repository of the audit log, and the cache of one agent over it."""
+"""Repository of the audit log: its entries, and what became of them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
-from rightsizer.io.record_table import RecordCache, RecordTable
+from rightsizer.io.record_table import RecordTable
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds
 
 
 class ActionOutcome(StrEnum):
@@ -166,43 +165,3 @@ class ActionRepository(RecordTable[ActionRecord]):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "action", "at", ActionRecord)
-
-
-class ActionCache(RecordCache[ActionRecord]):
-    """Entries with their ages; what was begun is never forgotten, even where the table breaks.
-
-    Ages go by the clock that never steps, where it has not started again since. Else they go by
-    the wall clock as it was when this process first saw the entry; setting the clock makes nothing
-    older.
-    """
-
-    def __init__(self, repository: ActionRepository, clock: Clock, boot: str) -> None:
-        """A cache that has seen nothing itself; `boot` names the run of the steady clock."""
-        super().__init__(repository)
-        self._clock, self._boot = clock, boot
-        self._seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
-        """Of entries of another run: how old at first sight, and when that was."""
-
-    def forget(self, ids: Collection[str]) -> None:
-        """Drop entries.
-
-        Raises:
-            HistoryError: they could not be dropped.
-        """
-        super().forget(ids)
-        with self._lock:
-            for each in ids:
-                self._seen.pop(each, None)
-
-    def _outlives_the_table(self, record: ActionRecord) -> bool:
-        return record.outcome.is_deed
-
-    def ago_seconds(self, record: ActionRecord) -> float:
-        """How long ago it was."""
-        now = self._clock.time()
-        if record.boot == self._boot and now >= record.steady:
-            return seconds(now - record.steady)
-        by_wall = abs(self._clock.wall_time() - record.at)
-        with self._lock:
-            age, seen = self._seen.setdefault(record.id, (by_wall, now))
-        return seconds(min(by_wall, age + now - seen))

@@ -13,9 +13,8 @@ from typing import Any, Final
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
 from rightsizer.broker.lease_encoder import answer_form, booking_form, broker_form
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
-from rightsizer.broker.paths import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.broker.process_tracker import orphans
-from rightsizer.broker.request_parser import WORDS, request_of
+from rightsizer.broker.request import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH, WORDS, request_of
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.process_table import ProcessTable, user_name

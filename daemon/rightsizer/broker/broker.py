@@ -14,13 +14,13 @@ from rightsizer.broker.lease import (
     Ticket,
 )
 from rightsizer.broker.queue import serve_queue
-from rightsizer.broker.replacement import with_replacement
 from rightsizer.broker.reservations import (
     planned_slots,
     replanned_reservations,
     too_early,
     too_few,
     weights_of,
+    with_replacement,
 )
 from rightsizer.broker.scheduling_state import NodeObservation, SchedulingState
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rightsizer.broker.paths import LEASES_PATH
+from rightsizer.broker.request import LEASES_PATH
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import (
     AgentAbsentError,

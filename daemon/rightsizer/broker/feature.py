@@ -6,7 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from rightsizer.broker.paths import BROKER_PATH, LEASES_PATH, PLACE_PATH, RESERVATIONS_PATH
+from rightsizer.broker.request import BROKER_PATH, LEASES_PATH, PLACE_PATH, RESERVATIONS_PATH
 from rightsizer.broker.settings import BrokerFeatureSettings, PlacementSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.report import Report

@@ -7,7 +7,7 @@ from typing import Any
 from rightsizer.advice.operator_commands import cpu_list
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
 from rightsizer.broker.lease import GpuRequest, Lease
-from rightsizer.broker.request_parser import request_of
+from rightsizer.broker.request import request_of
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of

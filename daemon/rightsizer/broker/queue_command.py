@@ -1,4 +1,4 @@
-"""`rightsizer queue`: leases, waiting tickets and reservations of this node."""
+"""`rightsizer queue`, `reserve` and `cancel`: leases, tickets and reservations of this node."""
 
 import argparse
 import json
@@ -6,23 +6,29 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from rightsizer.broker.paths import BROKER_PATH
+from rightsizer.broker.request import (
+    BROKER_PATH,
+    LEASES_PATH,
+    RESERVATIONS_PATH,
+    add_request_flags,
+    words_of,
+)
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, add_flags, answer, say
+from rightsizer.console.flags import duration, moment
 from rightsizer.console.text import aligned
-from rightsizer.model.units import GIB, format_duration
+from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
+from rightsizer.model.units import GIB, format_duration, seconds
 
 _NOTHING: Final = "-"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Flags of output and agent."""
+def _configure_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
     add_agent_flags(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print leases, queue and reservations."""
+def _show_queue(arguments: argparse.Namespace) -> int:
     form = client_of(arguments).get(BROKER_PATH)
     say(json.dumps(form, indent=1) if arguments.json else queue_text(form, time.time()))
     return 0
@@ -117,4 +123,88 @@ def _until(at: float | None, now: float) -> str:
     return "now" if at <= now else format_duration(at - now)
 
 
-COMMAND = Command("queue", configure, run)
+_DESCRIPTION: Final = """\
+Keep GPUs free for a time to come. From now on nothing is lent on them that may last into it; what
+runs on is not ended. Use it by its id:
+
+  rightsizer reserve --gpus 4 --at 2026-12-01T08:00+01:00 --for 6h
+  rightsizer run --gpus 4 --reservation ID -- python train.py
+
+'rightsizer cancel ID' takes it back.
+"""
+
+
+_LENGTH: Final = """
+--for TIME: how long, as in 6h
+"""
+_BEGIN: Final = """
+--in TIME: from so long on (default: now)
+--at TIME: from then on: ISO 8601, or seconds of the epoch
+"""
+_ANSWER: Final = """
+--user NAME: for whom; for others by operators alone
+--json: answer in JSON; times in seconds
+"""
+
+
+def _configure_reserve(parser: argparse.ArgumentParser) -> None:
+    add_request_flags(parser)
+    add_flags(parser.add_argument, _LENGTH, for_={"type": duration, "required": True})
+    begin = parser.add_mutually_exclusive_group()
+    add_flags(begin.add_argument, _BEGIN, in_=duration, at=moment)
+    add_flags(parser.add_argument, _ANSWER, user={"default": ""})
+    add_agent_flags(parser)
+
+
+def _configure_cancel(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="of a lease, a ticket or a reservation (rightsizer queue)")
+    add_agent_flags(parser)
+
+
+def _reserve(arguments: argparse.Namespace) -> int:
+    """Ask, and say what is kept."""
+    ahead = arguments.in_ or 0.0
+    if arguments.at is not None:
+        ahead = seconds(arguments.at) - time.time()
+        if ahead < 0:
+            raise UsageError("--at: is in the past; leave it out to begin now")
+    body = {
+        **words_of(arguments),
+        "in": _written(ahead),
+        "for": _written(arguments.for_),
+        "user": arguments.user or None,
+    }
+    try:
+        form: Any = client_of(arguments).post(RESERVATIONS_PATH, body)
+    except RefusedError as error:
+        # Rightly asked: another time, or for less, it can be had.
+        raise RightsizerError(str(error)) from None
+    answer(arguments, form, _sentence(form["message"]))
+    return 0
+
+
+def _cancel(arguments: argparse.Namespace) -> int:
+    """Take back, and say what."""
+    client = client_of(arguments)
+    try:
+        form = client.delete(f"{RESERVATIONS_PATH}/{arguments.id}")
+    except UsageError as error:
+        if "there is no" not in str(error):
+            raise
+        form = client.delete(f"{LEASES_PATH}/{arguments.id}")
+    say(_sentence(form["message"]))
+    return 0
+
+
+def _written(duration_seconds: float) -> str:
+    """As the agent takes it, to the millisecond."""
+    return f"{round(duration_seconds * 1000)}ms" if duration_seconds else "0s"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+QUEUE = Command("queue", _configure_queue, _show_queue)
+RESERVE = Command("reserve", _configure_reserve, _reserve, _DESCRIPTION)
+CANCEL = Command("cancel", _configure_cancel, _cancel)

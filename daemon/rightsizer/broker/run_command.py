@@ -16,8 +16,8 @@ from rightsizer.broker.child_process import (
     exit_on_signals,
 )
 from rightsizer.broker.client import LeaseClient, LeaseSupervisor
-from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.launch import bind, has_mps, launch_of
+from rightsizer.broker.request import add_request_flags, words_of
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, add_flags, harmless
 from rightsizer.console.flags import duration

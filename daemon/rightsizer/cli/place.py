@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.lease import GpuRequest
-from rightsizer.broker.paths import PLACE_PATH
-from rightsizer.broker.request_parser import request_of
+from rightsizer.broker.request import PLACE_PATH, add_request_flags, request_of, words_of
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.agent_client import add_agent_flags, socket_of
 from rightsizer.console.command import Command, add_flags, say

@@ -1,7 +1,8 @@
 """Records of one kind in a table of a database, and the cache of one process over it."""
 
+import contextlib
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from rightsizer.io.codec import decode, encode
@@ -20,7 +21,10 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class RecordTable(Generic[_Record]):
-    """Records as JSON in a table of `id`, a time, and `data`; safe for threads."""
+    """Records as JSON in a table of `id`, a time, and `data`; safe for threads.
+
+    Each method raises a HistoryError where the database cannot be read or written.
+    """
 
     def __init__(self, database: Database, table: str, time: str, kind: type[_Record]) -> None:
         """Over a table that is there.
@@ -35,21 +39,16 @@ class RecordTable(Generic[_Record]):
         return self._database.is_kept
 
     def records(self) -> Sequence[_Record]:
-        """All that are kept, oldest first; a row that cannot be understood is passed over.
-
-        Raises:
-            HistoryError: they cannot be read.
-        """
+        """All that are kept, oldest first; a row that cannot be understood is passed over."""
         query = f"SELECT data FROM {self._table} ORDER BY {self._time}, id"  # noqa: S608 - our own names.
-        found = (self._record(text) for (text,) in self._database.rows(query))
-        return [record for record in found if record is not None]
+        found = []
+        for (text,) in self._database.rows(query):
+            with contextlib.suppress(ValueError):
+                found.append(decode(text, self._kind))
+        return found
 
     def put(self, record: _Record) -> None:
-        """Keep one, in place of what it was before; on the disk when this returns.
-
-        Raises:
-            HistoryError: it could not be written.
-        """
+        """Keep one, in place of what it was before; on the disk when this returns."""
         statement = (
             f"INSERT INTO {self._table} VALUES (?, ?, ?) "  # noqa: S608
             "ON CONFLICT (id) DO UPDATE SET data = excluded.data"
@@ -59,11 +58,7 @@ class RecordTable(Generic[_Record]):
             connection.execute(statement, row)
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Drop records; an unknown one does no harm.
-
-        Raises:
-            HistoryError: they could not be dropped.
-        """
+        """Drop records; an unknown one does no harm."""
         self._drop(f"DELETE FROM {self._table} WHERE id = ?", ids)  # noqa: S608
 
     def ordered(self, records: Iterable[_Record]) -> list[_Record]:
@@ -76,18 +71,18 @@ class RecordTable(Generic[_Record]):
             with self._database.transaction() as connection:
                 connection.executemany(statement, rows)
 
-    def _record(self, text: str) -> _Record | None:
-        try:
-            return decode(text, self._kind)
-        except ValueError:
-            return None
-
 
 class RecordCache(Generic[_Record]):
-    """Over a table that may break or be full: what this process did, it never forgets."""
+    """Over a table that may break or be full: what this process did, it never forgets.
 
-    def __init__(self, table: RecordTable[_Record]) -> None:
-        self._table = table
+    Each method raises a HistoryError where the table does. `outlives`: whether a record of an
+    earlier process is written again where the table has lost it.
+    """
+
+    def __init__(
+        self, table: RecordTable[_Record], outlives: Callable[[_Record], bool] = lambda _: False
+    ) -> None:
+        self._table, self._outlives = table, outlives
         self._lock = threading.Lock()
         self._own: dict[str, _Record] = {}
         self._unwritten: set[str] = set()
@@ -98,25 +93,17 @@ class RecordCache(Generic[_Record]):
         return self._table.is_kept
 
     def records(self) -> Sequence[_Record]:
-        """All records, oldest first; nothing is written.
-
-        Raises:
-            HistoryError: the table cannot be read.
-        """
+        """All records, oldest first; nothing is written."""
         kept = {each.id: each for each in self._table.records()}
         with self._lock:
             return self._ordered(kept)
 
     def mended(self) -> Sequence[_Record]:
-        """All records, oldest first; those that the table has lost are written again.
-
-        Raises:
-            HistoryError: the table cannot be read or written.
-        """
+        """All records, oldest first; those that the table has lost are written again."""
         with self._lock:
             kept = {each.id: each for each in self._table.records()}
             for key, each in kept.items():
-                if self._outlives_the_table(each):
+                if self._outlives(each):
                     self._own.setdefault(key, each)
             for key, each in self._own.items():
                 if key not in kept or key in self._unwritten:
@@ -125,21 +112,13 @@ class RecordCache(Generic[_Record]):
             return self._ordered(kept)
 
     def begin(self, record: _Record) -> None:
-        """Remember what is not done before it is; it is on the disk when this returns.
-
-        Raises:
-            HistoryError: it could not be written; it is not remembered.
-        """
+        """Remember what is not done before it is; on the disk when this returns, or forgotten."""
         with self._lock:
             self._table.put(record)
             self._own[record.id] = record
 
     def keep(self, record: _Record) -> None:
-        """Remember what became of one; from any thread.
-
-        Raises:
-            HistoryError: it could not be written; it is, with the next look at all of them.
-        """
+        """Remember what became of one; what cannot be written is when all are next looked at."""
         with self._lock:
             self._own[record.id] = record
             self._unwritten.add(record.id)
@@ -147,20 +126,11 @@ class RecordCache(Generic[_Record]):
             self._unwritten.discard(record.id)
 
     def forget(self, ids: Collection[str]) -> None:
-        """Drop records.
-
-        Raises:
-            HistoryError: they could not be dropped.
-        """
+        """Drop records."""
         with self._lock:
             for each in ids:
                 self._own.pop(each, None)
             self._table.forget(ids)
-
-    def _outlives_the_table(self, record: _Record) -> bool:
-        """Whether a record of an earlier process is written again where the table breaks."""
-        del record
-        return False
 
     def _ordered(self, kept: Mapping[str, _Record]) -> list[_Record]:
         return self._table.ordered({**kept, **self._own}.values())
