@@ -27,6 +27,9 @@ from rightsizer.report.json_encoder import Form
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _MODE: Final = 0o640
+_KEPT_SECONDS: Final = 366 * 86400.0
+_MOST_UNDONE: Final = 2000
+"""Entries of what was not done; those of deeds count against limits, and none crowds them out."""
 
 
 def append_line(path: str, form: Form) -> None:
@@ -50,11 +53,6 @@ def append_line(path: str, form: Form) -> None:
             f"acting.audit_file '{path}' cannot be written: {error.strerror or error}; "
             "let the agent's user write it, and make room"
         ) from None
-
-
-_KEPT_SECONDS: Final = 366 * 86400.0
-_MOST_UNDONE: Final = 2000
-"""Entries of what was not done; those of deeds count against limits, and none crowds them out."""
 
 
 class AuditLog(RecordCache[ActionRecord]):

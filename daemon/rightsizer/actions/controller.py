@@ -34,6 +34,12 @@ from rightsizer.model.workload import Workload
 from rightsizer.web.message import SocketPeer
 
 _NOBODY = "it is not known who claimed it"
+_SILENT: Final = frozenset(
+    {ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE}
+)
+"""What is written down in another way, or is nothing to write down."""
+_Key = tuple[str, str, Nanoseconds]
+"""As `ActionProposal.key`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +115,6 @@ class Approvals:
         if peer is None:
             return identity is not None and identity in self._approvers
         return peer.uid in (0, self._own_uid) or self._user_of(peer.uid) in self._approvers
-
-
-_SILENT: Final = frozenset(
-    {ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE}
-)
-"""What is written down in another way, or is nothing to write down."""
-_Key = tuple[str, str, Nanoseconds]
-"""As `ActionProposal.key`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 ACTIONS_PATH: Final = "/api/v1/actions"
+_BOOT: Final = "sys/kernel/random/boot_id"
+"""Names this run of the machine."""
 
 
 def actions_route(state: Callable[[], ActionState]) -> Route:
@@ -41,10 +43,6 @@ def actions_route(state: Callable[[], ActionState]) -> Route:
         return WebResponse.of_json(state_form(state()))
 
     return Route("GET", ACTIONS_PATH, answer)
-
-
-_BOOT: Final = "sys/kernel/random/boot_id"
-"""Names this run of the machine."""
 
 
 def action_controller(

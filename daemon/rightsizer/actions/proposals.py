@@ -13,6 +13,7 @@ from rightsizer.model.units import Nanoseconds, format_duration
 
 DAY_SECONDS: Final = 86400.0
 _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
+_Answer = tuple[ActionVerdict, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,6 @@ class ActionProposal:
     def key(self) -> tuple[str, str, Nanoseconds]:
         """The action, the advice's id, and when that was opened."""
         return self.action, self.advice.id, self.advice.opened
-
-
-_Answer = tuple[ActionVerdict, str]
 
 
 def proposals(

@@ -23,6 +23,14 @@ from rightsizer.report.json_encoder import Form, advice_form, workload_form
 
 ORDER_VERSION = 1
 """Grows when a key of the form changes its meaning or goes; keys are added without."""
+_LONGEST_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 5.0
+_OUTCOMES: Final = {
+    Ending.ABSENT: ActionOutcome.FAILED,
+    Ending.TOO_MUCH: ActionOutcome.FAILED,
+    Ending.TIMED_OUT: ActionOutcome.TIMED_OUT,
+    Ending.STOPPED: ActionOutcome.INTERRUPTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +104,6 @@ class ActionRunner(Protocol):
         """End what is under way and wait until it has."""
 
 
-_LONGEST_SECONDS: Final = 60.0
-
-
 def post(
     order: ActionOrder, sleep: Callable[[float], object] = time.sleep, node: str = ""
 ) -> ActionResult:
@@ -119,15 +124,6 @@ def post(
     was_lost = answer.kind in (FailureKind.INTERRUPTED, FailureKind.MALFORMED)
     outcome = ActionOutcome.UNKNOWN if was_lost else ActionOutcome.FAILED
     return ActionResult(outcome, answer.message, answer.status)
-
-
-_STOP_SECONDS: Final = 5.0
-_OUTCOMES: Final = {
-    Ending.ABSENT: ActionOutcome.FAILED,
-    Ending.TOO_MUCH: ActionOutcome.FAILED,
-    Ending.TIMED_OUT: ActionOutcome.TIMED_OUT,
-    Ending.STOPPED: ActionOutcome.INTERRUPTED,
-}
 
 
 class ThreadedActionRunner:

@@ -18,6 +18,25 @@ from rightsizer.model.settings import setting
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
 _LONGEST_NAME: Final = 40
+PLACEHOLDERS: Final[Mapping[str, str]] = {
+    "id": "the advice's id",
+    "reason": "its first reason",
+    "workload": "the workload's name",
+    "namespace": "the workload's namespace",
+    "devices": "the uuids of its GPUs, separated by commas",
+    "action": "what is advised, like scale_to_zero",
+    "target": "the target of the first option: a board, a MIG profile or a count",
+}
+"""Each with what it stands for."""
+_TAME: Final = re.compile(r"[A-Za-z0-9._:/@,+-]+")
+"""What means nothing to a shell, should a program hand its words on to one."""
+_SHELLS: Final = frozenset(
+    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}
+)
+_RUNS_TEXT: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_LONGEST: Final = 1024
+_ABOVE: Final = frozenset({".", ".."})
+"""Parts of a path that lead elsewhere."""
 
 
 class ActionMode(StrEnum):
@@ -97,28 +116,6 @@ class ActionLimits:
     suspended_above_ratio: float = setting(0.34)
     minimum_results: int = setting(2, within=(1, 100))
     results_within_seconds: float = setting(30 * 86400.0, within=(86400.0, 366 * 86400.0))
-
-
-PLACEHOLDERS: Final[Mapping[str, str]] = {
-    "id": "the advice's id",
-    "reason": "its first reason",
-    "workload": "the workload's name",
-    "namespace": "the workload's namespace",
-    "devices": "the uuids of its GPUs, separated by commas",
-    "action": "what is advised, like scale_to_zero",
-    "target": "the target of the first option: a board, a MIG profile or a count",
-}
-"""Each with what it stands for."""
-
-_TAME: Final = re.compile(r"[A-Za-z0-9._:/@,+-]+")
-"""What means nothing to a shell, should a program hand its words on to one."""
-_SHELLS: Final = frozenset(
-    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}
-)
-_RUNS_TEXT: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-_LONGEST: Final = 1024
-_ABOVE: Final = frozenset({".", ".."})
-"""Parts of a path that lead elsewhere."""
 
 
 def arguments(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseco
 from rightsizer.telemetry.source import SnapshotSource
 
 _STATUS_EVERY: Final = nanoseconds(60.0)
+_COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
 
 
 class Heartbeat:
@@ -62,9 +63,6 @@ def slow_driver_gauges(snapshot: Snapshot) -> dict[str, float]:
             for name, count in postponed.items()
         },
     }
-
-
-_COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
 
 
 class Coordinator:

@@ -18,6 +18,8 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.web.server import Reloadable
 
 _log: Final = structlog.get_logger(component="reload")
+Apply = Callable[[Settings, Sequence[Rule[Any]]], None]
+"""Puts settings in force, and the rules made of them; where it raises, nothing has changed."""
 
 
 class Reloader:
@@ -103,10 +105,6 @@ class Reloader:
         if faults:
             raise ConfigurationError("\n".join(faults))
         return changes
-
-
-Apply = Callable[[Settings, Sequence[Rule[Any]]], None]
-"""Puts settings in force, and the rules made of them; where it raises, nothing has changed."""
 
 
 class SettingsPart:

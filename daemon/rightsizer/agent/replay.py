@@ -35,6 +35,8 @@ _STATED_BY: Final = {
     "power_limit_watts": Signal.POWER_LIMIT_WATTS,
     "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
 }
+_MAGIC: Final = b"SQLite format 3\0"
+_COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 
 class EntrySink(Protocol):
@@ -232,10 +234,6 @@ def _signals_form(totals: Totals) -> Mapping[str, Any]:
 def _by_resource(fit: Provisioning, what: str) -> dict[str, float]:
     values = {str(resource): getattr(each, what) for resource, each in fit.resources.items()}
     return {resource: value for resource, value in sorted(values.items()) if value is not None}
-
-
-_MAGIC: Final = b"SQLite format 3\0"
-_COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 
 @contextlib.contextmanager

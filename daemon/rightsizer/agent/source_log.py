@@ -19,6 +19,12 @@ _REMEDY: Final = (
     "readings come at the pace that the driver allows; see what else keeps it busy, or switch "
     "what it is slow at off in sources.nvml.disabled_collectors"
 )
+_SUMMARY_FROM: Final = 3
+"""Devices that go, or come, in one tick and are told in one line."""
+_LASTS: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
+"""An outage of a device that was told of before is told again from then on."""
+_FIGURE: Final = re.compile(r"\d[\d.]*")
+"""How long a call has hung is another number each time, and no other trouble."""
 
 
 class SlowDriverLog:
@@ -54,12 +60,6 @@ class SlowDriverLog:
             asked_less_often=",".join(postponed),
             remedy=_REMEDY,
         )
-
-
-_SUMMARY_FROM: Final = 3
-"""Devices that go, or come, in one tick and are told in one line."""
-_LASTS: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
-"""An outage of a device that was told of before is told again from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +171,6 @@ def _goes_with_its_board(device: Device, snapshot: Snapshot) -> bool:
 
 def _utc_text(time: Nanoseconds) -> str:
     return datetime.fromtimestamp(time // NANOSECONDS_PER_SECOND, UTC).isoformat()
-
-
-_FIGURE: Final = re.compile(r"\d[\d.]*")
-"""How long a call has hung is another number each time, and no other trouble."""
 
 
 class SourceLog:

@@ -31,6 +31,12 @@ from rightsizer.web.message import (
 )
 from rightsizer.web.router import Handle, Route, Router
 
+_TICKET_FIELDS: Final = (*WORDS, "id", "priority", "for", "reservation")
+_RESERVATION_FIELDS: Final = (*WORDS, "id", "user", "in", "for")
+_ID: Final = re.compile(r"[a-z0-9]{8,32}")
+_LONGEST_NAME: Final = 256
+_ID_BYTES: Final = 6
+
 
 def groups_of_user(user: str) -> frozenset[str]:
     """The system's groups of a user."""
@@ -95,13 +101,6 @@ def why_not_served(
         f"{client.user} may not ask for GPUs here; an operator can say so by broker.users or "
         "broker.groups of the agent's configuration"
     )
-
-
-_TICKET_FIELDS: Final = (*WORDS, "id", "priority", "for", "reservation")
-_RESERVATION_FIELDS: Final = (*WORDS, "id", "user", "in", "for")
-_ID: Final = re.compile(r"[a-z0-9]{8,32}")
-_LONGEST_NAME: Final = 256
-_ID_BYTES: Final = 6
 
 
 class BrokerApi:

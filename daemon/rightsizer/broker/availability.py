@@ -12,6 +12,8 @@ from rightsizer.model.units import GIB, format_duration
 _NO_INSTANCE: Final = (
     "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
 )
+_Found = tuple[SlotObstacle, str] | None
+_Obstacles = Iterator[tuple[SlotObstacle, str]]
 
 
 def judge_slot(
@@ -50,12 +52,6 @@ def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
         for each, amount in zip(lease.uuids, lease.memory_bytes, strict=True)
         if each == uuid
     )
-
-
-_Found = tuple[SlotObstacle, str] | None
-
-
-_Obstacles = Iterator[tuple[SlotObstacle, str]]
 
 
 def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Obstacles:

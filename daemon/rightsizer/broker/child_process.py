@@ -14,6 +14,18 @@ from rightsizer.model.frozen import dataclass
 
 _ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
 """Python itself makes an exception of SIGINT."""
+CANNOT_RUN: Final = 126
+NOT_FOUND: Final = 127
+"""As shells exit."""
+_BY_SIGNAL: Final = 128
+_SUBREAPER: Final = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2)."""
+_PASSED_ON: Final = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
+    *(signal.SIGUSR2, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH),
+)
+_LEAVING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class ExitSignal(BaseException):
@@ -46,20 +58,6 @@ def exit_on_signals() -> Iterator[None]:
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
     del frame
     raise ExitSignal(number)
-
-
-CANNOT_RUN: Final = 126
-NOT_FOUND: Final = 127
-"""As shells exit."""
-_BY_SIGNAL: Final = 128
-_SUBREAPER: Final = 36
-"""PR_SET_CHILD_SUBREAPER of prctl(2)."""
-_PASSED_ON: Final = (
-    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
-    *(signal.SIGUSR2, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH),
-)
-_LEAVING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
-_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @dataclass(frozen=True, slots=True)

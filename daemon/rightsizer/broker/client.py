@@ -27,6 +27,10 @@ _MOST_DOUBLINGS: Final = 12
 """Well past the longest pause: days without an agent make a number that no float holds."""
 _SPREAD: Final = 0.25
 _AWAY: Final = "the agent does not answer; its place in the queue is kept, and it is asked again"
+_EVERY_SECONDS: Final = 5.0
+_NOT_KEPT: Final = (
+    "what runs goes on, and no GPU is kept for it any more; others get them unless it is seen there"
+)
 
 
 class LeaseClient:
@@ -141,12 +145,6 @@ class LeaseClient:
         if text != self._said:
             self._said = text
             self._say(text)
-
-
-_EVERY_SECONDS: Final = 5.0
-_NOT_KEPT: Final = (
-    "what runs goes on, and no GPU is kept for it any more; others get them unless it is seen there"
-)
 
 
 class LeaseSupervisor(threading.Thread):

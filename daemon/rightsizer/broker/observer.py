@@ -20,6 +20,9 @@ from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.model.topology import Topology
 from rightsizer.report.freshness import FreshnessSettings
 
+_NOT_READ: Final = "no GPU has been read yet"
+_NOT_LISTED: Final = "the driver no longer offers it"
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerObservation:
@@ -85,10 +88,6 @@ def _memory_bytes(device: DeviceReport, pids: frozenset[int]) -> float | None:
     own = [each.memory_used_bytes for each in device.reading.processes if each.pid in pids]
     known = [held for held in own if held is not None]
     return float(sum(known)) if len(known) == len(own) else None
-
-
-_NOT_READ: Final = "no GPU has been read yet"
-_NOT_LISTED: Final = "the driver no longer offers it"
 
 
 class ProcfsNodeObserver:

@@ -10,6 +10,10 @@ from rightsizer.broker.lease import LeaseOwner, LeaseProcesses, LeaseRecord
 from rightsizer.host.process_table import ProcessRow, ProcessTable, Unseen
 from rightsizer.model.frozen import dataclass, field
 
+_LOOKS_UNTIL_RESCAN: Final = 60
+"""A pid of an unrelated process that is reused between two looks is noticed after so many."""
+_PIDS_NAMED: Final = 8
+
 
 @dataclass(frozen=True, slots=True)
 class ObservedProcesses:
@@ -99,10 +103,6 @@ class ProcessTree:
             self._sessions.add(row.session)
 
 
-_LOOKS_UNTIL_RESCAN: Final = 60
-"""A pid of an unrelated process that is reused between two looks is noticed after so many."""
-
-
 class ProcessTracker:
     """Looks at new processes once each, and at members each time."""
 
@@ -188,9 +188,6 @@ class ProcessTracker:
             # A user controls the environment of its own processes.
             if tree is not None and tree.uid == self._table.user(row.pid) and row.is_alive:
                 tree.add(row)
-
-
-_PIDS_NAMED: Final = 8
 
 
 def orphans(record: LeaseRecord, table: ProcessTable) -> str:

@@ -21,6 +21,26 @@ from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import GIB, format_duration, seconds
 
 _NOTHING: Final = "-"
+_DESCRIPTION: Final = """\
+Keep GPUs free for a time to come. From now on nothing is lent on them that may last into it; what
+runs on is not ended. Use it by its id:
+
+  rightsizer reserve --gpus 4 --at 2026-12-01T08:00+01:00 --for 6h
+  rightsizer run --gpus 4 --reservation ID -- python train.py
+
+'rightsizer cancel ID' takes it back.
+"""
+_LENGTH: Final = """
+--for TIME: how long, as in 6h
+"""
+_BEGIN: Final = """
+--in TIME: from so long on (default: now)
+--at TIME: from then on: ISO 8601, or seconds of the epoch
+"""
+_ANSWER: Final = """
+--user NAME: for whom; for others by operators alone
+--json: answer in JSON; times in seconds
+"""
 
 
 def _configure_queue(parser: argparse.ArgumentParser) -> None:
@@ -121,30 +141,6 @@ def _until(at: float | None, now: float) -> str:
     if at is None:
         return _NOTHING
     return "now" if at <= now else format_duration(at - now)
-
-
-_DESCRIPTION: Final = """\
-Keep GPUs free for a time to come. From now on nothing is lent on them that may last into it; what
-runs on is not ended. Use it by its id:
-
-  rightsizer reserve --gpus 4 --at 2026-12-01T08:00+01:00 --for 6h
-  rightsizer run --gpus 4 --reservation ID -- python train.py
-
-'rightsizer cancel ID' takes it back.
-"""
-
-
-_LENGTH: Final = """
---for TIME: how long, as in 6h
-"""
-_BEGIN: Final = """
---in TIME: from so long on (default: now)
---at TIME: from then on: ISO 8601, or seconds of the epoch
-"""
-_ANSWER: Final = """
---user NAME: for whom; for others by operators alone
---json: answer in JSON; times in seconds
-"""
 
 
 def _configure_reserve(parser: argparse.ArgumentParser) -> None:

@@ -34,6 +34,9 @@ _KINDS: Final[dict[str, type[_Item]]] = {
 _STORED_NAMES: Final = {"processes": "kin", "notified": "told"}
 """Keys of a stored `LeaseRecord` that differ from its fields."""
 _FIELDS: Final = {stored: name for name, stored in _STORED_NAMES.items()}
+_SAVE_INTERVAL: Final = nanoseconds(60.0)
+_PROCESSES_SAVE_INTERVAL: Final = nanoseconds(5.0)
+"""Bounds the writes of a lease whose processes start and exit each second."""
 
 
 def encode_item(item: _Item) -> str:
@@ -209,11 +212,6 @@ def _decoded(kind: str, text: str) -> _Item | None:
         return decode_item(kind, text)
     except (ValueError, KeyError, TypeError):
         return None
-
-
-_SAVE_INTERVAL: Final = nanoseconds(60.0)
-_PROCESSES_SAVE_INTERVAL: Final = nanoseconds(5.0)
-"""Bounds the writes of a lease whose processes start and exit each second."""
 
 
 class StateWriter:

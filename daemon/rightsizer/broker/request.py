@@ -19,6 +19,14 @@ _MOST: Final = 1024
 """More than any machine has."""
 _PROFILE: Final = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][a-z.]+)*")
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False, "": False}
+_FLAGS: Final = """
+--gpus N: how many
+--memory SIZE: needed on each, as in 30GiB; without it all of a GPU's
+--share: take GPUs beside others too, where memory and measured needs of all fit; needs --memory
+--interconnect: 'nvlink': only GPUs that NVLink joins each to each
+--mig PROFILE: MIG instances of this profile, as in 1g.10gb; without it whole GPUs, or one instance
+  where no GPU is left
+"""
 
 
 def request_of(words: Mapping[str, str]) -> GpuRequest:
@@ -56,16 +64,6 @@ def request_of(words: Mapping[str, str]) -> GpuRequest:
             "interconnect: NVLink joins no MIG instances; leave it out, or ask for whole GPUs"
         )
     return request
-
-
-_FLAGS: Final = """
---gpus N: how many
---memory SIZE: needed on each, as in 30GiB; without it all of a GPU's
---share: take GPUs beside others too, where memory and measured needs of all fit; needs --memory
---interconnect: 'nvlink': only GPUs that NVLink joins each to each
---mig PROFILE: MIG instances of this profile, as in 1g.10gb; without it whole GPUs, or one instance
-  where no GPU is left
-"""
 
 
 def add_request_flags(parser: argparse.ArgumentParser) -> None:

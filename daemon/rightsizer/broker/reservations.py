@@ -22,6 +22,8 @@ from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
 _MINUTE, _HOUR = 60, 3600
+_TRIED: Final = 8
+"""Reservations whose start is tried as a limit."""
 
 
 def planned_slots(
@@ -131,10 +133,6 @@ def _at_risk(booking: Booking, now: Nanoseconds) -> BrokerEvent:
         f"the GPUs of reservation {booking.id} will not be free in time: work without a limit, or "
         "past it, or without a lease is on them; only its owner ends it",
     )
-
-
-_TRIED: Final = 8
-"""Reservations whose start is tried as a limit."""
 
 
 def reservation_clause(

@@ -11,6 +11,11 @@ from rightsizer.broker.scoring import CRITERIA, CandidateTable, SlotCandidate
 from rightsizer.broker.settings import SearchSettings
 from rightsizer.model.frozen import dataclass
 
+_NO_LINK: Final = 1 << 20
+"""Stands for the weakest of no links at all; no link scores so much."""
+_NO_SLOT: Final = 1 << 14
+"""The same of headrooms."""
+
 
 def _units() -> Mapping[str, int]:
     found, at = {}, 0
@@ -24,10 +29,6 @@ _ONE: Final = _units()
 """The weight of a step of each criterion in a packed score."""
 _WEAKEST: Final = _ONE["weakest"]
 _POWER: Final = _ONE["power_steps"]
-_NO_LINK: Final = 1 << 20
-"""Stands for the weakest of no links at all; no link scores so much."""
-_NO_SLOT: Final = 1 << 14
-"""The same of headrooms."""
 
 
 @dataclass(slots=True)

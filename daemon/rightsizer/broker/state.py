@@ -12,6 +12,7 @@ from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _FORGOTTEN: Final = 1.0
 """GPU-seconds below which a user without a lease counts as one without usage."""
+_ENDINGS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,6 @@ def leases_by_slot(leases: Iterable[Lease]) -> Mapping[str, tuple[Lease, ...]]:
         for uuid in lease.uuids:
             found[uuid] += (lease,)
     return dict(found)
-
-
-_ENDINGS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,11 @@ from rightsizer.report.json_encoder import Form, advice_form, finding_form
 from rightsizer.report.labels import ACTION_LABELS, first_names
 
 _NAMED: Final = 3
+_FLAGS: Final = """
+--json: answer in JSON
+--save: keep the advice in the history and tell Grafana and webhooks of it, as the agent does;
+  refused while an agent runs
+"""
 
 
 def advise_text(
@@ -76,13 +81,6 @@ def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
     for (rule, why), group in sorted(found.items()):
         ids = first_names([each.id for each in group], _NAMED)
         yield from wrapped(f"{rule}: {why} ({ids})", 2)
-
-
-_FLAGS: Final = """
---json: answer in JSON
---save: keep the advice in the history and tell Grafana and webhooks of it, as the agent does;
-  refused while an agent runs
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -26,6 +26,21 @@ from rightsizer.report.export_formats import EXPORT_FORMATS
 
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """By which a window may begin before the end of the last: two clocks are not read at once."""
+_DESCRIPTION = """\
+Write the local history as a table: a row for each device and span of time, with the seconds of
+each state, waste, energy, quantiles of use and holders. docs/export.md tells every column. The
+history is only read, beside the agent that writes it.
+"""
+_GRAINS: Final = {"5m": 300 * NANOSECONDS_PER_SECOND, "1h": 3600 * NANOSECONDS_PER_SECOND}
+_BINARY: Final = frozenset({"parquet"})
+_FLAGS: Final = """
+--from TIME: windows that begin then or later: ISO 8601, in UTC unless it says otherwise, or seconds
+  since the epoch
+--to TIME: windows that begin before then
+--devices LIST: uuids or indexes, divided by commas; without it all
+--grain: span of a row; what is already merged into hours stays an hour
+--format: how it is written
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +139,6 @@ def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[st
             raise UsageError(f"--devices: the history has no device '{name}'; it has {there}")
         wanted.update(found)
     return frozenset(wanted)
-
-
-_DESCRIPTION = """\
-Write the local history as a table: a row for each device and span of time, with the seconds of
-each state, waste, energy, quantiles of use and holders. docs/export.md tells every column. The
-history is only read, beside the agent that writes it.
-"""
-
-_GRAINS: Final = {"5m": 300 * NANOSECONDS_PER_SECOND, "1h": 3600 * NANOSECONDS_PER_SECOND}
-_BINARY: Final = frozenset({"parquet"})
-
-
-_FLAGS: Final = """
---from TIME: windows that begin then or later: ISO 8601, in UTC unless it says otherwise, or seconds
-  since the epoch
---to TIME: windows that begin before then
---devices LIST: uuids or indexes, divided by commas; without it all
---grain: span of a row; what is already merged into hours stays an hour
---format: how it is written
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -39,6 +39,35 @@ from rightsizer.report.labels import CAUSE_LABELS
 
 _ROWS_SINCE: Final[Nanoseconds] = 3600 * 10**9
 """An old window is a whole hour, which may have begun before the job did."""
+_LEAST_SECONDS: Final = 60.0
+"""Of known time; below, shares say more of the moment than of the job."""
+_LEAST_SHARE: Final = 0.1
+"""What is lost to a cause before anything is said of it; sums of trifles are no lesson."""
+_LISTED_SHARE: Final = 0.01
+_ROOMY_MEMORY: Final = 0.5
+_LESSONS: Final[Mapping[Cause, str]] = {
+    Cause.IDLE: "The GPUs waited for the job: ask for them when they are needed, end the job when "
+    "its work is done, or do what needs no GPU in a job of its own.",
+    Cause.STALLED: "The GPUs looked busy and computed nothing, as when a collective waits for a "
+    "rank that is gone: set a timeout for collectives, and look for the rank that was late.",
+    Cause.HOST: "The GPUs waited for the CPU: ask for more cores for each GPU, and prepare batches "
+    "in more workers.",
+    Cause.STORAGE: "The GPUs waited for storage: copy the input to a local disk first, read ahead, "
+    "and write checkpoints in the background.",
+    Cause.PCIE: "The GPUs waited for transfers: keep data on the GPU, pin host memory, and copy "
+    "while kernels run.",
+    Cause.LAUNCH: "Kernels were too small to fill the GPUs: use larger batches, or CUDA graphs.",
+    Cause.THROTTLED: "The GPUs were held down by power or heat, which is not the job's doing: tell "
+    "the operators of the cluster.",
+}
+_DESCRIPTION = """\
+What a job has used of its GPUs on this node, where the rest went, and one line of advice. Made for
+Slurm's epilog (config/slurm), and of use for any workload while it runs. A running agent is asked
+to write its history first, so that nothing is missing; without one it is read as it is.
+
+  rightsizer job-report 4242
+  rightsizer job-report kubernetes:research/llm-pretrain --json
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,30 +159,6 @@ def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod
     return found
 
 
-_LEAST_SECONDS: Final = 60.0
-"""Of known time; below, shares say more of the moment than of the job."""
-_LEAST_SHARE: Final = 0.1
-"""What is lost to a cause before anything is said of it; sums of trifles are no lesson."""
-_LISTED_SHARE: Final = 0.01
-_ROOMY_MEMORY: Final = 0.5
-
-_LESSONS: Final[Mapping[Cause, str]] = {
-    Cause.IDLE: "The GPUs waited for the job: ask for them when they are needed, end the job when "
-    "its work is done, or do what needs no GPU in a job of its own.",
-    Cause.STALLED: "The GPUs looked busy and computed nothing, as when a collective waits for a "
-    "rank that is gone: set a timeout for collectives, and look for the rank that was late.",
-    Cause.HOST: "The GPUs waited for the CPU: ask for more cores for each GPU, and prepare batches "
-    "in more workers.",
-    Cause.STORAGE: "The GPUs waited for storage: copy the input to a local disk first, read ahead, "
-    "and write checkpoints in the background.",
-    Cause.PCIE: "The GPUs waited for transfers: keep data on the GPU, pin host memory, and copy "
-    "while kernels run.",
-    Cause.LAUNCH: "Kernels were too small to fill the GPUs: use larger batches, or CUDA graphs.",
-    Cause.THROTTLED: "The GPUs were held down by power or heat, which is not the job's doing: tell "
-    "the operators of the cluster.",
-}
-
-
 def job_report_text(report: JobUsageReport, node: str) -> str:
     """The report of one job on a node, in a dozen lines."""
     job = report.job
@@ -214,16 +219,6 @@ def _advice(report: JobUsageReport) -> str:
             "not, a smaller GPU or a MIG instance would do."
         )
     return "Nothing to do: no large part went unused for one reason."
-
-
-_DESCRIPTION = """\
-What a job has used of its GPUs on this node, where the rest went, and one line of advice. Made for
-Slurm's epilog (config/slurm), and of use for any workload while it runs. A running agent is asked
-to write its history first, so that nothing is missing; without one it is read as it is.
-
-  rightsizer job-report 4242
-  rightsizer job-report kubernetes:research/llm-pretrain --json
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -33,6 +33,30 @@ _LOOK: Final = (
     "No agent was asked: this knows the states of this moment alone, not for how long a GPU has "
     "been idle, what was measured before, nor what is lent."
 )
+_DESCRIPTION: Final = """\
+Tell the best GPUs of this node to take right now: really free by what was measured and not by
+allocation alone, healthy, joined as closely as can be, on one NUMA node, and such that pairs and
+switches stay whole for those who come later. Nothing is taken or reserved by it.
+
+To start something on them:
+
+  eval "$(rightsizer place --gpus 2 --export)" && $RIGHTSIZER_BIND python train.py
+
+CUDA_VISIBLE_DEVICES names the GPUs and MIG instances by uuid; RIGHTSIZER_BIND is a numactl command
+for their CPUs and memory, and empty where a NUMA node is not known. Where nothing fits, the shell
+sees no GPU at all and 'eval' fails.
+
+The running agent is asked over its socket. Without one, the driver is looked at three times in two
+seconds, which tells the states of this moment alone.
+
+The exit status is 1 where nothing fits; the reasons are told, with --export on standard error.
+"""
+_WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
+_FORMS: Final = """
+--json: answer in JSON (docs/placement.md)
+--export: answer as exports for a shell
+--explain: tell the sets that were nearly as good too, and why each other GPU cannot be given
+"""
 
 
 def place_text(form: Any, *, is_explained: bool) -> str:
@@ -128,34 +152,6 @@ def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form
     answer = chosen_of(seats_over(reports, settings), last, request, settings, LeasedSlots())
     watched = seconds(last.wall_time - reports[0].wall_time)
     return place_form(answer, time=last.wall_time, watched_seconds=watched, source="look")
-
-
-_DESCRIPTION: Final = """\
-Tell the best GPUs of this node to take right now: really free by what was measured and not by
-allocation alone, healthy, joined as closely as can be, on one NUMA node, and such that pairs and
-switches stay whole for those who come later. Nothing is taken or reserved by it.
-
-To start something on them:
-
-  eval "$(rightsizer place --gpus 2 --export)" && $RIGHTSIZER_BIND python train.py
-
-CUDA_VISIBLE_DEVICES names the GPUs and MIG instances by uuid; RIGHTSIZER_BIND is a numactl command
-for their CPUs and memory, and empty where a NUMA node is not known. Where nothing fits, the shell
-sees no GPU at all and 'eval' fails.
-
-The running agent is asked over its socket. Without one, the driver is looked at three times in two
-seconds, which tells the states of this moment alone.
-
-The exit status is 1 where nothing fits; the reasons are told, with --export on standard error.
-"""
-_WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
-
-
-_FORMS: Final = """
---json: answer in JSON (docs/placement.md)
---export: answer as exports for a shell
---explain: tell the sets that were nearly as good too, and why each other GPU cannot be given
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -28,6 +28,28 @@ from rightsizer.telemetry.recordings.text_file import no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _STATES_SHOWN = 4
+_DESCRIPTION = """\
+Account for a recording: nvidia-smi CSV and dmon, dcgmi dmon, gpustat JSON, Weights & Biases system
+metrics as JSON lines, Prometheus text with timestamps or JSON of range queries, our own recordings,
+CSV of signals, or any CSV by a column map.
+Several files of one recording merge by device and time; each may be gzipped. Times without a zone
+are taken as UTC.
+"""
+_FLAGS: Final = """
+--board KEY: board of the catalogue, such as H100-SXM5-80GB, for what the log does not say: memory
+  in bytes, power limit in watts, clocks in hertz
+--columns MAP.yaml: which columns of a CSV mean what
+--fields NAMES: the columns of a log without a heading, in their order and separated by commas:
+  timestamp,index,utilization.gpu,memory.used,power.draw
+--device GPU: index or name of the only GPU of a log without a column that names GPUs
+--devices N: how many GPUs are in such a log, one row each in every poll
+--job GPUS: GPUs of one job, as 0-3,5; or none, to read each for itself; may be repeated;
+  inferred where it is not given and the recording does not say who holds them
+--timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
+--into HISTORY: fill a history with the recording, and with the advice that an agent would have left
+--json: answer in JSON; times in seconds
+--no-progress: show no progress
+"""
 
 
 def replay_text(result: Replay) -> str:
@@ -76,32 +98,6 @@ def _use_lines(summary: DeviceSummary) -> Iterator[str]:
         mean = totals.signal_seconds[Signal.GPU_BUSY] * NANOSECONDS_PER_SECOND / busy.total
         parts.append(f"busy {mean:.1%} on average")
     yield f"  {', '.join(parts)}"
-
-
-_DESCRIPTION = """\
-Account for a recording: nvidia-smi CSV and dmon, dcgmi dmon, gpustat JSON, Weights & Biases system
-metrics as JSON lines, Prometheus text with timestamps or JSON of range queries, our own recordings,
-CSV of signals, or any CSV by a column map.
-Several files of one recording merge by device and time; each may be gzipped. Times without a zone
-are taken as UTC.
-"""
-
-
-_FLAGS: Final = """
---board KEY: board of the catalogue, such as H100-SXM5-80GB, for what the log does not say: memory
-  in bytes, power limit in watts, clocks in hertz
---columns MAP.yaml: which columns of a CSV mean what
---fields NAMES: the columns of a log without a heading, in their order and separated by commas:
-  timestamp,index,utilization.gpu,memory.used,power.draw
---device GPU: index or name of the only GPU of a log without a column that names GPUs
---devices N: how many GPUs are in such a log, one row each in every poll
---job GPUS: GPUs of one job, as 0-3,5; or none, to read each for itself; may be repeated;
-  inferred where it is not given and the recording does not say who holds them
---timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
---into HISTORY: fill a history with the recording, and with the advice that an agent would have left
---json: answer in JSON; times in seconds
---no-progress: show no progress
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -32,6 +32,24 @@ from rightsizer.report.text_document import text_document
 
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or goes away; new keys do not change it."""
+_DESCRIPTION = """\
+One document on what the GPUs of this node did: states by day and by GPU, what went unused and what
+it cost, how well sized they are, what to change, what past advice returned, and what is not known.
+The history is only read, beside the agent that writes it. The same history and flags give the same
+bytes. docs/report.md tells more.
+
+  rightsizer report --last 30d --output report.html
+  rightsizer report --from 2026-01-01 --to 2026-02-01 --timezone Europe/Berlin --format markdown
+"""
+_FLAGS: Final = """
+--from TIME: beginning: ISO 8601 in the time zone unless it says otherwise, or seconds since the
+  epoch; the history's last 7 days without it, as far as they were recorded
+--to TIME: end; without it that of the history
+--last DURATION: length before the end, in place of --from: 24h, 7d, 30d
+--timezone NAME: whose days and times they are, as in Europe/Berlin
+--format: how it is written; without it a screenful of text on a terminal, else HTML
+--output FILE: without it to standard output
+"""
 
 
 def json_document(model: ReportModel, _: dt.tzinfo) -> str:
@@ -47,28 +65,6 @@ REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
     "json": json_document,
 }
 """Each makes the whole document; times are told in the time zone."""
-
-
-_DESCRIPTION = """\
-One document on what the GPUs of this node did: states by day and by GPU, what went unused and what
-it cost, how well sized they are, what to change, what past advice returned, and what is not known.
-The history is only read, beside the agent that writes it. The same history and flags give the same
-bytes. docs/report.md tells more.
-
-  rightsizer report --last 30d --output report.html
-  rightsizer report --from 2026-01-01 --to 2026-02-01 --timezone Europe/Berlin --format markdown
-"""
-
-
-_FLAGS: Final = """
---from TIME: beginning: ISO 8601 in the time zone unless it says otherwise, or seconds since the
-  epoch; the history's last 7 days without it, as far as they were recorded
---to TIME: end; without it that of the history
---last DURATION: length before the end, in place of --from: 24h, 7d, 30d
---timezone NAME: whose days and times they are, as in Europe/Berlin
---format: how it is written; without it a screenful of text on a terminal, else HTML
---output FILE: without it to standard output
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

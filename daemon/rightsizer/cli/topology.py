@@ -50,6 +50,25 @@ _LEGEND: Final = (
 _NOTHING: Final = "-"
 _NAMES_SHOWN: Final = 3
 _PAIRS_SHOWN: Final = 4
+_DESCRIPTION = """\
+Print the ways between GPUs, network cards and disks, as `nvidia-smi topo -m` does, with NUMA nodes,
+near CPUs, and the PCIe link of each GPU and of each bridge above it. Works without the driver too:
+GPUs then go by their PCI addresses. Devices that are asleep are not woken.
+
+Two forms are for those who schedule: 'gres' is the node's gres.conf for Slurm, with near cores and
+NVLinks, and 'node-resource-topology' the object that Kubernetes' topology-aware schedulers place
+pods by. Both tell of MIG instances too, take two seconds, and need the driver.
+"""
+_GRES: Final = "gres"
+_TOPOLOGY: Final = "node-resource-topology"
+_NO_BUS: Final = Path(os.devnull)
+"""A simulated node has none, and what is on this machine's does not belong to it."""
+_PATIENCE_SECONDS: Final = 10.0
+"""Opening NVML takes some 3 s where no persistence daemon runs."""
+_FORMS: Final = """
+--format: 'gres' for Slurm, 'node-resource-topology' for Kubernetes (default: text)
+--json: the same as --format json
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,29 +207,6 @@ def _table(rows: Iterable[Sequence[str]]) -> list[str]:
         "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=False)).rstrip()
         for row in lines
     ]
-
-
-_DESCRIPTION = """\
-Print the ways between GPUs, network cards and disks, as `nvidia-smi topo -m` does, with NUMA nodes,
-near CPUs, and the PCIe link of each GPU and of each bridge above it. Works without the driver too:
-GPUs then go by their PCI addresses. Devices that are asleep are not woken.
-
-Two forms are for those who schedule: 'gres' is the node's gres.conf for Slurm, with near cores and
-NVLinks, and 'node-resource-topology' the object that Kubernetes' topology-aware schedulers place
-pods by. Both tell of MIG instances too, take two seconds, and need the driver.
-"""
-_GRES: Final = "gres"
-_TOPOLOGY: Final = "node-resource-topology"
-_NO_BUS: Final = Path(os.devnull)
-"""A simulated node has none, and what is on this machine's does not belong to it."""
-_PATIENCE_SECONDS: Final = 10.0
-"""Opening NVML takes some 3 s where no persistence daemon runs."""
-
-
-_FORMS: Final = """
---format: 'gres' for Slurm, 'node-resource-topology' for Kubernetes (default: text)
---json: the same as --format json
-"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,14 @@ from rightsizer.config.shape import (
 from rightsizer.config.spelling import spell
 from rightsizer.io.yaml import dump_yaml
 
+_WIDTH: Final = 90
+"""Of a comment, which leaves room for its indentation."""
+_INDENT: Final = "  "
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_DURATION: Final = r"^([0-9]+(\.[0-9]+)?(us|ms|s|m|h|d|w|y))+$"
+_SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([KkMmGg][Ii]?[Bb]|[Bb]([Yy][Tt][Ee][Ss]?)?)$"
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
 
 def dump(settings: Any) -> str:
     """YAML text with every setting, which loads back to an equal tree."""
@@ -40,11 +48,6 @@ def plain(value: Any, shape: Shape) -> Any:
             return None if value is None else plain(value, inner)
         case Scalar():
             return spell(value, shape)
-
-
-_WIDTH: Final = 90
-"""Of a comment, which leaves room for its indentation."""
-_INDENT: Final = "  "
 
 
 def example(root: type, schema: str = "rightsizer.schema.json") -> str:
@@ -173,12 +176,6 @@ def _inline(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
     return dump_yaml([value]).removeprefix("- ").rstrip("\n")
-
-
-_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_DURATION: Final = r"^([0-9]+(\.[0-9]+)?(us|ms|s|m|h|d|w|y))+$"
-_SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([KkMmGg][Ii]?[Bb]|[Bb]([Yy][Tt][Ee][Ss]?)?)$"
-_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def schema(root: type) -> dict[str, Any]:

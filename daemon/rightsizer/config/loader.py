@@ -22,6 +22,15 @@ upgrade that nobody watches must not keep an agent from its start.
 """
 _PREFIX: Final = "RIGHTSIZER_"
 _STEP: Final = "__"
+_Settings = TypeVar("_Settings")
+_MEND: Final = "mend the path, or leave the flag out to run with the defaults"
+_NOTHING: Final[Mapping[str, str]] = {}
+_NAMES: Final = (
+    "accounting acting actions broker catalogue fleet grafana history labels log node path"
+    " placement policies prices profiles recommender sampling sizing sources web webhooks"
+)
+SECTIONS: Final = frozenset(_NAMES.split())
+"""All sections at the top of the configuration file; a test compares them with the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +131,6 @@ def _strange(variable: str, known: list[str]) -> Iterator[str]:
         yield f"{variable}: is no setting; {hint}"
 
 
-_Settings = TypeVar("_Settings")
-
-
 @dataclass(frozen=True, slots=True)
 class SettingOrigins:
     """Where each setting comes from: a file's line or a variable of the environment."""
@@ -140,10 +146,6 @@ class SettingOrigins:
         if path not in self.document.places:
             return None
         return self.document.where(path).rpartition(":")[0]
-
-
-_MEND: Final = "mend the path, or leave the flag out to run with the defaults"
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 def load(
@@ -325,14 +327,6 @@ def _lines(
 def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:
     """The variable that says what is wrong; `None` where the file does."""
     return next((each for each in said if fault.path[: len(each.path)] == each.path), None)
-
-
-_NAMES: Final = (
-    "accounting acting actions broker catalogue fleet grafana history labels log node path"
-    " placement policies prices profiles recommender sampling sizing sources web webhooks"
-)
-SECTIONS: Final = frozenset(_NAMES.split())
-"""All sections at the top of the configuration file; a test compares them with the settings."""
 
 
 def load_sections(

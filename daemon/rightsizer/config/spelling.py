@@ -13,6 +13,7 @@ _MILLISECONDS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s"
 _MICROSECONDS: Final = 1_000_000
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _SHOWN_CHARACTERS: Final = 60
+_WORD: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def parse_seconds(value: Any) -> float:
@@ -102,9 +103,6 @@ def show(value: Any) -> str:
         return str(value).lower()
     text = f"'{value}'" if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-
-
-_WORD: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def names_in(word: str) -> list[str]:

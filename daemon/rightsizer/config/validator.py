@@ -13,6 +13,8 @@ from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape,
 from rightsizer.config.spelling import parse_seconds, parse_size
 from rightsizer.model.frozen import MISSING, dataclass
 
+_Path = tuple[str | int, ...]
+
 
 class FaultKind(StrEnum):
     """What can be wrong with a value."""
@@ -35,9 +37,6 @@ class Fault:
     kind: FaultKind
     value: Any
     message: str = ""
-
-
-_Path = tuple[str | int, ...]
 
 
 def validate(group: Group, data: Any) -> Any | list[Fault]:

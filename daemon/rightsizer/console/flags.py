@@ -9,6 +9,10 @@ from typing import Final
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, parse_duration
 
+_MICROSECOND: Final = 1000
+_LAST_SECOND: Final = 2**33
+"""In the year 2242: the history counts nanoseconds in 64 bits, which end soon after."""
+
 
 def checked_address(text: str) -> str:
     """An address of the command line, as it was written.
@@ -52,11 +56,6 @@ def duration_text(text: str) -> str:
     """A duration that was checked, as it was written: the agent reads it too."""
     duration(text)
     return text
-
-
-_MICROSECOND: Final = 1000
-_LAST_SECOND: Final = 2**33
-"""In the year 2242: the history counts nanoseconds in 64 bits, which end soon after."""
 
 
 def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:

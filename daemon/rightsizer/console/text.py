@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Final
 
+WIDTH: Final = 100
+
 
 def aligned(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]
@@ -18,9 +20,6 @@ def aligned(
         ).rstrip()
         for row in every
     ]
-
-
-WIDTH: Final = 100
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:

@@ -19,6 +19,15 @@ _BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlit
 """Nothing too big for SQLite is written here: only overwritten pages claim to hold it."""
 _PRIMARY: Final = 0xFF
 """The part of an extended result code that tells its kind."""
+_HEADER: Final = struct.Struct(">16s12xI4xII16xI")
+_HEADER_PRAGMAS: Final = ("page_count", "freelist_count", "schema_version", "user_version")
+_MAGIC: Final = b"SQLite format 3\0"
+_BESIDE: Final = ("-wal", "-shm")
+_KEPT_ASIDE: Final = 3
+"""Broken files that are kept; a disk that breaks one after the other must not fill up."""
+_LOG_BYTES: Final = 4 * 2**20
+"""What the log is cut down to once it was folded into the file."""
+_BUSY_SECONDS: Final = 5.0
 
 
 class UnsoundDatabase(sqlite3.DatabaseError):
@@ -47,17 +56,6 @@ def is_unreadable(error: Exception) -> bool:
 def text_of(raw: bytes) -> str:
     """A text of a row; one that broke is left to its parser."""
     return raw.decode(errors="replace")
-
-
-_HEADER: Final = struct.Struct(">16s12xI4xII16xI")
-_HEADER_PRAGMAS: Final = ("page_count", "freelist_count", "schema_version", "user_version")
-_MAGIC: Final = b"SQLite format 3\0"
-_BESIDE: Final = ("-wal", "-shm")
-_KEPT_ASIDE: Final = 3
-"""Broken files that are kept; a disk that breaks one after the other must not fill up."""
-_LOG_BYTES: Final = 4 * 2**20
-"""What the log is cut down to once it was folded into the file."""
-_BUSY_SECONDS: Final = 5.0
 
 
 class Database:

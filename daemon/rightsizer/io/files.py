@@ -11,6 +11,11 @@ from typing import IO, Final
 from rightsizer.model.errors import HistoryError, RightsizerError
 from rightsizer.model.frozen import dataclass
 
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_GROUP_MAY_ENTER: Final = 0o050
+_GROUP_MAY_READ: Final = 0o040
+
 
 @dataclass(frozen=True, slots=True)
 class Called:
@@ -45,12 +50,6 @@ def private_file(path: Path) -> None:
 def _has_state_folder() -> bool:
     """Whether systemd made this process a folder, with the mode that its unit asks for."""
     return bool(os.environ.get("STATE_DIRECTORY"))
-
-
-_FOLDER_MODE: Final = 0o700
-_FILE_MODE: Final = 0o600
-_GROUP_MAY_ENTER: Final = 0o050
-_GROUP_MAY_READ: Final = 0o040
 
 
 class Ownership:

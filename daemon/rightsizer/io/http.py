@@ -33,6 +33,15 @@ _RESERVED: Final = re.compile(rb"([^A-Za-z0-9_.~-])")
 _QUOTED: Final = {
     byte: quote_plus(byte).encode() for byte in (bytes((number,)) for number in range(256))
 }
+_RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
+_IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+_MESSAGE_LENGTH: Final = 300
+_ANSWER_LENGTH: Final = 65536
+_CHUNK_BYTES: Final = 65536
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
 
 
 def form_text(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -48,17 +57,6 @@ def _quoted(text: str) -> bytes:
     parts = _RESERVED.split(text.encode())
     parts[1::2] = map(_QUOTED.__getitem__, parts[1::2])
     return b"".join(parts)
-
-
-_RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
-_IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
-_JSON: Final = "application/json"
-_FORM: Final = "application/x-www-form-urlencoded"
-_MESSAGE_LENGTH: Final = 300
-_ANSWER_LENGTH: Final = 65536
-_CHUNK_BYTES: Final = 65536
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
 
 
 class HttpClient:

@@ -19,6 +19,11 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
 
+_SHORTEST_SECONDS: Final = 1.0
+"""The shortest interval in the world's seconds, however fast the agent's clock goes."""
+_SHARED: Final = "default"
+_THREADS: Final = 2
+
 
 class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no types.
     """A trigger that counts no runs that were missed.
@@ -48,12 +53,6 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
         self._due = due
         shift = self._chance(-self._jitter_seconds, self._jitter_seconds)
         return max(due + timedelta(seconds=shift), now + timedelta(milliseconds=1))
-
-
-_SHORTEST_SECONDS: Final = 1.0
-"""The shortest interval in the world's seconds, however fast the agent's clock goes."""
-_SHARED: Final = "default"
-_THREADS: Final = 2
 
 
 def _utc_now() -> datetime:

@@ -26,6 +26,14 @@ from structlog.types import EventDict, FilteringBoundLogger, Processor
 from rightsizer.io.log_settings import LogFormat, LogLevel, LogSettings
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
+_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+_FAULT_LEVELS: Final = ("warning", "error", "critical")
+_REMEMBERED: Final = 256
+"""Different faults at a time; beyond, the one that was quiet for longest is forgotten."""
+_PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
+_FAULTS: Final = (logging.WARNING, logging.ERROR, logging.CRITICAL)
+_FIRST_KEYS: Final = ("ts", "level", "event", "component")
+
 
 class Threshold:
     """A processor that drops what is less severe than its level.
@@ -47,9 +55,6 @@ class Threshold:
         return event
 
 
-_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
-
-
 class LogCounter:
     """A processor that counts what passes, repetitions that are suppressed later included."""
 
@@ -67,11 +72,6 @@ class LogCounter:
         """Messages since the start; every level is there from the first."""
         with self._lock:
             return MappingProxyType(self._counts.copy())
-
-
-_FAULT_LEVELS: Final = ("warning", "error", "critical")
-_REMEMBERED: Final = 256
-"""Different faults at a time; beyond, the one that was quiet for longest is forgotten."""
 
 
 @dataclass(slots=True)
@@ -140,11 +140,6 @@ def _exception(exc_info: Any) -> BaseException | None:
     return cast(
         BaseException | None, (exc_info if isinstance(exc_info, tuple) else sys.exc_info())[1]
     )
-
-
-_PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
-_FAULTS: Final = (logging.WARNING, logging.ERROR, logging.CRITICAL)
-_FIRST_KEYS: Final = ("ts", "level", "event", "component")
 
 
 def configure(

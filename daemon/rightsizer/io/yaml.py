@@ -13,6 +13,15 @@ from rightsizer.model.frozen import dataclass, field
 
 Path: TypeAlias = Sequence[str | int]
 """The keys and indices that lead to a value."""
+_LOOK: Final = "look at the indentation, quotes and brackets here and in the lines before"
+_DEEPEST: Final = 100
+_MOST_VALUES: Final = 100_000
+"""A few lines of aliases to aliases can stand for more than any memory holds."""
+_QUOTED: Final = 60
+# Line breaks to YAML, which pyyaml writes bare and reads back as spaces.
+_RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
+# The C parser is ten times as fast and refuses and builds the same.
+_Parser: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,20 +64,6 @@ class Document:
         while keys and keys not in self.places:
             keys = keys[:-1]
         return keys
-
-
-_LOOK: Final = "look at the indentation, quotes and brackets here and in the lines before"
-_DEEPEST: Final = 100
-_MOST_VALUES: Final = 100_000
-"""A few lines of aliases to aliases can stand for more than any memory holds."""
-
-_QUOTED: Final = 60
-
-# Line breaks to YAML, which pyyaml writes bare and reads back as spaces.
-_RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
-
-# The C parser is ten times as fast and refuses and builds the same.
-_Parser: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Parser):  # type: ignore[misc]  # Either parser.

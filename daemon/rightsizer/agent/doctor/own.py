@@ -13,6 +13,9 @@ from rightsizer.broker.settings import BrokerSettings
 from rightsizer.web.settings import parse_address
 
 _PRIVILEGED_PORTS: Final = 1024
+_LENDING: Final = "GPUs for those who ask by 'rightsizer run'"
+_LEAST_ROOM_BYTES: Final = 64 * 2**20
+"""A full queue with its log takes less."""
 
 
 def check_history(place: CheckContext) -> Check:
@@ -117,11 +120,6 @@ def _is_listened_at(host: str, port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-_LENDING: Final = "GPUs for those who ask by 'rightsizer run'"
-_LEAST_ROOM_BYTES: Final = 64 * 2**20
-"""A full queue with its log takes less."""
 
 
 def check_broker(place: CheckContext) -> Check:
