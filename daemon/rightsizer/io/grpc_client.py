@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import time
 from collections.abc import Iterable
@@ -70,9 +71,7 @@ class _Exchange:
         from h2.config import H2Configuration  # noqa: PLC0415 - as above.
         from h2.connection import H2Connection  # noqa: PLC0415 - as above.
 
-        self._peer = peer
-        self._deadline = deadline
-        self._maximum_bytes = maximum_bytes
+        self._peer, self._deadline, self._maximum_bytes = peer, deadline, maximum_bytes
         self._connection = H2Connection(H2Configuration())
         self._received_bytes = 0
         self._body = bytearray()
@@ -84,17 +83,9 @@ class _Exchange:
         connection = self._connection
         connection.initiate_connection()
         stream = connection.get_next_available_stream_id()
-        connection.send_headers(
-            stream,
-            [
-                (":method", "POST"),
-                (":scheme", "http"),
-                (":path", method),
-                (":authority", "localhost"),
-                ("content-type", "application/grpc"),
-                ("te", "trailers"),
-            ],
-        )
+        pseudo = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "localhost"}
+        headers = pseudo | {"content-type": "application/grpc", "te": "trailers"}
+        connection.send_headers(stream, list(headers.items()))
         connection.send_data(stream, bytes(_PREFIX_BYTES), end_stream=True)
         self._send()
         while not self._has_ended:
@@ -152,7 +143,8 @@ class _Exchange:
         """The one message of the answer, without its prefix."""
         if self._headers.get(":status") != _HTTP_OK:
             raise GrpcCallError(f"the peer answered HTTP status {self._headers.get(':status')}")
-        status = _number(self._headers.get("grpc-status", ""))
+        told = self._headers.get("grpc-status", "")
+        status = int(told) if re.fullmatch("[0-9]{1,2}", told) else _UNKNOWN
         if status != _OK:
             said = unquote(self._headers.get("grpc-message", ""))[:_MESSAGE_LENGTH]
             text = "".join(letter if letter.isprintable() else " " for letter in said)
@@ -165,7 +157,3 @@ class _Exchange:
 
 def _text(raw: bytes | str) -> str:
     return raw if isinstance(raw, str) else raw.decode("ascii", "replace")
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len("16") else _UNKNOWN

@@ -141,26 +141,29 @@ class HttpClient:
         for attempt in range(1, self._settings.tries):
             if isinstance(result, Response) or not _is_worth_retrying(result, may_repeat):
                 break
-            asked = result.retry_after_seconds
-            if asked is not None and asked > self._settings.retry_after_maximum_seconds:
+            pause = result.retry_after_seconds
+            if pause is None:
+                pause = self._settings.backoff_seconds * 2 ** (attempt - 1)
+                pause *= 0.5 + self._jitter() / 2
+            elif pause > self._settings.retry_after_maximum_seconds:
                 break
-            if self._sleep(self._backoff_seconds(attempt) if asked is None else asked):
+            if self._sleep(pause):
                 break
             result = self._try(method, url, headers, payload)
-        if isinstance(result, Failure):
-            parts = urlsplit(url)
-            target = parts.path + (f"?{parts.query}" if parts.query else "")
-            return _without(result, self._secrets(headers, target))
-        return result
+        if isinstance(result, Response):
+            return result
+        parts = urlsplit(url)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        # A peer may have echoed a secret; a message has a line or two.
+        message, answer = result.message, result.answer
+        for secret in self._secrets(headers, target):
+            message, answer = message.replace(secret, "***"), answer.replace(secret, "***")
+        return replace(result, message=message[:_MESSAGE_LENGTH], answer=answer)
 
     def close(self) -> None:
         """Let go of idle connections; the next request makes new ones."""
         if self._pool is not None:
             self._pool.clear()
-
-    def _backoff_seconds(self, attempt: int) -> float:
-        whole: float = self._settings.backoff_seconds * 2 ** (attempt - 1)
-        return whole * (0.5 + self._jitter() / 2)
 
     def _headers(self, content_type: str | None) -> dict[str, str]:
         headers = {"Accept": self._accept, "User-Agent": f"rightsizer/{__version__}"}
@@ -209,17 +212,15 @@ class HttpClient:
         except (exceptions.NewConnectionError, exceptions.ConnectTimeoutError) as error:
             return Failure(FailureKind.AWAY, f"{peer} cannot be reached: {cause(error)}")
         except (exceptions.ReadTimeoutError, TimeoutError):
-            waited = f"{self._settings.timeout_seconds:g} s"
-            message = f"{peer} did not answer within {waited}"
+            message = f"{peer} did not answer within {self._settings.timeout_seconds:g} s"
             return Failure(FailureKind.INTERRUPTED, message, excess=Excess.TIME)
         except (exceptions.SSLError, OSError) as error:
             # A file of authorities that cannot be read is an OSError too.
             return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {cause(error)}")
         except exceptions.HTTPError as error:
             if is_about_a_file(error):
-                return Failure(
-                    FailureKind.UNTRUSTED, f"{peer} is shown no certificate: {cause(error)}"
-                )
+                message = f"{peer} is shown no certificate: {cause(error)}"
+                return Failure(FailureKind.UNTRUSTED, message)
             return Failure(FailureKind.INTERRUPTED, f"{peer} broke off: {cause(error)}")
         return self._judge(peer, answer, raw)
 
@@ -253,8 +254,8 @@ class HttpClient:
 
     def _judge(self, peer: str, answer: urllib3.BaseHTTPResponse, raw: bytes | None) -> Result:
         if raw is None:
-            size = f"{self._settings.response_maximum_bytes} bytes"
-            message = f"{peer} answered with more than {size}"
+            most = self._settings.response_maximum_bytes
+            message = f"{peer} answered with more than {most} bytes"
             return Failure(FailureKind.MALFORMED, message, excess=Excess.SIZE)
         if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own numbers.
             if self._parse is not None:
@@ -262,15 +263,13 @@ class HttpClient:
             if self._accept != _JSON:
                 return Response(answer.status, raw.decode(errors="replace"), len(raw))
             try:
-                body = json.loads(raw) if raw.strip() else None
-                return Response(answer.status, body, len(raw))
+                return Response(answer.status, json.loads(raw) if raw.strip() else None, len(raw))
             except (ValueError, RecursionError):
-                return Failure(
-                    FailureKind.MALFORMED,
+                message = (
                     f"{peer} answered {answer.status} with something that is not JSON; "
-                    "is a login page or a proxy in the way?",
-                    answer.status,
+                    "is a login page or a proxy in the way?"
                 )
+                return Failure(FailureKind.MALFORMED, message, answer.status)
         where = answer.headers.get("Location")
         message = f"{peer} answered {answer.status}"
         if where is not None:
@@ -292,11 +291,3 @@ def _is_worth_retrying(failure: Failure, may_repeat: bool) -> bool:  # noqa: FBT
     # One that took too long would take as long again.
     is_broken_off = failure.kind is FailureKind.INTERRUPTED and failure.excess is None
     return may_repeat and (is_broken_off or failure.status in _RETRIED_STATUSES)
-
-
-def _without(failure: Failure, secrets: Sequence[str]) -> Failure:
-    """The failure without what the peer may have echoed, and not longer than a line or two."""
-    message, answer = failure.message, failure.answer
-    for secret in secrets:
-        message, answer = message.replace(secret, "***"), answer.replace(secret, "***")
-    return replace(failure, message=message[:_MESSAGE_LENGTH], answer=answer)

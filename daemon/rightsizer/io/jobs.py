@@ -39,8 +39,7 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._interval = timedelta(seconds=interval_seconds)
-        self._jitter_seconds = jitter_seconds
-        self._chance = chance
+        self._jitter_seconds, self._chance = jitter_seconds, chance
         self._due: datetime | None = None
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
@@ -53,10 +52,6 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
         self._due = due
         shift = self._chance(-self._jitter_seconds, self._jitter_seconds)
         return max(due + timedelta(seconds=shift), now + timedelta(milliseconds=1))
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +71,14 @@ class Jobs:
     """Runs jobs on a schedule, one run of each at a time, and remembers how they went."""
 
     def __init__(
-        self, jobs: Sequence[Job], clock: Clock, now: Callable[[], datetime] = _utc_now
+        self,
+        jobs: Sequence[Job],
+        clock: Clock,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._now = now
-        self._paces: dict[str, float] = {}
+        self._clock, self._now = clock, now
         self._jobs = {job.name: job for job in jobs}
-        self._clock = clock
+        self._paces: dict[str, float] = {}
         self._reports = {job.name: JobReport(job.name) for job in jobs}
         self._lock = threading.Lock()
         self._log = structlog.get_logger(component="jobs")

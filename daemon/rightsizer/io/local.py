@@ -47,7 +47,7 @@ class LocalClient:
 
     def get(self, target: str) -> Any:
         """The answer to a GET; raises as `post` does."""
-        return self._ask("GET", target, None)
+        return self._ask("GET", target)
 
     def post(self, target: str, body: Any) -> Any:
         """The answer to a POST of a value.
@@ -63,9 +63,9 @@ class LocalClient:
 
     def delete(self, target: str) -> Any:
         """The answer to a DELETE; raises as `post` does."""
-        return self._ask("DELETE", target, None)
+        return self._ask("DELETE", target)
 
-    def _ask(self, method: str, target: str, body: bytes | None) -> Any:
+    def _ask(self, method: str, target: str, body: bytes | None = None) -> Any:
         connection = UnixConnection(self._path, self._timeout_seconds)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         try:
@@ -85,9 +85,8 @@ class LocalClient:
         except OSError as error:
             raise RightsizerError(self._remedy(error)) from None
         except http.client.HTTPException:
-            raise RightsizerError(
-                f"what listens at {self._path} does not speak HTTP as it should"
-            ) from None
+            text = f"what listens at {self._path} does not speak HTTP as it should"
+            raise RightsizerError(text) from None
         finally:
             connection.close()
         return self._judge(response.status, raw)

@@ -127,19 +127,13 @@ class Repeater:
 
 
 def _identity(event: EventDict) -> Hashable:
-    described = {key: repr(value) for key, value in event.items()}
-    if event.get("exc_info"):
-        described["exc_info"] = repr(_exception(event["exc_info"]))
-    return tuple(sorted(described.items()))
-
-
-def _exception(exc_info: Any) -> BaseException | None:
-    """The exception that a log call means: `True`, itself, or what `sys.exc_info` gives."""
-    if isinstance(exc_info, BaseException):
-        return exc_info
-    return cast(
-        BaseException | None, (exc_info if isinstance(exc_info, tuple) else sys.exc_info())[1]
-    )
+    described = dict(event)
+    if given := event.get("exc_info"):
+        # `True`, the exception itself, or what `sys.exc_info` gives.
+        is_exception = isinstance(given, BaseException)
+        found = given if isinstance(given, tuple) else sys.exc_info()
+        described["exc_info"] = given if is_exception else found[1]
+    return tuple(sorted((key, repr(value)) for key, value in described.items()))
 
 
 def configure(
@@ -168,7 +162,7 @@ def configure(
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
-    others = [handler for handler in root.handlers if not isinstance(handler, _Bridge)]
+    others = [each for each in root.handlers if not isinstance(each, _Bridge)]
     root.handlers = [*others, _Bridge(logging.WARNING)]
     root.setLevel(logging.WARNING)
     return counter
@@ -220,7 +214,7 @@ def _is_journal(stream: TextIO, journal: str) -> bool:
 
 def _renderers(chosen: LogFormat, stream: TextIO, environ: Mapping[str, str]) -> list[Processor]:
     if chosen is LogFormat.JOURNAL:
-        return [format_exc_info, _in_order, _prefixed(LogfmtRenderer(bool_as_flag=False))]
+        return [format_exc_info, _in_order, _JournalRenderer(bool_as_flag=False)]
     if chosen is LogFormat.CONSOLE:
         colors = stream.isatty() and "NO_COLOR" not in environ
         formatter = structlog.dev.plain_traceback
@@ -231,13 +225,11 @@ def _renderers(chosen: LogFormat, stream: TextIO, environ: Mapping[str, str]) ->
     return [exceptions, TimeStamper("iso", utc=True, key="ts"), _in_order, JSONRenderer()]
 
 
-def _prefixed(render: Callable[[Any, str, EventDict], str]) -> Processor:
+class _JournalRenderer(LogfmtRenderer):
     """The journal takes the priority from the start of the line."""
 
-    def render_for_journal(wrapped: Any, name: str, event: EventDict) -> str:
-        return f"<{_PRIORITIES[event['level']]}>{render(wrapped, name, event)}"
-
-    return render_for_journal
+    def __call__(self, wrapped: Any, name: str, event: EventDict) -> str:
+        return f"<{_PRIORITIES[event['level']]}>{super().__call__(wrapped, name, event)}"
 
 
 def _in_order(_wrapped: Any, _name: str, event: EventDict) -> EventDict:

@@ -130,7 +130,7 @@ def run_program(
                 verdict = Run(Ending.ABSENT, detail=f"'{program}' cannot be run: {error}")
             else:
                 verdict = _waited(process, limits)
-    return replace(verdict or _judged(process.returncode), said=said.text)
+    return replace(verdict or _ended(process.returncode), said=said.text)
 
 
 def _waiting_at(
@@ -183,7 +183,7 @@ def _waited(process: "subprocess.Popen[bytes]", limits: Limits) -> Run | None:
     return None
 
 
-def _judged(status: int) -> Run:
+def _ended(status: int) -> Run:
     if status == 0:
         return Run(Ending.ENDED, 0)
     how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"

@@ -60,11 +60,9 @@ class Worker(Generic[S, T]):
         job. `moved_at`: when the state last gave such a sign, on the monotonic clock, asked by
         another thread; without it the start of the job is the only one.
         """
-        self._name = name
-        self._enter = enter
+        self._name, self._enter, self._moved_at = name, enter, moved_at
         self._abandon_after_seconds = abandon_after_seconds
         self._abandoned_maximum = abandoned_maximum
-        self._moved_at = moved_at
         self._lane: _WorkerThread[S, T] | None = None
         self._last: _WorkerThread[S, T] | None = None
         self._left: list[_WorkerThread[S, T]] = []
@@ -225,11 +223,8 @@ class PollingThread(Generic[T]):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Fetches nothing before it is asked; a value holds for a time without a newer one."""
-        self._name = name
-        self._interval_seconds = interval_seconds
-        self._hold_seconds = hold_seconds
-        self._now = now
-        self._fetch = fetch
+        self._name, self._fetch, self._now = name, fetch, now
+        self._interval_seconds, self._hold_seconds = interval_seconds, hold_seconds
         self._duration_seconds = 0.0
         self._worker: Worker[None, tuple[T, float]] = Worker(
             name,
