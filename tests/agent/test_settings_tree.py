@@ -16,11 +16,11 @@ from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.whole_settings import WholeSettings
-from rightsizer.config.documents import example, reference, schema
 from rightsizer.config.loader import SECTIONS, load, load_file, load_sections
 from rightsizer.model.workload import Allocator, WorkloadClass
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.settings import ProfileRuleTree, ProfileSettings
+from settings_documents import example, reference, schema
 
 ROOT: Final = Path(__file__).parent.parent.parent
 CONFIG: Final = ROOT / "config"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rightsizer.config.documents import example, reference, schema
 from rightsizer.config.loader import load
 from sample_settings import Color, Policy, Settings, Store
+from settings_documents import example, reference, schema
 
 Golden = Callable[[str | Path, str], None]
 

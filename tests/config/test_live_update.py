@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.documents import reference
 from rightsizer.config.loader import live_update
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.settings import LIVE, setting
+from settings_documents import reference
 
 
 @dataclass(frozen=True, slots=True)

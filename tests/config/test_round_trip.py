@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.documents import dump
 from rightsizer.config.loader import load
 from rightsizer.config.spelling import parse_seconds, parse_size, spell_seconds, spell_size
 from rightsizer.model.settings import setting
 from sample_settings import Color, Job, Match, Policy, Settings, Store
+from settings_documents import dump
 
 _LENGTH = setting(1.0, help="Another.", unit="seconds")
 _NAMES = st.text(min_size=1, max_size=10)

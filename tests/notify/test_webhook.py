@@ -7,7 +7,6 @@ import pytest
 
 from advice_events import NOW, SECOND, event
 from rightsizer.advice.storage import WEBHOOK_OUTBOX_SCHEMA
-from rightsizer.config.documents import schema
 from rightsizer.config.loader import load_file
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
@@ -17,6 +16,7 @@ from rightsizer.model.settings import setting
 from rightsizer.notify.delivery import Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
+from settings_documents import schema
 from webhook_desk import QUICK, Desk, severe, to
 from webhook_server import webhook_server
 

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.config.documents import plain
 from rightsizer.config.shape import Group, ShapeEntry, shape_of
+from rightsizer.config.spelling import plain
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.units import format_duration
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
+from settings_documents import told
 
 OVERVIEW: Final = "overview"
 PROFILE_OVERVIEW: Final = "profile_overview"
@@ -100,7 +101,7 @@ def _rows(group: Group, path: str) -> Iterator[tuple[str, ...]]:
         if isinstance(entry.shape, Group):
             yield from _rows(entry.shape, f"{path}{entry.key}.")
         else:
-            yield (f"`{path}{entry.key}`", f"`{_written(entry)}`", entry.help)
+            yield (f"`{path}{entry.key}`", f"`{_written(entry)}`", told(entry)[0])
 
 
 def _written(entry: ShapeEntry) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.agent.whole_settings import WholeSettings
-from rightsizer.config.documents import plain
 from rightsizer.config.loader import SettingOrigins, load_with_origins
 from rightsizer.config.shape import shape_of
+from rightsizer.config.spelling import plain
 from rightsizer.console.command import Command, say
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError, UsageError

@@ -41,12 +41,6 @@ def limits(shape: Shape) -> str:
             )
 
 
-def remark(shape: Shape) -> str:
-    """Kind and bounds in one sentence, such as `Duration, at least 1s and at most 1h`."""
-    text = ", ".join(filter(None, (kind(shape), limits(shape))))
-    return f"{text[:1].upper()}{text[1:]}."
-
-
 def _plural(shape: Shape) -> str:
     words = kind(shape)
     is_countable = words in ("mapping", "duration", "size", "number", "whole number")

@@ -74,8 +74,8 @@ class ShapeEntry:
     shape: "Shape"
     default: Any
     """`dataclasses.MISSING` where the operator has to say it."""
-    help: str
-    source: str
+    told: Bounds | None
+    """What its field says of it; `None` of a group of settings."""
     is_live: bool = False
     """Whether a reload puts it in force; a group's keys may each say otherwise."""
 
@@ -90,7 +90,6 @@ class Group:
     """A mapping whose keys are the fields of a dataclass."""
 
     type: type
-    help: str
     entries: tuple[ShapeEntry, ...]
 
     @cached_property
@@ -117,7 +116,7 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
     Raises:
         TypeError: a field has a type that a configuration file cannot hold, or another's key.
     """
-    group = Group(settings, _summary(settings), tuple(_entries(settings, defaults, live)))
+    group = Group(settings, tuple(_entries(settings, defaults, live)))
     if len(group.by_key) < len(group.entries):
         raise TypeError(f"{settings.__name__}: two fields have the same key")
     return group
@@ -143,8 +142,7 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
             name=declared.name,
             shape=shape,
             default=default,
-            help=bounds.help if bounds else _help(shape),
-            source=bounds.source if bounds else "",
+            told=bounds,
             is_live=is_entry_live,
         )
 
@@ -173,19 +171,3 @@ def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:
             return Scalar(hint)
         return Scalar(hint, bounds.unit, bounds.minimum, bounds.maximum)
     raise TypeError(f"{hint} cannot stand in a configuration file")
-
-
-def _help(shape: Shape) -> str:
-    match shape:
-        case Group():
-            return shape.help
-        case Nullable(inner) | Many(inner) | Named(inner):
-            return _help(inner)
-        case Scalar():
-            return ""
-
-
-def _summary(settings: type) -> str:
-    """The first sentence of a class's docstring, unless it is the one that Python wrote."""
-    text = " ".join((settings.__doc__ or "").partition("\n\n")[0].split())
-    return "" if text.startswith(f"{settings.__name__}(") else text

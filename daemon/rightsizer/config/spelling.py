@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from rightsizer.config.shape import Scalar
+from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape
 from rightsizer.model.units import Unit, convert, parse_duration
 
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
@@ -89,6 +89,23 @@ def spell(value: Any, scalar: Scalar) -> Any:
     if scalar.is_size:
         return spell_size(value)
     return str(value) if isinstance(value, StrEnum) else value
+
+
+def plain(value: Any, shape: Shape) -> Any:
+    """A value as the mappings, lists and scalars that the file would have for it."""
+    match shape:
+        case Group():
+            return {
+                entry.key: plain(getattr(value, entry.name), entry.shape) for entry in shape.entries
+            }
+        case Many(item):
+            return [plain(element, item) for element in value]
+        case Named(inner):
+            return {name: plain(element, inner) for name, element in value.items()}
+        case Nullable(inner):
+            return None if value is None else plain(value, inner)
+        case Scalar():
+            return spell(value, shape)
 
 
 def show(value: Any) -> str:

@@ -1,11 +1,11 @@
-"""Documents of a settings tree: example file, reference, JSON schema, effective values."""
+"""Documents of a settings tree: example file, reference, JSON schema, all values."""
 
 import json
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from rightsizer.config.fault import kind, limits, remark
+from rightsizer.config.fault import kind, limits
 from rightsizer.config.shape import (
     Group,
     Many,
@@ -16,7 +16,7 @@ from rightsizer.config.shape import (
     ShapeEntry,
     shape_of,
 )
-from rightsizer.config.spelling import spell
+from rightsizer.config.spelling import plain
 from rightsizer.io.yaml import dump_yaml
 
 _WIDTH: Final = 90
@@ -33,23 +33,6 @@ def dump(settings: Any) -> str:
     return dump_yaml(plain(settings, shape_of(type(settings))))
 
 
-def plain(value: Any, shape: Shape) -> Any:
-    """A value as the mappings, lists and scalars that the file would have for it."""
-    match shape:
-        case Group():
-            return {
-                entry.key: plain(getattr(value, entry.name), entry.shape) for entry in shape.entries
-            }
-        case Many(item):
-            return [plain(element, item) for element in value]
-        case Named(inner):
-            return {name: plain(element, inner) for name, element in value.items()}
-        case Nullable(inner):
-            return None if value is None else plain(value, inner)
-        case Scalar():
-            return spell(value, shape)
-
-
 def example(root: type, schema: str = "rightsizer.schema.json") -> str:
     """A commented YAML file of all defaults, which loads as the defaults.
 
@@ -59,12 +42,40 @@ def example(root: type, schema: str = "rightsizer.schema.json") -> str:
     head = [
         f"# yaml-language-server: $schema={schema}",
         "#",
-        *_comment(shape.help),
+        *_comment(help_of(shape)),
         "# Every key stands here with its default; a file needs only those that differ.",
         "# Durations are written like 10m or 1h30m, sizes like 512MiB.",
         "",
     ]
     return "\n".join([*head, *_group(shape)]) + "\n"
+
+
+def _remark(shape: Shape) -> str:
+    """Kind and bounds in one sentence, such as `Duration, at least 1s and at most 1h`."""
+    text = ", ".join(filter(None, (kind(shape), limits(shape))))
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def help_of(shape: Shape) -> str:
+    """What a group says of itself."""
+    match shape:
+        case Group():
+            return _summary(shape.type)
+        case Nullable(inner) | Many(inner) | Named(inner):
+            return help_of(inner)
+        case Scalar():
+            return ""
+
+
+def _summary(settings: type) -> str:
+    """The first sentence of a class's docstring, unless it is the one that Python wrote."""
+    text = " ".join((settings.__doc__ or "").partition("\n\n")[0].split())
+    return "" if text.startswith(f"{settings.__name__}(") else text
+
+
+def told(entry: ShapeEntry) -> tuple[str, str]:
+    """Its help and the source of its default."""
+    return (entry.told.help, entry.told.source) if entry.told else (help_of(entry.shape), "")
 
 
 def _group(group: Group) -> Iterator[str]:
@@ -78,13 +89,14 @@ def _group(group: Group) -> Iterator[str]:
 
 
 def _entry(entry: ShapeEntry) -> Iterator[str]:
-    yield from _comment(entry.help)
+    help_text, told_source = told(entry)
+    yield from _comment(help_text)
     if isinstance(entry.shape, Group):
         yield f"{entry.key}:"
         yield from _indented(_group(entry.shape))
         return
-    source = f" Source: {entry.source.rstrip('.')}." if entry.source else ""
-    yield from _comment(remark(entry.shape) + source)
+    source = f" Source: {told_source.rstrip('.')}." if told_source else ""
+    yield from _comment(_remark(entry.shape) + source)
     if entry.is_required:
         yield f"{entry.key}: # required"
         return
@@ -128,7 +140,7 @@ def _section(group: Group, path: str) -> Iterator[str]:
     rows = [entry for entry in group.entries if not isinstance(entry.shape, Group)]
     if path:
         yield from (f"## `{path}`", "")
-        yield from (group.help, "") if group.help else ()
+        yield from (help_of(group), "") if help_of(group) else ()
     if rows:
         yield "| key | what it does | value | default | takes effect | source |"
         yield "|---|---|---|---|---|---|"
@@ -155,13 +167,14 @@ def _below(entry: ShapeEntry, path: str) -> Iterator[str]:
 
 
 def _row(entry: ShapeEntry, path: str) -> str:
+    help_text, source = told(entry)
     cells = (
         f"`{_join(path, entry.key)}`",
-        entry.help,
+        help_text,
         ", ".join(filter(None, (kind(entry.shape), limits(entry.shape)))),
         "required" if entry.is_required else f"`{_inline(plain(entry.default, entry.shape))}`",
         "reload" if entry.is_live else "restart",
-        entry.source,
+        source,
     )
     # A bar would end the cell.
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -201,7 +214,7 @@ def _schema(shape: Shape) -> dict[str, Any]:
 def _schema_group(group: Group) -> dict[str, Any]:
     required = [entry.key for entry in group.entries if entry.is_required]
     return {
-        **({"description": group.help} if group.help else {}),
+        **({"description": help_of(group)} if help_of(group) else {}),
         "type": "object",
         "properties": {entry.key: _schema_entry(entry) for entry in group.entries},
         **({"required": required} if required else {}),
@@ -216,8 +229,9 @@ def _schema_entry(entry: ShapeEntry) -> dict[str, Any]:
         described["type"] = [described["type"], "null"]
     if isinstance(entry.shape, Group):
         return described
-    source = f"Source: {entry.source.rstrip('.')}." if entry.source else ""
-    words = " ".join(filter(None, (entry.help, remark(entry.shape), source)))
+    help_text, told_source = told(entry)
+    source = f"Source: {told_source.rstrip('.')}." if told_source else ""
+    words = " ".join(filter(None, (help_text, _remark(entry.shape), source)))
     default = {} if entry.is_required else {"default": plain(entry.default, entry.shape)}
     return {"description": words, **described, **default}
 
