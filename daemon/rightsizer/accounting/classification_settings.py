@@ -1,6 +1,6 @@
 """Thresholds of signals, states, conditions, pressure and usage."""
 
-from typing import Any, Final
+from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -8,11 +8,6 @@ from rightsizer.model.settings import setting
 _MEBIBYTE: Final = 2**20
 _STATES: Final = "docs/definitions.md, states"
 _SOURCES: Final = "docs/definitions.md, sources"
-_PRESSURE: Final = "docs/definitions.md, sources: PSI 20 %"
-
-
-def _ratio(default: float, text: str, source: str) -> Any:
-    return setting(default, help=text, unit="ratio", within=(0, 1), source=source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,105 +15,100 @@ class ClassificationSettings:
     """Where one state ends and another begins.
 
     Attributes:
+        active_ratio: Share of any engine's time from which on a device does something.
+            Source: docs/definitions.md, states
+        active_sm_ratio: SM activity from which on a device does something.
+            Source: docs/definitions.md, sources: execution idle
+        active_traffic_ratio: Memory, PCIe or NVLink traffic from which on a device does something.
+            Source: above the idle noise of profiling counters
+        empty_memory_ratio: Memory in use below which the device is free.
+            Source: docs/definitions.md, states
         empty_memory_bytes: The same as a size; the larger of the two counts.
+            Source: docs/definitions.md, states
         context_memory_bytes: Memory in use below which no program can run; a device without
             processes that is busy then shows what its driver does on waking it.
             Source: nvidia-smi on an L40S without persistence: 100 % with no process and 0 MiB; a
             CUDA context takes more than 64 MiB
+        idle_power_ratio: Power from which on a device at rest by its counters is not believed to be
+            idle.
+            Source: dcgm-exporter#662: counters that read 0 under load; a context alone draws up to
+            .3 (L4: 33 of 72 W, idle 17)
+        stall_busy_ratio: Busy share of a hidden stall.
+            Source: docs/definitions.md, states; NVIDIA/nccl#968
+        stall_power_ratio: Power below which a busy device does no work; where no profiling counters
+            are, at the highest clock, and less in proportion at a lower one.
+            Source: docs/definitions.md, states; NVIDIA/nccl#968
+        stall_engine_ratio: Time of a media engine from which on a busy device works, whatever its
+            SMs do.
+            Source: above the noise of engines at rest; video encoding leaves the SMs alone
+        stall_pipe_ratio: Activity of every pipe below which a busy device does no work.
+            Source: docs/definitions.md, states
+        stall_dram_ratio: Memory traffic below which a busy device does no work.
+            Source: docs/definitions.md, states
+        stall_busy_alone_ratio: Busy share that shows a hidden stall by itself where no profiling
+            counters are.
+            Source: docs/definitions.md, states
+        stall_memory_controller_ratio: Memory controller time, at the highest memory clock, from
+            which on a busy device at low power is not stalled; it may decode at low clocks, or
+            replay small kernels.
+            Source: as for memory traffic; an H100 at its full 632 W reads no more than .11
+        link_ratio: Share of a PCIe direction that limits.
+            Source: docs/definitions.md, states
+        link_pipe_ratio: Pipe activity from which on PCIe is not what limits.
+            Source: docs/definitions.md, sources: sm < 0.3
+        dram_ratio: Memory traffic that limits, whatever the pipes do.
+            Source: docs/definitions.md, states
+        dram_alone_ratio: Memory traffic that limits where no pipe does.
+            Source: docs/definitions.md, states; KempnerPulse
+        pipe_ratio: Activity of a pipe that limits.
+            Source: docs/definitions.md, states
+        launch_busy_ratio: Busy share of a device bound by launches.
+            Source: docs/definitions.md, sources: gr >= 0.5
+        launch_sm_ratio: SM activity below which a busy device waits for launches.
+            Source: docs/definitions.md, states
+        launch_coverage_ratio: SM activity of the busy time from which on a device has gaps rather
+            than small kernels.
+            Source: activity is a mean that gaps lower as well; NVIDIA calls less than .5
+            ineffective
+        gap_busy_ratio: Busy share below which a device has gaps.
+            Source: docs/definitions.md, sources: u < 0.7
+        io_pressure_ratio: I/O pressure that explains gaps.
+            Source: docs/definitions.md, sources: PSI 20 %
+        cpu_pressure_ratio: CPU pressure that explains gaps.
+            Source: docs/definitions.md, sources: PSI 20 %
+        cpu_ratio: CPU use of the quota that explains gaps.
+            Source: docs/definitions.md, sources: 90 % of quota
+        second_cause_score: Score from which on another state is named as second cause.
+            Source: half a match
     """
 
-    active_ratio: float = _ratio(
-        0.01, "Share of any engine's time from which on a device does something.", _STATES
-    )
-    active_sm_ratio: float = _ratio(
-        0.005,
-        "SM activity from which on a device does something.",
-        "docs/definitions.md, sources: execution idle",
-    )
-    active_traffic_ratio: float = _ratio(
-        0.05,
-        "Memory, PCIe or NVLink traffic from which on a device does something.",
-        "above the idle noise of profiling counters",
-    )
-    empty_memory_ratio: float = _ratio(
-        0.01, "Memory in use below which the device is free.", _STATES
-    )
-    empty_memory_bytes: float = setting(512 * _MEBIBYTE, source=_STATES)
+    active_ratio: float = setting(0.01)
+    active_sm_ratio: float = setting(0.005)
+    active_traffic_ratio: float = setting(0.05)
+    empty_memory_ratio: float = setting(0.01)
+    empty_memory_bytes: float = setting(512 * _MEBIBYTE)
     context_memory_bytes: float = setting(64 * _MEBIBYTE)
-    idle_power_ratio: float = _ratio(
-        0.5,
-        "Power from which on a device at rest by its counters is not believed to be idle.",
-        "dcgm-exporter#662: counters that read 0 under load; a context alone draws up to .3 "
-        "(L4: 33 of 72 W, idle 17)",
-    )
-    stall_busy_ratio: float = _ratio(
-        0.8, "Busy share of a hidden stall.", "docs/definitions.md, states; NVIDIA/nccl#968"
-    )
-    stall_power_ratio: float = _ratio(
-        0.25,
-        "Power below which a busy device does no work; where no profiling counters are, at the "
-        "highest clock, and less in proportion at a lower one.",
-        "docs/definitions.md, states; NVIDIA/nccl#968",
-    )
-    stall_engine_ratio: float = _ratio(
-        0.05,
-        "Time of a media engine from which on a busy device works, whatever its SMs do.",
-        "above the noise of engines at rest; video encoding leaves the SMs alone",
-    )
-    stall_pipe_ratio: float = _ratio(
-        0.02, "Activity of every pipe below which a busy device does no work.", _STATES
-    )
-    stall_dram_ratio: float = _ratio(
-        0.05, "Memory traffic below which a busy device does no work.", _STATES
-    )
-    stall_busy_alone_ratio: float = _ratio(
-        0.98,
-        "Busy share that shows a hidden stall by itself where no profiling counters are.",
-        _STATES,
-    )
-    stall_memory_controller_ratio: float = _ratio(
-        0.05,
-        "Memory controller time, at the highest memory clock, from which on a busy device at low "
-        "power is not stalled; it may decode at low clocks, or replay small kernels.",
-        "as for memory traffic; an H100 at its full 632 W reads no more than .11",
-    )
-    link_ratio: float = _ratio(0.6, "Share of a PCIe direction that limits.", _STATES)
-    link_pipe_ratio: float = _ratio(
-        0.3,
-        "Pipe activity from which on PCIe is not what limits.",
-        "docs/definitions.md, sources: sm < 0.3",
-    )
-    dram_ratio: float = _ratio(0.65, "Memory traffic that limits, whatever the pipes do.", _STATES)
-    dram_alone_ratio: float = _ratio(
-        0.5,
-        "Memory traffic that limits where no pipe does.",
-        "docs/definitions.md, states; KempnerPulse",
-    )
-    pipe_ratio: float = _ratio(0.5, "Activity of a pipe that limits.", _STATES)
-    launch_busy_ratio: float = _ratio(
-        0.5, "Busy share of a device bound by launches.", "docs/definitions.md, sources: gr >= 0.5"
-    )
-    launch_sm_ratio: float = _ratio(
-        0.25, "SM activity below which a busy device waits for launches.", _STATES
-    )
-    launch_coverage_ratio: float = _ratio(
-        0.4,
-        "SM activity of the busy time from which on a device has gaps rather than small kernels.",
-        "activity is a mean that gaps lower as well; NVIDIA calls less than .5 ineffective",
-    )
-    gap_busy_ratio: float = _ratio(
-        0.7, "Busy share below which a device has gaps.", "docs/definitions.md, sources: u < 0.7"
-    )
-    io_pressure_ratio: float = _ratio(0.2, "I/O pressure that explains gaps.", _PRESSURE)
-    cpu_pressure_ratio: float = _ratio(0.2, "CPU pressure that explains gaps.", _PRESSURE)
-    cpu_ratio: float = _ratio(
-        0.9,
-        "CPU use of the quota that explains gaps.",
-        "docs/definitions.md, sources: 90 % of quota",
-    )
-    second_cause_score: float = _ratio(
-        0.25, "Score from which on another state is named as second cause.", "half a match"
-    )
+    idle_power_ratio: float = setting(0.5)
+    stall_busy_ratio: float = setting(0.8)
+    stall_power_ratio: float = setting(0.25)
+    stall_engine_ratio: float = setting(0.05)
+    stall_pipe_ratio: float = setting(0.02)
+    stall_dram_ratio: float = setting(0.05)
+    stall_busy_alone_ratio: float = setting(0.98)
+    stall_memory_controller_ratio: float = setting(0.05)
+    link_ratio: float = setting(0.6)
+    link_pipe_ratio: float = setting(0.3)
+    dram_ratio: float = setting(0.65)
+    dram_alone_ratio: float = setting(0.5)
+    pipe_ratio: float = setting(0.5)
+    launch_busy_ratio: float = setting(0.5)
+    launch_sm_ratio: float = setting(0.25)
+    launch_coverage_ratio: float = setting(0.4)
+    gap_busy_ratio: float = setting(0.7)
+    io_pressure_ratio: float = setting(0.2)
+    cpu_pressure_ratio: float = setting(0.2)
+    cpu_ratio: float = setting(0.9)
+    second_cause_score: float = setting(0.25, unit="ratio")
 
 
 @dataclass(frozen=True, slots=True)
