@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-from rightsizer.exposition.device_metrics import CLOCK_EVENT_REASONS, MEASURED_CONDITIONS
+from rightsizer.exposition.device_metrics import CLOCK_EVENT_REASONS
 from rightsizer.exposition.families import BUCKET_EDGES, number_text
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, MetricFamily
-from rightsizer.model.state import Cause, Resource, State
+from rightsizer.model.state import Cause, Condition, Resource, State
 
 _HEAD: Final = """\
 # Metrics
@@ -113,7 +113,7 @@ def _values() -> Iterable[str]:
     yield ""
     for label, values in (
         ("state", State),
-        ("condition", MEASURED_CONDITIONS),
+        ("condition", tuple(Condition)),
         ("cause", Cause),
         ("resource", Resource),
         ("reason` of `rightsizer_clock_event_reason", CLOCK_EVENT_REASONS),

@@ -2,9 +2,10 @@
 
 import os
 import socket
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from rightsizer.exposition.families import escaped
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DcgmCounter
 from rightsizer.model.device import Device
@@ -78,16 +79,6 @@ class DcgmLabelEncoder:
         return dict(zip(_FORMER_POD_NAMES if is_former else _POD_NAMES, values, strict=True))
 
 
-def label_text(labels: Mapping[str, str]) -> str:
-    """Labels as they stand between a name and its value."""
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return f"{{{pairs}}}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
 _XID: Final = "DCGM_FI_DEV_XID_ERRORS"
 _NOT_OF_INSTANCES: Final = "_UTIL"
 """The driver tells no utilization of a MIG instance, nor of the GPU that is divided."""
@@ -150,7 +141,8 @@ def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) ->
         text = None if value is None else counter.text(value)
     if text is not None:
         for labels in entity.labels:
-            yield f"{counter.name}{label_text(labels | more)} {text}\n"
+            pairs = ",".join(f'{key}="{escaped(of)}"' for key, of in (labels | more).items())
+            yield f"{counter.name}{{{pairs}}} {text}\n"
 
 
 def _value(counter: DcgmCounter, entity: _Entity) -> float | None:

@@ -21,9 +21,6 @@ from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning
 from rightsizer.report.freshness import WINDOW_SECONDS, window_coverage_ratio
 
-MEASURED_CONDITIONS: Final = tuple(Condition)
-"""All of them; where nothing tells of one, its seconds stay 0."""
-
 CLOCK_EVENT_REASONS: Final = {
     event.label: event for event in ClockEvent if event is not ClockEvent.DISPLAY_CLOCK_SETTING
 }
@@ -43,9 +40,10 @@ _NAMES: Final = tuple(
 )
 
 _STATES: Final = tuple((state, state.value) for state in State)
-_CONDITIONS: Final = tuple((condition, condition.value) for condition in MEASURED_CONDITIONS)
+_CONDITIONS: Final = tuple((condition, condition.value) for condition in Condition)
 _CAUSES: Final = tuple((cause, cause.value) for cause in Cause)
-"""With their plain text, for a label that is an enum's member is slow to look up."""
+"""With their plain text, for a label that is an enum's member is slow to look up; where nothing
+tells of a condition, its seconds stay 0."""
 _DISTRIBUTIONS: Final = tuple(
     (signal, signal.distribution_metric_name) for signal in DISTRIBUTION_SIGNALS
 )

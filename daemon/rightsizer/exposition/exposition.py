@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import ProcessCollector
 from prometheus_client import exposition as library_text
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics import exposition as library_open_metrics
@@ -21,7 +21,7 @@ from rightsizer.exposition.dcgm import (
 )
 from rightsizer.exposition.families import SampleFamily, family_of
 from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accepts_gzip, format_for
-from rightsizer.exposition.report_collector import ReportCollector
+from rightsizer.exposition.report_collector import report_families
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import dataclass, field
@@ -97,23 +97,18 @@ class MetricsExposition:
         dcgm_source: str = "",
         hostname: str = "",
     ) -> None:
-        """On a registry of its own; `dcgm_source` is the dcgm-exporter that is read, if any."""
+        """`dcgm_source` is the dcgm-exporter that is read, if any."""
         self._latest, self._wall_time = latest, wall_time
         self._freshness = freshness or FreshnessSettings()
         self._dcgm_source, self._hostname = dcgm_source, hostname or node_name()
+        self._process = ProcessCollector(registry=None)
         self._lock = threading.Lock()
         self.change(settings or MetricsSettings())
 
     def change(self, settings: MetricsSettings) -> None:
         """Export as other settings say, from the next scrape on."""
-        collector = ReportCollector(settings.advice_limit, settings.enabled, settings.level)
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
-        process = ProcessCollector(registry=registry)
         with self._lock:
             self._settings, self._enabled = settings, settings.enabled
-            self._collector, self._process = collector, process
-            self.registry = registry
             self._generation = _Generation()
 
     def render(
@@ -184,8 +179,9 @@ class MetricsExposition:
     def _families(self) -> list[SampleFamily]:
         generation = self._generation
         if generation.families is None:
-            self._collector.show(generation.report, generation.fresh)
-            generation.families = list(self._collector.families())
+            chosen = (self._settings.advice_limit, self._enabled, self._settings.level)
+            found = report_families(generation.report, generation.fresh, *chosen)
+            generation.families = list(found)
             if Collector.PROCESS in self._enabled:
                 own = self._process.collect()
                 generation.families += [family_of(metric, Collector.PROCESS) for metric in own]

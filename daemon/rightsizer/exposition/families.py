@@ -42,7 +42,7 @@ class MetricSeries:
         self.name = name
         self._label_names, self._label_values = label_names, label_values
         labels = self.labels
-        pairs = ",".join(f'{label}="{_escaped(labels[label])}"' for label in sorted(labels))
+        pairs = ",".join(f'{label}="{escaped(labels[label])}"' for label in sorted(labels))
         start = f"{name}{{{pairs}}} " if pairs else f"{name} "
         self._start_length = len(start)
         self._last: tuple[float | None, str] = (None, start)
@@ -68,7 +68,8 @@ def series_of(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> Me
     return MetricSeries(name, labels, values)
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """A label's value as it stands between quotes."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
@@ -118,11 +119,6 @@ def family_of(metric: Metric, collector: Collector) -> SampleFamily:
     )
 
 
-def empty_family(metric: MetricFamily) -> SampleFamily:
-    """A family of the table without samples."""
-    return SampleFamily(metric.stem, metric.help, metric.kind, metric.unit, metric.collector)
-
-
 class Families:
     """Collects samples by metric; only metrics of the table can be added.
 
@@ -170,9 +166,8 @@ class Families:
     def __iter__(self) -> Iterator[SampleFamily]:
         for name, samples in self._samples.items():
             if samples:
-                family = empty_family(METRICS[name])
-                family.samples = samples
-                yield family
+                of = METRICS[name]
+                yield SampleFamily(of.stem, of.help, of.kind, of.unit, of.collector, samples)
 
 
 def _is_exported(metric: MetricFamily, collectors: Collection[Collector], level: Level) -> bool:
@@ -218,12 +213,11 @@ def open_metrics_text(families: Iterable[SampleFamily]) -> bytes:
 @lru_cache(maxsize=_HEADS_KEPT)
 def _text_head(name: str, kind: str, sentence: str) -> str:
     whole = name + _TEXT_SUFFIXES.get(kind, "")
-    escaped = sentence.replace("\\", r"\\").replace("\n", r"\n")
-    return f"# HELP {whole} {escaped}\n# TYPE {whole} {_TEXT_TYPES.get(kind, kind)}\n"
+    said = sentence.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {whole} {said}\n# TYPE {whole} {_TEXT_TYPES.get(kind, kind)}\n"
 
 
 @lru_cache(maxsize=_HEADS_KEPT)
 def _open_metrics_head(name: str, kind: str, unit: str, sentence: str) -> str:
-    escaped = sentence.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     unit_line = f"# UNIT {name} {unit}\n" if unit else ""
-    return f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n{unit_line}"
+    return f"# HELP {name} {escaped(sentence)}\n# TYPE {name} {kind}\n{unit_line}"

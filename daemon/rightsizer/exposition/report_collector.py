@@ -4,11 +4,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from prometheus_client.core import Metric
-
 from rightsizer import __version__
 from rightsizer.exposition.device_metrics import add_device
-from rightsizer.exposition.families import Families, empty_family
+from rightsizer.exposition.families import Families
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Risk
 from rightsizer.model.metric import METRICS
@@ -61,15 +59,15 @@ def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
 
 
 def _add_job(families: Families, job: JobReport) -> None:
-    families.add("rightsizer_job_runs_total", float(job.runs), job.name)
-    families.add("rightsizer_job_skipped_total", float(job.skipped), job.name)
-    families.add("rightsizer_job_failures_total", float(job.failures), job.name)
     for name, value in (
-        ("rightsizer_job_last_start_timestamp_seconds", _time(job.last_start)),
-        ("rightsizer_job_last_success_timestamp_seconds", _time(job.last_success)),
-        ("rightsizer_job_last_duration_seconds", job.last_duration_seconds),
+        ("runs_total", float(job.runs)),
+        ("skipped_total", float(job.skipped)),
+        ("failures_total", float(job.failures)),
+        ("last_start_timestamp_seconds", _time(job.last_start)),
+        ("last_success_timestamp_seconds", _time(job.last_success)),
+        ("last_duration_seconds", job.last_duration_seconds),
     ):
-        families.add(name, value, job.name)
+        families.add(f"rightsizer_job_{name}", value, job.name)
 
 
 def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
@@ -172,56 +170,36 @@ def _add_piece(families: Families, piece: Advice) -> None:
             uuid,
             finding.workload or "",
         )
-    families.add("rightsizer_advice_confidence_ratio", finding.confidence, finding.id)
-    families.add("rightsizer_advice_risk_ratio", RISK_BOUNDS.get(finding.risk), finding.id)
-    families.add("rightsizer_advice_savings_gpus", savings.gpus_low, finding.id)
-    families.add(
-        "rightsizer_advice_savings_dollars_per_hour", savings.dollars_per_hour_low, finding.id
-    )
-    families.add("rightsizer_advice_opened_timestamp_seconds", seconds(piece.opened), finding.id)
+    for name, value in (
+        ("confidence_ratio", finding.confidence),
+        ("risk_ratio", RISK_BOUNDS.get(finding.risk)),
+        ("savings_gpus", savings.gpus_low),
+        ("savings_dollars_per_hour", savings.dollars_per_hour_low),
+        ("opened_timestamp_seconds", seconds(piece.opened)),
+    ):
+        families.add(f"rightsizer_advice_{name}", value, finding.id)
 
 
-class ReportCollector:
-    """Yields the families of the report it was last shown.
+def report_families(
+    report: Report | None,
+    fresh: frozenset[str],
+    advice_limit: int,
+    collectors: Collection[Collector] = DEFAULT_COLLECTORS,
+    level: Level = Level.FULL,
+) -> Families:
+    """The families of a report, of which some uuids are fresh; before the first, who the agent is.
 
     A device that has left the report leaves the exposition with it, which direct
     instrumentation could not do.
     """
-
-    def __init__(
-        self,
-        advice_limit: int,
-        collectors: Collection[Collector] = DEFAULT_COLLECTORS,
-        level: Level = Level.FULL,
-    ) -> None:
-        self._advice_limit = advice_limit
-        self._collectors, self._level = collectors, level
-        self._report: Report | None = None
-        self._fresh: frozenset[str] = frozenset()
-
-    def show(self, report: Report | None, fresh: frozenset[str]) -> None:
-        """Set the report of the next collection, with the uuids whose readings are fresh."""
-        self._report, self._fresh = report, fresh
-
-    def describe(self) -> Iterable[Metric]:
-        """Every family there can be, without samples."""
-        return [empty_family(metric).metric() for metric in METRICS.values()]
-
-    def collect(self) -> Iterable[Metric]:
-        """The families as prometheus_client has them."""
-        return [family.metric() for family in self.families()]
-
-    def families(self) -> Families:
-        """The families of the report; before the first one, who the agent is."""
-        families = Families(self._collectors, self._level)
-        report = self._report
-        if report is None:
-            families.add_info("rightsizer_build_info", __version__, "")
-            return families
-        add_workloads(families, report.devices)
-        add_node(families, report.node)
-        for device in report.devices:
-            add_device(families, device, is_fresh=device.device.uuid in self._fresh)
-        add_advice(families, report.advice, self._advice_limit)
-        add_agent(families, report.agent)
+    families = Families(collectors, level)
+    if report is None:
+        families.add_info("rightsizer_build_info", __version__, "")
         return families
+    add_workloads(families, report.devices)
+    add_node(families, report.node)
+    for device in report.devices:
+        add_device(families, device, is_fresh=device.device.uuid in fresh)
+    add_advice(families, report.advice, advice_limit)
+    add_agent(families, report.agent)
+    return families
