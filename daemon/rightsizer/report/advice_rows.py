@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Reason, Savings, Severity
+from rightsizer.model.finding import Finding, Reason, Savings, Severity
 from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts
@@ -97,10 +97,8 @@ def _savings(saved: Savings) -> SavingsSummary:
 def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
     finding = advice.finding
     return AdviceRow(
-        **_parts(finding, "id rule reasons action summary workload confidence risk severity"),
-        **_parts(finding, "instructions exclusive_group"),
-        finding=finding.kind,
-        devices=tuple(labels.get(uuid, uuid) for uuid in finding.devices),
+        **_of_finding(finding, labels),
+        **_parts(finding, "risk severity instructions exclusive_group"),
         confidence_word=confidence_label(finding.confidence),
         confidence_factors=dict(finding.confidence_factors),
         state=advice.state,
@@ -111,6 +109,14 @@ def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
             for each in finding.options
         ),
     )
+
+
+def _of_finding(finding: Finding, labels: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        **_parts(finding, "id rule reasons action summary workload confidence"),
+        "finding": finding.kind,
+        "devices": tuple(labels.get(uuid, uuid) for uuid in finding.devices),
+    }
 
 
 def _parts(source: object, names: str) -> dict[str, Any]:
@@ -158,19 +164,6 @@ def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
     """What the rules say of the span and no advice does, the surest first."""
     labels = {each.device.uuid: label_of(each) for each in facts.devices}
     advised = {each.id for each in facts.advice}
-    rows = (
-        FindingRow(
-            id=each.id,
-            rule=each.rule,
-            finding=each.kind,
-            reasons=tuple(each.reasons),
-            action=each.action,
-            summary=each.summary,
-            workload=each.workload,
-            devices=tuple(labels.get(uuid, uuid) for uuid in each.devices),
-            confidence=each.confidence,
-        )
-        for each in facts.findings
-        if each.id not in advised
-    )
+    found = (each for each in facts.findings if each.id not in advised)
+    rows = (FindingRow(**_of_finding(each, labels)) for each in found)
     return tuple(sorted(rows, key=lambda row: (-row.confidence, row.id)))

@@ -199,31 +199,6 @@ class SavingsSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class AdviceRow:
-    """Advice that is open at the end of the span."""
-
-    id: str
-    rule: str
-    finding: str
-    reasons: tuple[str, ...]
-    action: str
-    summary: str
-    workload: str | None
-    devices: tuple[str, ...]
-    confidence: float
-    confidence_word: str
-    confidence_factors: Mapping[str, float]
-    risk: str
-    severity: str
-    state: str
-    opened: float
-    savings: SavingsSummary
-    options: tuple[str, ...]
-    instructions: tuple[Instruction, ...]
-    exclusive_group: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class FindingRow:
     """What a rule says of the span as a whole, and no advice says yet."""
 
@@ -236,6 +211,22 @@ class FindingRow:
     workload: str | None
     devices: tuple[str, ...]
     confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRow(FindingRow):
+    """Advice that is open at the end of the span."""
+
+    confidence_word: str
+    confidence_factors: Mapping[str, float]
+    risk: str
+    severity: str
+    state: str
+    opened: float
+    savings: SavingsSummary
+    options: tuple[str, ...]
+    instructions: tuple[Instruction, ...]
+    exclusive_group: str | None
 
 
 @dataclass(frozen=True, slots=True)
