@@ -25,7 +25,16 @@ from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.view.advice import advice_view, facts_of, option_view
+from rightsizer.web.view.advice import (
+    cost_label,
+    expected_label,
+    facts_of,
+    outcome_label,
+    reasons_label,
+    risk_label,
+    risks_label,
+    time_label,
+)
 from rightsizer.web.view.drawing import nvlink_groups
 from rightsizer.web.view.node import NodeView, node_view, workload_rows
 from rightsizer.web.view.topology import topology_view
@@ -188,13 +197,21 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
         savings=Savings(gpus_low=0.0, gpus_high=0.0, dollars_per_hour_low=-0.5),
         risks={"memory": Risk.MEDIUM, "compute": Risk.VERY_LOW},
     )
-    view = option_view(whole)
-    assert (view.risk, view.risks) == ("medium", "Memory medium, Compute very low")
-    assert (view.time, view.cost) == ("\u00d7 1.10 to 1.40", "$0.80 to 1.90 an hour")
-    assert view.saves == "costs $0.50 more an hour"
-    assert view.expected == "its memory does not fit"
-    bare = option_view(Option("give it back", Risk.UNKNOWN))
-    assert (bare.risk, bare.time, bare.cost, bare.saves) == ("not known", *["\u2013"] * 3)
+    assert (risk_label(whole.risk), risks_label(whole)) == (
+        "medium",
+        "Memory medium, Compute very low",
+    )
+    assert (time_label(whole), cost_label(whole)) == (
+        "\u00d7 1.10 to 1.40",
+        "$0.80 to 1.90 an hour",
+    )
+    assert whole.savings is not None
+    assert savings_label(whole.savings) == "costs $0.50 more an hour"
+    assert expected_label(whole) == "its memory does not fit"
+    bare = Option("give it back", Risk.UNKNOWN)
+    assert (risk_label(bare.risk), time_label(bare), cost_label(bare)) == (
+        *("not known", "\u2013", "\u2013"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,11 +281,9 @@ def test_advice_shows_how_and_what_came_of_it() -> None:
     document = page_of(report)
     assert "<code>scancel 4711</code></pre>" in document
     assert "Give it &lt;back&gt;" in document
-    view = advice_view(closed, {}, NOW)
-    assert (
-        view.outcome == f"{why}; 21 h 30 min of GPU time saved while before and after were compared"
-    )
-    assert view.outcome in document
+    outcome = outcome_label(closed)
+    assert outcome == f"{why}; 21 h 30 min of GPU time saved while before and after were compared"
+    assert outcome in document
 
 
 def test_one_device_can_be_looked_at_alone() -> None:
@@ -277,7 +292,7 @@ def test_one_device_can_be_looked_at_alone() -> None:
     uuid = report.devices[3].device.uuid
     alone = view_of(report, uuid)
     assert [device.uuid for device in alone.devices] == [uuid]
-    assert [piece.reason for piece in alone.advice] == ["Idle held"]
+    assert [reasons_label(piece.advice.finding) for piece in alone.advice] == ["Idle held"]
     assert len(view_of(report, "GPU-nobody").devices) == len(report.devices)
     assert f"?span=7d&amp;gpu={uuid}" in page_of(report, uuid)
 

@@ -30,11 +30,11 @@ from rightsizer.report.labels import (
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.view.advice import advice_view
+from rightsizer.web.view.advice import advice_view, reasons_label
 from rightsizer.web.view.device import fit_view, gauges
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
-from rightsizer.web.view.waste import waste_view
+from rightsizer.web.view.waste import savings_label, waste_view
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
 
@@ -109,7 +109,11 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
 def test_open_advice_comes_by_money_behind_what_is_critical_and_closed_apart() -> None:
     """A low severity that saves money comes before one that saves none."""
     view = view_of(rated_report())
-    assert [piece.severity for piece in view.advice] == ["act", "headroom", "tight"]
+    assert [SEVERITY_COLORS[piece.advice.finding.severity] for piece in view.advice] == [
+        "act",
+        "headroom",
+        "tight",
+    ]
     assert [piece.advice.finding.severity for piece in view.advice] == ["critical", "low", "medium"]
     assert [piece.advice.state for piece in view.closed] == ["succeeded"]
 
@@ -121,13 +125,16 @@ def test_advice_speaks_to_people() -> None:
         "Release GPU 3",
         "Find the rank that the others wait for: llama-pretrain",
     )
-    assert (stall.reason, stall.action) == (
+    assert (reasons_label(stall.advice.finding), stall.action) == (
         "Hidden stall",
         "Find the rank that the others wait for",
     )
     assert (stall.devices, stall.culprits, stall.advice.actor) == ("GPU 0, GPU 1", "GPU 1", "ops")
-    assert stall.savings == "no figure: what the stall costs depends on its cause"
-    assert idle.savings == "1 GPU, $2.10 to 3.90 an hour"
+    assert (
+        savings_label(stall.advice.finding.savings)
+        == "no figure: what the stall costs depends on its cause"
+    )
+    assert savings_label(idle.advice.finding.savings) == "1 GPU, $2.10 to 3.90 an hour"
     assert (idle.opened.age, idle.opened.text) == ("17 h", "2026-01-06 20:00 UTC")
     evidence = {fact.name: fact.value for fact in idle.evidence}
     assert evidence["Idle share"] == "95\u00a0%"

@@ -1,6 +1,6 @@
 """Topology of a node: GPUs, PCIe and NVLink links, NUMA nodes, network ports."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -191,6 +191,15 @@ class Topology:
         return next(
             (link for link in self.links if {link.uuid, link.peer_uuid} == {one, other}), None
         )
+
+    def nvlink_peers(self, uuids: Iterable[str]) -> dict[str, set[str]]:
+        """Of each of some GPUs those among them that it reaches over NVLink."""
+        peers: dict[str, set[str]] = {uuid: set() for uuid in uuids}
+        for link in self.links:
+            if link.kind is LinkKind.NVLINK and {link.uuid, link.peer_uuid} <= peers.keys():
+                peers[link.uuid].add(link.peer_uuid)
+                peers[link.peer_uuid].add(link.uuid)
+        return peers
 
 
 def _least(own: int | None, above: list[int | None]) -> int | None:

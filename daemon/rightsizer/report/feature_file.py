@@ -8,13 +8,13 @@ first and last a letter or digit.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.topology import Topology
 from rightsizer.model.units import MIB, Nanoseconds, seconds
 
 _MOST: Final = 63
@@ -59,7 +59,8 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
         "gpu-healthy-count": sum(uuid in facts.healthy for uuid in uuids),
         "gpu-product": same(lambda each: each.name),
         "gpu-memory-mib": same(mebibytes),
-        "nvlink-set-size": _joined(facts.topology.links, frozenset(uuids)),
+        # How many NVLink joins each to each, 1 where it joins none.
+        "nvlink-set-size": _largest(0, set(uuids), facts.topology.nvlink_peers(uuids)),
         "numa-nodes": len(facts.topology.numa_nodes) or None,
         "gpus-per-numa-node": "-".join(str(nodes[node]) for node in sorted(nodes)) or None,
         "pcie-generation": same(lambda each: each.pcie_generation_maximum),
@@ -81,16 +82,6 @@ def feature_file(named: Mapping[str, str], expires: Nanoseconds | None) -> str:
         until = datetime.fromtimestamp(int(seconds(expires)), UTC)
         lines.insert(0, f"# +expiry-time={until:%Y-%m-%dT%H:%M:%SZ}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _joined(links: Iterable[GpuLink], offered: Collection[str]) -> int:
-    """How many GPUs at most NVLink joins each to each, 1 where it joins none."""
-    peers: dict[str, set[str]] = {uuid: set() for uuid in offered}
-    for link in links:
-        if link.kind is LinkKind.NVLINK and {link.uuid, link.peer_uuid} <= peers.keys():
-            peers[link.uuid].add(link.peer_uuid)
-            peers[link.peer_uuid].add(link.uuid)
-    return _largest(0, set(offered), peers)
 
 
 def _largest(chosen: int, candidates: set[str], peers: Mapping[str, set[str]]) -> int:

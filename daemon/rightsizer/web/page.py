@@ -12,6 +12,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.labels import (
     PAGE_STATE_LABELS,
+    SEVERITY_COLORS,
     STATE_ORDER,
     display_name,
     percent_label,
@@ -98,7 +99,7 @@ def _template() -> Template:
     # 10 MB of template engine, which an agent without readers never needs.
     import jinja2  # noqa: PLC0415
 
-    from rightsizer.web.view.advice import risk_label  # noqa: PLC0415
+    from rightsizer.web.view import advice, waste  # noqa: PLC0415
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rightsizer.web"),
@@ -110,10 +111,19 @@ def _template() -> Template:
     environment.filters |= {
         "name": display_name,
         "percent": percent_label,
-        "risk": risk_label,
+        "cost": advice.cost_label,
+        "expected": advice.expected_label,
+        "outcome": advice.outcome_label,
+        "reasons": advice.reasons_label,
+        "risk": advice.risk_label,
+        "risks": advice.risks_label,
+        "savings": waste.savings_label,
+        "savings_notes": waste.savings_notes,
+        "time": advice.time_label,
         "version": lambda name: name.removesuffix("_version"),
     }
     environment.globals |= {
+        "colors": SEVERITY_COLORS,
         "spans": SPANS,
         "states": STATE_ORDER,
         "state_labels": PAGE_STATE_LABELS,

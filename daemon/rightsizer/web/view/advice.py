@@ -11,53 +11,15 @@ from rightsizer.model.units import Nanoseconds, format_duration
 from rightsizer.report.labels import (
     ABSENT,
     PAGE_ACTION_LABELS,
-    SEVERITY_COLORS,
     TIMES,
     MomentLabel,
     display_name,
     moment_label,
     percent_label,
 )
-from rightsizer.web.view.waste import interval, savings_label, savings_notes
+from rightsizer.web.view.waste import interval
 
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-@dataclass(frozen=True, slots=True)
-class OptionView:
-    """What the template shows of an option."""
-
-    description: str
-    expected: str
-    """Mean shares that are expected there, empty where nothing was projected."""
-    risk: str
-    risks: str
-    """By resource, where that tells more."""
-    time: str
-    cost: str
-    saves: str
-
-
-def option_view(option: Option) -> OptionView:
-    """An option in words; what is not known is a dash."""
-    fits = {True: "", False: "its memory does not fit", None: ""}[option.fits]
-    expected = ", ".join(
-        f"{display_name(signal)} {percent_label(share)}"
-        for signal, share in option.utilization.items()
-    )
-    return OptionView(
-        description=option.description,
-        expected="; ".join(filter(None, (fits, expected and f"expected: {expected}"))),
-        risk=risk_label(option.risk),
-        risks=", ".join(
-            f"{display_name(name)} {risk_label(risk)}" for name, risk in option.risks.items()
-        )
-        if len(set(option.risks.values())) > 1
-        else "",
-        time=_time(option),
-        cost=_cost(option),
-        saves=savings_label(option.savings) if option.savings is not None else ABSENT,
-    )
 
 
 def risk_label(risk: Risk) -> str:
@@ -65,14 +27,36 @@ def risk_label(risk: Risk) -> str:
     return "not known" if risk is Risk.UNKNOWN else _WORD_START.sub(" ", risk).lower()
 
 
-def _time(option: Option) -> str:
+def expected_label(option: Option) -> str:
+    """Mean shares that are expected with an option, empty where nothing was projected."""
+    shares = (
+        f"{display_name(signal)} {percent_label(share)}"
+        for signal, share in option.utilization.items()
+    )
+    expected = ", ".join(shares)
+    misfit = "its memory does not fit" if option.fits is False else ""
+    return "; ".join(filter(None, (misfit, expected and f"expected: {expected}")))
+
+
+def risks_label(option: Option) -> str:
+    """The risk by resource, where that tells more."""
+    if len(set(option.risks.values())) <= 1:
+        return ""
+    return ", ".join(
+        f"{display_name(name)} {risk_label(risk)}" for name, risk in option.risks.items()
+    )
+
+
+def time_label(option: Option) -> str:
+    """The time of the same work."""
     if option.time_ratio is None:
         return ABSENT
     low = option.time_ratio if option.time_ratio_low is None else option.time_ratio_low
     return f"{TIMES} {interval(low, option.time_ratio_high, '{:.2f}')}"
 
 
-def _cost(option: Option) -> str:
+def cost_label(option: Option) -> str:
+    """What it costs an hour."""
     if option.dollars_per_hour_low is None:
         return ABSENT
     low, high = option.dollars_per_hour_low, option.dollars_per_hour_high
@@ -145,22 +129,14 @@ class AdviceView:
     advice: Advice
     title: str
     """The action and its object: `Release GPU 7`."""
-    severity: str
-    """Its color: `act`, `tight` or `headroom`."""
-    reason: str
     devices: str
     culprits: str
     """The devices that the trouble comes from, where these are not all of them."""
     action: str
-    savings: str
-    savings_notes: str
-    options: tuple[OptionView, ...]
     evidence: tuple[EvidenceFact, ...]
     opened: MomentLabel
     expires: MomentLabel | None
     closed: MomentLabel | None
-    outcome: str
-    """What came of it, or the reason that was given for its state; empty where neither is known."""
     is_exclusive: bool
     """Others are open of which only one can be followed."""
 
@@ -178,19 +154,13 @@ def advice_view(
     return AdviceView(
         advice,
         title=_title(action, finding, names),
-        severity=SEVERITY_COLORS[finding.severity],
-        reason=_reason_label(finding),
         devices=_listed(finding.devices, names),
         culprits="" if is_all else _listed(finding.culprits, names),
         action=action,
-        savings=savings_label(finding.savings),
-        savings_notes=savings_notes(finding.savings),
-        options=tuple(map(option_view, finding.options)),
         evidence=facts_of(finding.evidence, names),
         opened=moment_label(advice.opened, now),
         expires=moment_label(advice.expires, now) if advice.expires is not None else None,
         closed=moment_label(advice.closed, now) if advice.closed is not None else None,
-        outcome=_outcome(advice),
         is_exclusive=finding.exclusive_group in exclusive_groups,
     )
 
@@ -209,7 +179,8 @@ def _title(action: str, finding: Finding, names: Mapping[str, str]) -> str:
     return f"{action}: {subject}" if subject else action
 
 
-def _outcome(advice: Advice) -> str:
+def outcome_label(advice: Advice) -> str:
+    """What came of it, or the reason that was given for its state; empty where neither is known."""
     parts = [advice.why.rstrip(".")] if advice.why else []
     if advice.realized_gpu_hours is not None:
         saved = format_duration(max(0.0, advice.realized_gpu_hours) * 3600.0)
@@ -217,7 +188,8 @@ def _outcome(advice: Advice) -> str:
     return "; ".join(parts)
 
 
-def _reason_label(finding: Finding) -> str:
+def reasons_label(finding: Finding) -> str:
+    """`Idle held`."""
     words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
     text = ", ".join(word[:1] + word[1:].lower() for word in words or [display_name(finding.kind)])
     for plain, known in _NAMES.items():

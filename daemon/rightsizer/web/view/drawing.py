@@ -18,11 +18,7 @@ class LinkGroup:
 def nvlink_groups(topology: Topology, uuids: Sequence[str]) -> tuple[LinkGroup, ...]:
     """The groups among these GPUs, in their order; a GPU without NVLink is in none."""
     links = [link for link in topology.links if link.kind is LinkKind.NVLINK]
-    neighbors: dict[str, set[str]] = {uuid: set() for uuid in uuids}
-    for link in links:
-        if link.uuid in neighbors and link.peer_uuid in neighbors:
-            neighbors[link.uuid].add(link.peer_uuid)
-            neighbors[link.peer_uuid].add(link.uuid)
+    neighbors = topology.nvlink_peers(uuids)
     groups, seen = [], set[str]()
     for uuid in uuids:
         if uuid not in seen and neighbors[uuid]:
