@@ -13,7 +13,7 @@ from measured import Figure, quantile
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.export import ExportQuery, export_rows
-from rightsizer.report.export_formats import EXPORT_FORMATS
+from rightsizer.report.export import EXPORT_FORMATS
 
 __all__ = ["measure"]
 

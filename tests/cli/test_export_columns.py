@@ -21,7 +21,7 @@ from rightsizer.model.state import (
 )
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
-from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow
+from rightsizer.report.export import COLUMNS, ExportColumnKind, ExportRow
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "export.md"
 TYPES: Final = {

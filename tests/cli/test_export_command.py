@@ -23,7 +23,7 @@ from rightsizer.cli.main import main
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window, workload_subject
-from rightsizer.report.export_columns import COLUMNS
+from rightsizer.report.export import COLUMNS
 
 Captured = pytest.CaptureFixture[str]
 Row = dict[str, str]

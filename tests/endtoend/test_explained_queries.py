@@ -24,7 +24,7 @@ from rightsizer.model.finding import Finding
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.report.explanation_query import Query, queries_of
+from rightsizer.report.explanation import Query, queries_of
 from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.settings import SimulatedSettings

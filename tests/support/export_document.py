@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from rightsizer.report.export_columns import COLUMNS
+from rightsizer.report.export import COLUMNS
 
 _HEAD: Final = """\
 # Export
 
-<!-- Generated from `report/export_columns.py`; change it there and run `make golden`. -->
+<!-- Generated from `report/export.py`; change it there and run `make golden`. -->
 
 `rightsizer export` writes the local history as a table, a row for each device and span of time. It
 only reads, and may run beside the agent.

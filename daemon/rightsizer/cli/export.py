@@ -21,8 +21,7 @@ from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
-from rightsizer.report.export_columns import ExportRow
-from rightsizer.report.export_formats import EXPORT_FORMATS
+from rightsizer.report.export import EXPORT_FORMATS, ExportRow
 
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """By which a window may begin before the end of the last: two clocks are not read at once."""

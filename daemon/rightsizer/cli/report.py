@@ -25,10 +25,9 @@ from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.report.builder import report_model
-from rightsizer.report.documents import html_document, markdown_document
+from rightsizer.report.documents import html_document, markdown_document, text_document
 from rightsizer.report.model import ReportModel
 from rightsizer.report.summary import summary_of
-from rightsizer.report.text_document import text_document
 
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or goes away; new keys do not change it."""

@@ -1,12 +1,14 @@
-"""The report as one self-contained HTML document, and as Markdown; a template of each says all."""
+"""Documents of the report: HTML and Markdown by a template each, and a screenful of text."""
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
 from rightsizer.model.advice import OPEN_STATES, AdviceState
+from rightsizer.model.finding import Action
 from rightsizer.model.state import Resource
 from rightsizer.report.charts import ChartColumn, bar, fit_bar, shares, stacked_columns, strip
 from rightsizer.report.figures import (
@@ -17,11 +19,14 @@ from rightsizer.report.figures import (
     fit_verdict,
     fit_verdict_class,
     group_percents,
+    hours,
     kinds_text,
     main_cause,
     method,
     moment_text,
+    money,
     number,
+    percent,
     resources_of,
     span_line,
 )
@@ -145,11 +150,85 @@ def _table(text: str, sides: str) -> str:
         "-" * (width - (side == "r")) + ":" * (side == "r")
         for width, side in zip(widths, sides, strict=True)
     ]
-    aligned = [
-        [
-            cell.rjust(width) if side == "r" else cell.ljust(width)
-            for cell, width, side in zip(line, widths, sides, strict=True)
+    first, *rest = _padded(lines, widths, sides)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (first, rule, *rest))
+
+
+def _padded(
+    rows: Iterable[Sequence[str]], widths: Sequence[int], sides: str
+) -> Iterator[list[str]]:
+    for row in rows:
+        cells = zip(row, widths, sides, strict=True)
+        yield [
+            text.rjust(width) if side == "r" else text.ljust(width) for text, width, side in cells
         ]
-        for line in lines
+
+
+_WIDTH: Final = 100
+_DEVICES: Final = 16
+"""GPUs that are listed, most wasteful first; two nodes fit a screen."""
+_ADVICE: Final = 5
+
+
+def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
+    """All of it; the other formats have the rest."""
+    parts = [
+        f"GPU report, {span_line(model.span, timezone)}",
+        "\n".join(line for text in summary_of(model) for line in _wrapped(text)),
     ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (aligned[0], rule, *aligned[1:]))
+    if model.has_data:
+        parts.append("\n".join(_devices(model)))
+    else:
+        start, end = model.span.history_start, model.span.history_end
+        parts.append(
+            f"The history holds {moment_text(start, timezone)} to {moment_text(end, timezone)}."
+        )
+    parts.append("\n".join(_to_change(model)))
+    parts.append("The whole report, with days, workloads, fits and causes: --output report.html")
+    return "\n\n".join(parts) + "\n"
+
+
+def _devices(model: ReportModel) -> Iterator[str]:
+    rows = sorted(model.devices, key=lambda row: -row.wasted.gpu_hours)
+    header = ("GPU", *(GROUP_NAMES[each] for each in KNOWN_GROUPS), "known", "unused", "mostly")
+    lines = [header, *(_device(row) for row in rows[:_DEVICES])]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in _padded(lines, widths, "l" + "r" * (len(KNOWN_GROUPS) + 1) + "ll"):
+        yield "  ".join(line).rstrip()
+    if len(rows) > _DEVICES:
+        yield f"and {len(rows) - _DEVICES} more GPUs, which waste less"
+
+
+def _device(row: DeviceRow) -> tuple[str, ...]:
+    cost = money(row.wasted)
+    unused = hours(row.wasted.gpu_hours)
+    return (
+        row.label,
+        *group_percents(row),
+        percent(row.coverage_ratio),
+        f"{unused}, {cost}" if "$" in cost else unused,
+        main_cause(row.waste_hours),
+    )
+
+
+def _to_change(model: ReportModel) -> Iterator[str]:
+    if not model.advice and not model.findings:
+        yield "Nothing to change is known."
+        return
+    yield "What to change:"
+    for place, row in enumerate(model.advice[:_ADVICE], 1):
+        yield from _wrapped(row.summary, f"{place:3}. ")
+        yield f"     {ACTION_LABELS[Action(row.action)]}; {saved_text(row.savings)}"
+        yield f"     rightsizer explain {row.id}"
+    for place, finding in enumerate(model.findings[: max(0, _ADVICE - len(model.advice))], 1):
+        yield from _wrapped(finding.summary, f"{len(model.advice) + place:3}. ")
+        yield f"     {ACTION_LABELS[Action(finding.action)]}; {percent(finding.confidence)} sure"
+    left = len(model.advice) + len(model.findings) - _ADVICE
+    if left > 0:
+        yield f"     and {left} more"
+
+
+def _wrapped(text: str, head: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    )
