@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kubelet_server import Response, answer, kubelet, pod
 from rightsizer.io.grpc_client import GrpcCallError
-from rightsizer.owners.pod_resources import ClaimedDevice, ContainerDevices, list_pods, parse_pods
+from rightsizer.owners.pod_resources import ContainerDevices, list_pods, parse_pods
 
 UUID = "GPU-8ba15a3a-9c15-45e7-ad2f-0b1c6b14b9e0"
 
@@ -52,7 +52,7 @@ def test_all_that_was_given_is_told(tmp_path: Path) -> None:
     )
     with kubelet(path, lambda _: pods):
         found = asked(path)
-    claims = (ClaimedDevice("gpu.nvidia.com", "gpu-0"), ClaimedDevice("gpu.nvidia.com", "gpu-1"))
+    claims = (("gpu.nvidia.com", "gpu-0"), ("gpu.nvidia.com", "gpu-1"))
     assert found == (
         ContainerDevices("ml", "a", "main", (UUID, "nvidia0")),
         ContainerDevices("dra", "b", "main", (), claims),

@@ -136,11 +136,7 @@ class ControlGroupHierarchies:
             if controller not in paths:
                 return unified
             path = paths[controller]
-            return (
-                ControlGroup(self._mount(controller, paths), path, is_unified=False)
-                if path
-                else None
-            )
+            return ControlGroup(self._mount(controller, paths), path, False) if path else None
 
         return ControlGroupMembership(
             # Version 2 counts CPU time even where version 1 has the controller.
@@ -264,19 +260,12 @@ class CpuLimits:
     """Quotas and CPU sets, looked up again now and then."""
 
     def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
-        self._cores: RefreshingCache[_Memberships, float | None] = RefreshingCache(
-            interval, forget_after
-        )
-        self._quotas: RefreshingCache[ControlGroup, float] = RefreshingCache(interval, forget_after)
-        self._cpus: RefreshingCache[ControlGroup, frozenset[int]] = RefreshingCache(
-            interval, forget_after
-        )
+        self._cores = RefreshingCache[_Memberships, float | None](interval, forget_after)
+        self._quotas = RefreshingCache[ControlGroup, float](interval, forget_after)
+        self._cpus = RefreshingCache[ControlGroup, frozenset[int]](interval, forget_after)
 
     def cores(
-        self,
-        memberships: frozenset[ControlGroupMembership],
-        online: frozenset[int],
-        now: Nanoseconds,
+        self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> float | None:
         """The cores that processes may use together.
 
@@ -286,10 +275,7 @@ class CpuLimits:
         return self._cores.get(memberships, now, lambda: self._allowed(memberships, online, now))
 
     def _allowed(
-        self,
-        memberships: frozenset[ControlGroupMembership],
-        online: frozenset[int],
-        now: Nanoseconds,
+        self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> float | None:
         quota = math.inf
         if all(each.cpu_quota for each in memberships):
@@ -337,12 +323,10 @@ def _quota(group: ControlGroup) -> float:
 
 def _cpus(group: ControlGroup) -> frozenset[int]:
     """Of the nearest group that has a set: not every one has."""
-    names = (
-        ("cpuset.cpus.effective",) if group.is_unified else ("cpuset.effective_cpus", "cpuset.cpus")
-    )
-    for each in group.lineage:
-        for name in names:
-            found = cpu_set(read_file(f"{each.folder}/{name}") or "")
-            if found:
-                return found
-    return frozenset()
+    unified, former = ("cpuset.cpus.effective",), ("cpuset.effective_cpus", "cpuset.cpus")
+    files = [
+        f"{each.folder}/{name}"
+        for each in group.lineage
+        for name in (unified if group.is_unified else former)
+    ]
+    return next(filter(None, (cpu_set(read_file(file) or "") for file in files)), frozenset())

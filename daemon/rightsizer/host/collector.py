@@ -38,16 +38,19 @@ class HostCollector(Protocol):
         """
 
     def ports(self) -> tuple[FabricPort, ...]:
-        """The InfiniBand and RoCE ports, by name."""
+        """The InfiniBand and RoCE ports, by name; none without a fabric."""
+        return ()
 
     def device(self, near: Placement | None) -> Mapping[Signal, float]:
         """The throughput of the ports nearest to a GPU; none where its place is unknown."""
+        del near
+        return {}
 
 
 _SYSFS: Final = Path("/sys")
 
 
-class ProcHostCollector:
+class ProcHostCollector(HostCollector):
     """Reads small files, many of them; what is not there is left out.
 
     Rates need two looks. Everything here is for one thread, and not for one that must not wait:
@@ -79,11 +82,9 @@ class ProcHostCollector:
             forget_after=forget_after,
             shortest=nanoseconds(settings.shortest_seconds),
         )
-        self._disks: RefreshingCache[None, Disks] = RefreshingCache(recheck, forget_after)
-        self._online: RefreshingCache[None, frozenset[int]] = RefreshingCache(recheck, forget_after)
-        self._numa_nodes: RefreshingCache[None, frozenset[int]] = RefreshingCache(
-            recheck, forget_after
-        )
+        self._disks = RefreshingCache[None, Disks](recheck, forget_after)
+        self._online = RefreshingCache[None, frozenset[int]](recheck, forget_after)
+        self._numa_nodes = RefreshingCache[None, frozenset[int]](recheck, forget_after)
 
     def node(self) -> Mapping[Signal, float]:
         """CPU, I/O wait, pressures, disks and network of the node since the last look."""

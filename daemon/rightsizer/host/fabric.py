@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import read_integer, read_line, read_names
@@ -104,6 +104,10 @@ _DIRECTIONS: Final = (
 )
 
 
+_FabricPoll: TypeAlias = tuple[Nanoseconds, tuple[FabricPort, ...]]
+"""All ports as they were at one time."""
+
+
 class FabricPortReader:
     """Reads each port once a pass, and what seldom changes of it more seldom.
 
@@ -115,24 +119,20 @@ class FabricPortReader:
         shortest = nanoseconds(settings.shortest_seconds)
         recheck = nanoseconds(settings.recheck_interval_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)
-        self._located: RefreshingCache[None, tuple[LocatedPort, ...]] = RefreshingCache(
-            recheck, forget_after
-        )
-        self._errors: RefreshingCache[str, Mapping[str, float]] = RefreshingCache(
-            recheck, forget_after
-        )
-        self._ports: RefreshingCache[None, _FabricPoll] = RefreshingCache(shortest, forget_after)
-        self._meter: CounterMeter[tuple[Signal, str]] = CounterMeter(shortest)
+        self._located = RefreshingCache[None, tuple[LocatedPort, ...]](recheck, forget_after)
+        self._errors = RefreshingCache[str, Mapping[str, float]](recheck, forget_after)
+        self._ports = RefreshingCache[None, _FabricPoll](shortest, forget_after)
+        self._meter = CounterMeter[tuple[Signal, str]](shortest)
 
     def ports(self, now: Nanoseconds) -> tuple[FabricPort, ...]:
         """All ports with their counters."""
-        return self._pass(now).ports
+        return self._pass(now)[1]
 
     def near(self, place: Placement, now: Nanoseconds) -> Mapping[Signal, float]:
         """The throughput of the active ports nearest to a GPU, all together."""
-        last = self._pass(now)
-        ports = {port.name: port for port in last.ports if port.is_active}
-        rates = self._meter.look(last.time, lambda: _counters(last.ports, last.time))
+        time, last = self._pass(now)
+        ports = {port.name: port for port in last if port.is_active}
+        rates = self._meter.look(time, lambda: _counters(last, time))
         chosen = [
             ports[located.port.name]
             for located in nearest(
@@ -155,11 +155,9 @@ class FabricPortReader:
         top = f"{self._sysfs}/class/infiniband"
         return self._located.get(None, now, lambda: tuple(_located(top)))
 
-    def _pass(self, now: Nanoseconds) -> "_FabricPoll":
+    def _pass(self, now: Nanoseconds) -> _FabricPoll:
         return self._ports.get(
-            None,
-            now,
-            lambda: _FabricPoll(now, tuple(self._read(each, now) for each in self._all(now))),
+            None, now, lambda: (now, tuple(self._read(each, now) for each in self._all(now)))
         )
 
     def _read(self, located: LocatedPort, now: Nanoseconds) -> FabricPort:
@@ -172,14 +170,6 @@ class FabricPortReader:
             transmit_wait=_number(f"{folder}/counters/port_xmit_wait"),
             errors=self._errors.get(folder, now, lambda: _errors(folder)),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _FabricPoll:
-    """All ports as they were at one time."""
-
-    time: Nanoseconds
-    ports: tuple[FabricPort, ...]
 
 
 def nearest(ports: Collection[LocatedPort], place: Placement) -> list[LocatedPort]:

@@ -188,9 +188,9 @@ class NodeSignalReader:
         self._sysfs = sysfs
         shortest = nanoseconds(settings.shortest_seconds)
         recheck = nanoseconds(settings.recheck_interval_seconds)
-        self._ratios: CounterMeter[Signal] = CounterMeter(shortest)
-        self._throughput: CounterMeter[tuple[Signal, str]] = CounterMeter(shortest)
-        self._interfaces: RefreshingCache[None, frozenset[str]] = RefreshingCache(recheck, recheck)
+        self._ratios = CounterMeter[Signal](shortest)
+        self._throughput = CounterMeter[tuple[Signal, str]](shortest)
+        self._interfaces = RefreshingCache[None, frozenset[str]](recheck, recheck)
 
     def read(self, disks: Disks, now: Nanoseconds) -> Mapping[Signal, float]:
         """What is known now."""

@@ -194,13 +194,11 @@ class NumaLocalityReader:
         self._shortest = nanoseconds(settings.shortest_seconds)
         self._interval = nanoseconds(settings.memory_placement_interval_seconds)
         self._forget_after = nanoseconds(settings.forget_after_seconds)
-        self._uses: ExpiringCache[ControlGroup, _LocalityEntry] = ExpiringCache(self._forget_after)
-        self._groups: RefreshingCache[ControlGroup, ByNode | None] = RefreshingCache(
+        self._uses = ExpiringCache[ControlGroup, _LocalityEntry](self._forget_after)
+        self._groups = RefreshingCache[ControlGroup, ByNode | None](
             self._interval, self._forget_after
         )
-        self._processes: ExpiringCache[tuple[int, int], _LocalityReading] = ExpiringCache(
-            self._forget_after
-        )
+        self._processes = ExpiringCache[tuple[int, int], _LocalityReading](self._forget_after)
         self._second = -1
         self._left = 0
 

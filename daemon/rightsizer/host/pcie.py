@@ -3,7 +3,6 @@
 import itertools
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -80,15 +79,7 @@ def _is_gpu(device: Path) -> bool:
     return kind is not None and kind >> 8 in _DISPLAY_CLASSES
 
 
-_GENERATIONS: Final[Mapping[float, int]] = {
-    2.5: 1,
-    5.0: 2,
-    8.0: 3,
-    16.0: 4,
-    32.0: 5,
-    64.0: 6,
-    128.0: 7,
-}
+_GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
 """By giga-transfers a second."""
 _WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
 """The kernel writes 0 where there is no link and 255 where it does not know."""

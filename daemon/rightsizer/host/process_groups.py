@@ -55,14 +55,10 @@ class ProcessLocator:
         self._procfs = procfs
         self._table = ProcessTable(procfs)
         self._hierarchies = hierarchies
-        self._known: RefreshingCache[tuple[int, int], ProcessLocation] = RefreshingCache(
-            interval, forget_after
-        )
-        self._started: RefreshingCache[int, int | None] = RefreshingCache(shortest, forget_after)
-        self._is_ours: ExpiringCache[None, bool] = ExpiringCache(forget_after)
-        self._host_network: RefreshingCache[None, int | None] = RefreshingCache(
-            interval, forget_after
-        )
+        self._known = RefreshingCache[tuple[int, int], ProcessLocation](interval, forget_after)
+        self._started = RefreshingCache[int, int | None](shortest, forget_after)
+        self._is_ours = ExpiringCache[None, bool](forget_after)
+        self._host_network = RefreshingCache[None, int | None](interval, forget_after)
 
     def of(self, pids: Iterable[int], now: Nanoseconds) -> tuple[ProcessLocation, ...]:
         """The places of those processes that are there."""
@@ -127,9 +123,7 @@ class ProcessGroupReader:
         self._processors: _Meters = ExpiringCache(forget_after)
         self._pressures: _Meters = ExpiringCache(forget_after)
         self._disks: _Meters = ExpiringCache(forget_after)
-        self._networks: ExpiringCache[int, CounterMeter[tuple[Signal, str]]] = ExpiringCache(
-            forget_after
-        )
+        self._networks = ExpiringCache[int, CounterMeter[tuple[Signal, str]]](forget_after)
 
     def __len__(self) -> int:
         """How many groups and namespaces are followed."""

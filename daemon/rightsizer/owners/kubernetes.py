@@ -269,7 +269,7 @@ def allocations_of(containers: Iterable[ContainerDevices], minor_of: MinorOf) ->
     for container in containers:
         workload = workload_of_pod(PodName(container.namespace, container.pod, container.container))
         keys = [kubelet_device_key(spelling, minor_of) for spelling in container.devices]
-        keys += [dra_device_key(each.driver, each.device, minor_of) for each in container.claimed]
+        keys += [dra_device_key(*claimed, minor_of) for claimed in container.claimed]
         for key in keys:
             if key is not None:
                 found.setdefault(key, {})[workload] = None

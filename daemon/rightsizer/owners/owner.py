@@ -32,17 +32,14 @@ class OwnerCollector(Protocol):
 
     def allocations(self) -> Allocations:
         """Devices that a scheduler has allocated, used or not; empty without a scheduler."""
+        return {}
 
 
 class NodeCollector(OwnerCollector):
-    """Collector on this node; by default one without allocations and without a server to ask."""
+    """Collector on this node; by default one without a server to ask."""
 
     fetcher: BackgroundFetcher[Any] | None = None
     """What asks its server, if there is one."""
-
-    def allocations(self) -> Allocations:
-        """None: the owner allocates no devices."""
-        return {}
 
     def generation(self) -> int:
         """Number that grows when former answers no longer hold."""
@@ -59,13 +56,15 @@ class NodeCollector(OwnerCollector):
 
 
 class WorkloadResolver(OwnerCollector, Protocol):
-    """Several collectors as one, some of which ask servers."""
+    """Several collectors as one, some of which ask servers; by default none does."""
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:
         """The last outcome of each collector that asks a server, by the server's name."""
+        return {}
 
     def sees_processes(self) -> bool:
         """Whether processes of other users are to be seen."""
+        return True
 
     def close(self) -> None:
         """Stop the threads."""

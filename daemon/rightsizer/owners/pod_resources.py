@@ -24,14 +24,6 @@ _CLAIM_DRIVER, _CLAIM_DEVICE = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedDevice:
-    """A device that a resource claim allocates."""
-
-    driver: str
-    device: str
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerDevices:
     """A container of a pod and its devices, as the device plugin spells them."""
 
@@ -39,7 +31,8 @@ class ContainerDevices:
     pod: str
     container: str
     devices: tuple[str, ...] = ()
-    claimed: tuple[ClaimedDevice, ...] = ()
+    claimed: tuple[tuple[str, str], ...] = ()
+    """Driver and device of what its resource claims allocate."""
 
 
 def list_pods(
@@ -98,9 +91,7 @@ def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[Containe
                     for device_id in fields.messages(devices, _DEVICE_IDS)
                 ),
                 claimed=tuple(
-                    ClaimedDevice(
-                        fields.text(resource, _CLAIM_DRIVER), fields.text(resource, _CLAIM_DEVICE)
-                    )
+                    (fields.text(resource, _CLAIM_DRIVER), fields.text(resource, _CLAIM_DEVICE))
                     for claim in fields.messages(container, _CONTAINER_CLAIMS)
                     for resource in fields.messages(claim, _CLAIM_RESOURCES)
                 ),

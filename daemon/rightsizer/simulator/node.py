@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.host.collector import HostCollector
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.state import Condition, State
-from rightsizer.model.topology import FabricPort, Placement
+from rightsizer.model.topology import Placement
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload
-from rightsizer.owners.owner import Allocations
+from rightsizer.owners.owner import WorkloadResolver
 from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
 from rightsizer.simulator.device import SimulatedDevice, simulated_device
 from rightsizer.simulator.faults import HEALTHY, DriverUnload, FaultSchedule, GpuAbsence, GpuHealth
@@ -247,7 +247,7 @@ class SimulatedNode:
         )
 
 
-class ScenarioHost:
+class ScenarioHost(HostCollector):
     """Stands where procfs and control groups are read."""
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
@@ -267,14 +267,6 @@ class ScenarioHost:
         host = self._node.owner_host(pids, self._time())
         return host_signals(host) if host is not None else {}
 
-    def ports(self) -> tuple[FabricPort, ...]:
-        """None: a scenario has no fabric."""
-        return ()
-
-    def device(self, near: Placement | None) -> Mapping[Signal, float]:  # noqa: ARG002 - no fabric.
-        """Nothing, without ports."""
-        return {}
-
 
 def host_signals(host: HostLoad) -> dict[Signal, float]:
     """A host's figures by their signals."""
@@ -286,7 +278,7 @@ def host_signals(host: HostLoad) -> dict[Signal, float]:
     }
 
 
-class ScenarioOwners:
+class ScenarioOwners(WorkloadResolver):
     """Knows the workloads of a scenario by their processes."""
 
     def __init__(self, node: SimulatedNode) -> None:
@@ -295,18 +287,6 @@ class ScenarioOwners:
     def workload_of(self, pid: int) -> Workload | None:
         """The workload that a process belongs to; `None` where it is none of the scenario's."""
         return self._node.workload_of(pid)
-
-    def allocations(self) -> Allocations:
-        """None: no scheduler allocates devices here."""
-        return {}
-
-    def collectors(self) -> Mapping[str, CollectorOutcome]:
-        """None: no other source is asked."""
-        return {}
-
-    def sees_processes(self) -> bool:
-        """All of the scenario's."""
-        return True
 
     def close(self) -> None:
         """Nothing was started."""
