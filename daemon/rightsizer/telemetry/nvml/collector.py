@@ -38,19 +38,23 @@ class CounterRate:
         return (value - last) / seconds(now - since)
 
 
-def put_rate(
-    handle: DeviceHandle,
-    builder: ReadingBuilder,
-    signal: Signal,
-    field: FieldKey,
-    scale: float = 1.0,
-) -> None:
-    """Put the rate of a counter since the last round; a count is worth `scale` of the unit."""
-    count = handle.field(field)
-    if not isinstance(count, NvmlFailure):
-        rate = handle.hold((CounterRate, field), CounterRate).per_second(count, handle.fields_time)
-        count = _FIRST if rate is None else rate
-    builder.put(signal, count, scale)
+@dataclass(frozen=True, slots=True)
+class NvmlRate:
+    """A signal that is the rate of a counter in a numbered field since the last round."""
+
+    signal: Signal
+    field: FieldKey
+    scale: float = 1.0
+    """To the signal's unit."""
+
+    def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
+        """Put the growth a second."""
+        count = handle.field(self.field)
+        if not isinstance(count, NvmlFailure):
+            meter = handle.hold((CounterRate, self.field), CounterRate)
+            rate = meter.per_second(count, handle.fields_time)
+            count = _FIRST if rate is None else rate
+        builder.put(self.signal, count, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class NvmlCollector:
     """Whether a GPU that has just been woken up gives misleading values."""
 
     @classmethod
-    def of(cls, name: str, *values: NvmlValue, **options: Any) -> Self:
+    def of(cls, name: str, *values: NvmlValue | NvmlRate, **options: Any) -> Self:
         """A collector that reads these values one by one."""
 
         def read(handle: DeviceHandle, builder: ReadingBuilder) -> None:

@@ -47,13 +47,9 @@ _COMPUTE_MODES: Final = {
     pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
     pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive_process",
 }
-_VIRTUALIZATION_MODES: Final = {
-    0: "none",
-    1: "passthrough",
-    2: "vgpu",
-    3: "host_vgpu",
-    4: "host_vsga",
-}
+_VIRTUALIZATION_MODES: Final = dict(
+    enumerate(("none", "passthrough", "vgpu", "host_vgpu", "host_vsga"))
+)
 _BRANDS: Final = {
     pynvml.NVML_BRAND_QUADRO: "Quadro",
     pynvml.NVML_BRAND_TESLA: "Tesla",
@@ -78,18 +74,12 @@ _CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = {
     "serial": ("nvmlDeviceGetSerial", _plain),
     "inforom_version": ("nvmlDeviceGetInforomImageVersion", _plain),
     "brand": ("nvmlDeviceGetBrand", _words(_BRANDS)),
-    "compute_capability": (
-        "nvmlDeviceGetCudaComputeCapability",
-        lambda answer: f"{answer[0]}.{answer[1]}",
-    ),
+    "compute_capability": ("nvmlDeviceGetCudaComputeCapability", "{0[0]}.{0[1]}".format),
     "cores": ("nvmlDeviceGetNumGpuCores", _number),
     "minor_number": ("nvmlDeviceGetMinorNumber", _number),
     "module_id": ("nvmlDeviceGetModuleId", _number),
     "numa_node_id": ("nvmlDeviceGetNumaNodeId", _number),
-    "virtualization_mode": (
-        "nvmlDeviceGetVirtualizationMode",
-        _words(_VIRTUALIZATION_MODES),
-    ),
+    "virtualization_mode": ("nvmlDeviceGetVirtualizationMode", _words(_VIRTUALIZATION_MODES)),
     "ecc_mode": ("nvmlDeviceGetEccMode", _current),
     "mig_mode": ("nvmlDeviceGetMigMode", _current),
 }

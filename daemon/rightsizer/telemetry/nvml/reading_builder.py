@@ -84,13 +84,11 @@ class ReadingBuilder:
         self.troubled = False
         """Whether an answer was a failure that is no device's normal case."""
 
-    def put(
-        self, signal: Signal, answer: Any, scale: float = 1.0, *, may_be_negative: bool = False
-    ) -> None:
+    def put(self, signal: Signal, answer: Any, scale: float = 1.0) -> None:
         """Take a number in the driver's unit, or a failure."""
         value: float | None = None
         if not isinstance(answer, NvmlFailure):
-            is_negative = answer < 0 and not may_be_negative
+            is_negative = answer < 0 and signal is not Signal.TEMPERATURE_MARGIN_CELSIUS
             is_number = not is_blank(answer) and not is_negative and math.isfinite(answer)
             if is_number and is_possible(signal, answer * scale):
                 value = answer * scale

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pynvml
 
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
-from rightsizer.telemetry.nvml.collector import NvmlCollector, put_rate
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
@@ -231,30 +231,25 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 _ALL_LINKS: Final = 0xFFFFFFFF
-_COUNTERS: Final[Mapping[Signal, FieldKey]] = {
-    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (_RECEIVED, _ALL_LINKS),
-    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (_TRANSMITTED, _ALL_LINKS),
-}
+_RATES: Final = NvmlCollector.of(
+    "nvlink_throughput",
+    NvmlRate(Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, (_RECEIVED, _ALL_LINKS), _KIBIBYTE),
+    NvmlRate(Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND, (_TRANSMITTED, _ALL_LINKS), _KIBIBYTE),
+    part_of="nvlink",
+)
 
 
 def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     wiring = handle.target.wiring
     if wiring.count is not None and not wiring.links:
-        builder.fail_all(_COUNTERS, _NO_LINK)
-        return
-    for signal, field in _COUNTERS.items():
-        put_rate(handle, builder, signal, field, _KIBIBYTE)
+        builder.fail_all(_RATES.signals, _NO_LINK)
+    else:
+        _RATES.read(handle, builder)
 
 
 NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)
 # The driver's counters, where GPM does not tell the traffic.
-NVLINK_THROUGHPUT: Final = NvmlCollector(
-    "nvlink_throughput",
-    tuple(_COUNTERS),
-    _read_throughput,
-    fields=tuple(_COUNTERS.values()),
-    part_of="nvlink",
-)
+NVLINK_THROUGHPUT: Final = replace(_RATES, read=_read_throughput)
 
 
 _FABRIC: Final = "nvmlDeviceGetGpuFabricInfoV"
@@ -290,31 +285,28 @@ class _Registration:
         self._handle = handle
         info, former = _Info(version=2 << 24 | sizeof(_Info)), _FormerInfo()
         self._forms = ((_FABRIC, info, byref(info)), (_FORMER_FABRIC, former, byref(former)))
-        self._absent: NvmlFailure | None = None
+        self._is_absent = False
 
     def state(self) -> int | NvmlFailure:
         """NVML's number of the state."""
-        if self._absent is not None:
-            return self._absent
-        for call, info, reference in self._forms:
+        for call, info, reference in () if self._is_absent else self._forms:
             answer = self._handle.ask(call, reference)
             if not isinstance(answer, NvmlFailure):
-                return self._judge(info.state, info.status)
+                if info.state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
+                    break
+                return _judged(info.state, info.status)
             if not answer.is_unsupported:
                 return answer
-        self._absent = _NO_FABRIC
+        self._is_absent = True
         return _NO_FABRIC
 
-    def _judge(self, state: int, status: int) -> int | NvmlFailure:
-        if state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
-            self._absent = _NO_FABRIC
-            return _NO_FABRIC
-        # A registration that failed is completed too, and only its status says so.
-        if state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED and status != pynvml.NVML_SUCCESS:
-            return NvmlFailure(
-                Missing.FAILED, _FABRIC, f"joining the fabric failed with code {status}"
-            )
-        return state
+
+def _judged(state: int, status: int) -> int | NvmlFailure:
+    """A registration that failed is completed too, and only its status says so."""
+    if state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED and status != pynvml.NVML_SUCCESS:
+        detail = f"joining the fabric failed with code {status}"
+        return NvmlFailure(Missing.FAILED, _FABRIC, detail)
+    return state
 
 
 def _read_fabric(handle: DeviceHandle, builder: ReadingBuilder) -> None:

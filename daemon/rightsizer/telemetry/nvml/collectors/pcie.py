@@ -5,24 +5,17 @@ from typing import Final
 import pynvml
 
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue, put_rate
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _KIBIBYTE: Final = 2.0**10
 _RECEIVED: Final = Signal.PCIE_RECEIVE_BYTES_PER_SECOND
 _TRANSMITTED: Final = Signal.PCIE_TRANSMIT_BYTES_PER_SECOND
-# NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES, which the oldest bindings allowed do not name.
-_FIELDS: Final = {_TRANSMITTED: 197, _RECEIVED: 198}
 _DIRECTIONS: Final = {
     _RECEIVED: pynvml.NVML_PCIE_UTIL_RX_BYTES,
     _TRANSMITTED: pynvml.NVML_PCIE_UTIL_TX_BYTES,
 }
-
-
-def _read_counters(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    for signal, field in _FIELDS.items():
-        put_rate(handle, builder, signal, field)
 
 
 def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
@@ -38,11 +31,11 @@ PCIE: Final = NvmlCollector.of(
     NvmlValue(Signal.PCIE_LINK_WIDTH, (("nvmlDeviceGetCurrPcieLinkWidth",),)),
 )
 # Counters that newer drivers keep, where GPM does not tell the traffic.
-PCIE_COUNTERS: Final = NvmlCollector(
+PCIE_COUNTERS: Final = NvmlCollector.of(
     "pcie_counters",
-    tuple(_FIELDS),
-    _read_counters,
-    fields=tuple(_FIELDS.values()),
+    # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES, which the oldest bindings allowed do not name.
+    NvmlRate(_TRANSMITTED, 197),
+    NvmlRate(_RECEIVED, 198),
     part_of="pcie",
 )
 PCIE_THROUGHPUT: Final = NvmlCollector(

@@ -6,7 +6,7 @@ import pynvml
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
@@ -29,13 +29,6 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     builder.put(Signal.MEMORY_TEMPERATURE_CELSIUS, _NO_SENSOR if memory == 0 else memory)
 
 
-def _read_margin(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    # From Hopper on there are no fixed thresholds: the driver tells how far away they are, and
-    # by how much they are passed.
-    margin = handle.ask("nvmlDeviceGetMarginTemperature")
-    builder.put(Signal.TEMPERATURE_MARGIN_CELSIUS, margin, may_be_negative=True)
-
-
 def _read_fans(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     count = handle.ask_once("nvmlDeviceGetNumFans")
     if isinstance(count, NvmlFailure) or is_blank(count):
@@ -53,10 +46,11 @@ TEMPERATURE: Final = NvmlCollector(
     _read,
     fields=(_MEMORY,),
 )
-TEMPERATURE_MARGIN: Final = NvmlCollector(
+# From Hopper on there are no fixed thresholds: the driver tells how far away they are, and by how
+# much they are passed.
+TEMPERATURE_MARGIN: Final = NvmlCollector.of(
     "temperature_margin",
-    (Signal.TEMPERATURE_MARGIN_CELSIUS,),
-    _read_margin,
+    NvmlValue(Signal.TEMPERATURE_MARGIN_CELSIUS, (("nvmlDeviceGetMarginTemperature",),)),
     is_slow=True,
     part_of="temperature",
 )
