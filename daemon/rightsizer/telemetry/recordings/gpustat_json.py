@@ -4,12 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rightsizer.model.reading import Missing
-from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn
+from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
@@ -59,20 +57,8 @@ def _row(
             index=index if isinstance(index, int) else None, name=str(gpu.get("name") or "")
         ),
     )
-    values: dict[Signal, float] = {}
-    missing: dict[Signal, Missing] = {}
-    for name, cell in gpu.items():
-        if name not in columns:
-            known = SIGNAL_COLUMNS.get(_RENAMED.get(name, name))
-            columns[name] = known and CellColumn(0, name, known.signal, known.unit)
-        column = columns[name]
-        if column is None:
-            continue
-        value = column["" if cell is None else str(cell)]
-        if isinstance(value, float):
-            values[column.signal] = value
-        else:
-            missing[column.signal] = value
-            if value is Missing.INVALID:
-                notes.count(f"unreadable value of '{name}'", number, str(cell))
-    return RecordingRow(time, device, values, missing, notes.file)
+    for name in gpu.keys() - columns.keys():
+        known = SIGNAL_COLUMNS.get(_RENAMED.get(name, name))
+        columns[name] = known and CellColumn(0, name, known.signal, known.unit)
+    cells = ((column, cell) for name, cell in gpu.items() if (column := columns[name]) is not None)
+    return RecordingRow(time, device, *read_cells(cells, number, notes), notes.file)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import completed
 from rightsizer.io.codec import convert
-from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
@@ -79,7 +79,7 @@ def _decoded(name: str, data: Any, signals: list[Signal | None]) -> Any:
     """One of the sections again as values of our own; `signals` is the header's table."""
     match name:
         case "devices":
-            return tuple(_decode_device(**fields) for fields in data)
+            return convert(data, tuple[Device, ...])
         case "columns":
             return [
                 (
@@ -111,11 +111,6 @@ def _decoded(name: str, data: Any, signals: list[Signal | None]) -> Any:
             return {name: CollectorOutcome(*outcome) for name, outcome in data.items()}
         case _:
             return data
-
-
-def _decode_device(*, mig: Any = None, assumed: Sequence[str] = (), **fields: Any) -> Device:
-    instance = None if mig is None else MigInstance(**mig)
-    return Device(mig=instance, assumed=tuple(assumed), **fields)
 
 
 def _encode_process(process: Process) -> list[Any]:

@@ -27,11 +27,12 @@ from rightsizer.telemetry.recordings.table import (
     CellColumn,
     CellTable,
     missing_cell,
+    sampled_rows,
     split_csv_line,
 )
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
-from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
+from rightsizer.telemetry.recordings.unnamed_devices import device_order
 
 _DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds, int], str]
 
@@ -172,32 +173,23 @@ class _QueryLogLayout:
             if name in self._at:
                 return _by_cell(self._at[name], name, self._at.get("index"))
         count_at = self._at.get("count")
-        order = device_order(
-            self._sample(heading, delimiter),
-            self._text.stated,
-            notes,
-            has_count=count_at is not None,
+        sample = sampled_rows(
+            self._text,
+            self._table,
+            width=self.width,
+            time=self.timestamp,
+            parse_time=parse_timestamp,
+            delimiter=delimiter,
+            behind=heading,
+            facts=[at for _, at in self._facts_at],
         )
+        order = device_order(sample, self._text.stated, notes, has_count=count_at is not None)
 
         def device(cells: Sequence[str], time: Nanoseconds, line: int) -> str:
             count = None if count_at is None else _number(cells[count_at])
             return order(time, None if count is None else int(count), line)
 
         return device
-
-    def _sample(self, heading: int, delimiter: str) -> Iterator[SampledRow]:
-        """The rows behind the heading, for as long as another one has not changed their columns."""
-        notes = RecordingNotes(self._text.name)
-        for number, line in self._text.lines(notes):
-            cells = split_csv_line(line, delimiter)
-            if number <= heading or len(cells) != self.width:
-                continue
-            try:
-                time = parse_timestamp(cells[self.timestamp].strip())
-            except ValueError:
-                continue
-            values, _ = self._table.read(cells, number, notes)
-            yield SampledRow(time, values, tuple(cells[at] for _, at in self._facts_at))
 
     def _learned(self, device: str, cells: Sequence[str]) -> RecordingDeviceFacts:
         def cell(name: str) -> str | None:

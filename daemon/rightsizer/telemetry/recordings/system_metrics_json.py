@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn
+from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
@@ -31,10 +30,6 @@ them."""
 _TIMES: Final = ("_timestamp", "timestamp", "_runtime")
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    return any(line.startswith("{") and _KEY.search(line) is not None for line in head)
-
-
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """One row a GPU and line."""
     reader = _KeyReader(notes)
@@ -53,10 +48,14 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.count("line of GPU metrics without a time that can be read", number, line)
             continue
         for device, signals in cells.items():
-            yield _row(time, device, signals, number, notes)
+            yield RecordingRow(time, device, *read_cells(signals, number, notes), text.name)
 
 
-SYSTEM_METRICS_JSON: Final = RecordingFormat("Weights & Biases JSON lines", _recognizes, _rows)
+SYSTEM_METRICS_JSON: Final = RecordingFormat(
+    "Weights & Biases JSON lines",
+    lambda head: any(line.startswith("{") and bool(_KEY.search(line)) for line in head),
+    _rows,
+)
 """`_timestamp` or `_runtime` in seconds, GPUs in the keys; what is null was not read."""
 
 
@@ -98,23 +97,3 @@ class _KeyReader:
         device = f"index:{index}{node}"
         self._notes.learn(device, RecordingDeviceFacts(index=None if node else index))
         return device, CellColumn(0, key, *held)
-
-
-def _row(
-    time: Nanoseconds,
-    device: str,
-    cells: list[tuple[CellColumn, Any]],
-    number: int,
-    notes: RecordingNotes,
-) -> RecordingRow:
-    values: dict[Signal, float] = {}
-    missing: dict[Signal, Missing] = {}
-    for column, cell in cells:
-        value = column["" if cell is None else str(cell)]
-        if isinstance(value, float):
-            values[column.signal] = value
-        else:
-            missing[column.signal] = value
-            if value is Missing.INVALID:
-                notes.count(f"unreadable value of '{column.name}'", number, str(cell))
-    return RecordingRow(time, device, values, missing, notes.file)

@@ -4,7 +4,7 @@ import contextlib
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
@@ -110,6 +110,23 @@ class CellTable:
         return values, missing
 
 
+def read_cells(
+    cells: Iterable[tuple[CellColumn, Any]], line: int, notes: RecordingNotes
+) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
+    """The same of cells as JSON has them, where `None` is a value that was not read."""
+    values: dict[Signal, float] = {}
+    missing: dict[Signal, Missing] = {}
+    for column, cell in cells:
+        value = column["" if cell is None else str(cell)]
+        if isinstance(value, float):
+            values[column.signal] = value
+        else:
+            missing[column.signal] = value
+            if value is Missing.INVALID:
+                notes.count(f"unreadable value of '{column.name}'", line, str(cell))
+    return values, missing
+
+
 def csv_rows(  # noqa: PLR0913 - the columns that a format has.
     text: TextFile,
     notes: RecordingNotes,
@@ -129,7 +146,7 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
     width = len(split_csv_line(heading))
     order = None
     if device is None:
-        sample = _sample(text, width, time, parse_time, table)
+        sample = sampled_rows(text, table, width=width, time=time, parse_time=parse_time)
         order = device_order(sample, text.stated, notes)
     for number, line in lines:
         cells = split_csv_line(line)
@@ -155,20 +172,26 @@ def csv_rows(  # noqa: PLR0913 - the columns that a format has.
         yield RecordingRow(at, named, values, missing, text.name, holdings=holdings)
 
 
-def _sample(
+def sampled_rows(  # noqa: PLR0913 - where a line has what.
     text: TextFile,
+    table: CellTable,
+    *,
     width: int,
     time: int,
     parse_time: Callable[[str], Nanoseconds],
-    table: CellTable,
+    delimiter: str = ",",
+    behind: int = 0,
+    facts: Sequence[int] = (),
 ) -> Iterator[SampledRow]:
+    """The rows behind a line, for as long as another heading has not changed their columns."""
     notes = RecordingNotes(text.name)
     for number, line in text.lines(notes):
-        cells = split_csv_line(line)
-        if len(cells) == width:
+        cells = split_csv_line(line, delimiter)
+        if number > behind and len(cells) == width:
             with contextlib.suppress(ValueError):
                 at = parse_time(cells[time].strip())
-                yield SampledRow(at, table.read(cells, number, notes)[0])
+                values, _ = table.read(cells, number, notes)
+                yield SampledRow(at, values, tuple(cells[place] for place in facts))
 
 
 def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
