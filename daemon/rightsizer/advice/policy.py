@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass, field, fields, is_dataclass, make_dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.frozen import dataclass, field, fields, is_dataclass, replace
+from rightsizer.model.settings import group, setting, settings_class
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass
@@ -31,24 +31,23 @@ def overridden(settings: Any, changes: Any) -> Any:
 
 
 @cache
-def _left_open(settings: Any) -> type:
+def _left_open(settings: Any) -> Any:
     """The same fields with the same bounds, none of which has to be given."""
     hints, parts = get_type_hints(settings), []
     for each in fields(settings):
         hint = hints[each.name]
         if is_dataclass(hint) and isinstance(hint, type):
-            group = _left_open(hint)
-            parts.append((each.name, group, field(default_factory=group)))
+            inner = _left_open(hint)
+            parts.append((each.name, inner, group(inner)))
         else:
             parts.append((each.name, hint | None, field(default=None, metadata=each.metadata)))
-    words = (settings.__doc__ or "").partition("\n\n")[0]
-    found = _frozen(settings.__name__, parts, words)
+    found: Any = settings_class(settings.__name__, __name__, settings.__doc__ or "", parts)
 
     def made_again(self: Any) -> tuple[Any, ...]:
         # No module has it by name, and worker processes are sent policies.
         return _with_values, (settings, tuple(getattr(self, each.name) for each in fields(self)))
 
-    found.__reduce__ = made_again  # type: ignore[assignment]
+    found.__reduce__ = made_again
     return found
 
 
@@ -56,22 +55,13 @@ def _with_values(settings: Any, values: tuple[object, ...]) -> object:
     return _left_open(settings)(*values)
 
 
-def _frozen(name: str, parts: list[Any], words: str) -> type:
-    return make_dataclass(
-        name, parts, frozen=True, slots=True, namespace={"__doc__": words, "__module__": __name__}
-    )
-
-
-def _of_rules() -> type:
-    parts = []
-    for rule in RULES:
-        settings: Any = type(rule.settings)
-        group = _left_open(settings)
-        parts.append((rule.name, group, field(default_factory=group)))
-    return _frozen("ThresholdTree", parts, "Thresholds by rule, for the workloads that match.")
-
-
-ThresholdTree: Any = _of_rules()
+_OF_RULES: Final[list[tuple[str, Any]]] = [(rule.name, type(rule.settings)) for rule in RULES]
+ThresholdTree: Any = settings_class(
+    "ThresholdTree",
+    __name__,
+    "Thresholds by rule, for the workloads that match.",
+    ((name, kind, group(kind)) for name, of in _OF_RULES if (kind := _left_open(of))),
+)
 """What a policy may change, under the rules' names; `None` for what stays as it is."""
 
 

@@ -1,24 +1,15 @@
 """Settings of the recommender: when it runs, thresholds of all rules, market, ledger."""
 
-from typing import Any
+from typing import Any, Final
 
 from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.model.frozen import dataclass, field, make_dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.settings import group, setting, settings_class
 
-RuleTree: Any = make_dataclass(
-    "RuleTree",
-    [
-        (rule.name, type(rule.settings), field(default_factory=type(rule.settings)))
-        for rule in RULES
-    ],
-    frozen=True,
-    slots=True,
-    namespace={"__doc__": "The rules by name.", "__module__": __name__},
-)
-"""Each rule's own settings under its name, so that a rule is registered in one place."""
+_PARTS: Final = ((rule.name, type(rule.settings), group(type(rule.settings))) for rule in RULES)
+RuleTree: Any = settings_class("RuleTree", __name__, "The rules by name.", _PARTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import structlog
 from rightsizer.io.clock import Clock
 from rightsizer.io.local import FLUSH_PATH
 from rightsizer.model.errors import UsageError
-from rightsizer.model.units import format_duration, parse_duration, seconds
+from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import Form
 from rightsizer.telemetry.source import (
     ReleasableResource,
@@ -17,10 +17,10 @@ from rightsizer.telemetry.source import (
     ReleaseRequest,
     StillHeld,
 )
-from rightsizer.web.message import WebRequest, WebResponse, fields_of
+from rightsizer.web.message import WebRequest, WebResponse, duration_of, fields_of
 from rightsizer.web.router import Route, Router
 
-_LONGEST_SECONDS: Final = 366 * 86400.0
+_REMEDY: Final = "; leave it out to release until it is taken back"
 
 
 class ControlRoutes:
@@ -44,7 +44,7 @@ class ControlRoutes:
         del site
         fields = fields_of(request.body, ("held", "for"), ReleasableResource.GPUS)
         held = _held(fields.get("held"))
-        for_seconds = _duration(fields.get("for"))
+        for_seconds = duration_of(fields.get("for"), "30m", _REMEDY)
         release = self._controls.release(held, for_seconds)
         self._tell("release_requested", request, held=str(held), for_seconds=for_seconds)
         return WebResponse.of_json(self._form(release))
@@ -89,23 +89,6 @@ def _held(value: object) -> ReleasableResource:
             f"held: {json.dumps(value)} is nothing that the agent holds; choose from "
             f"{', '.join(ReleasableResource)}"
         ) from None
-
-
-def _duration(value: object) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise UsageError(f"for: {json.dumps(value)} is not a duration; write it like '30m'")
-    try:
-        duration_seconds = parse_duration(value)
-    except ValueError as error:
-        raise UsageError(f"for: {error}") from None
-    if not 0 < duration_seconds <= _LONGEST_SECONDS:
-        raise UsageError(
-            f"for: '{value}' is not between 0 s and {format_duration(_LONGEST_SECONDS)}; leave it "
-            "out to release until it is taken back"
-        )
-    return duration_seconds
 
 
 def flush_route(flush: Callable[[], None]) -> Route:

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from rightsizer.model.frozen import dataclass, field, fields, make_dataclass, replace
+from rightsizer.model.frozen import dataclass, field, fields, replace
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector, Level
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import setting, settings_class
 
 
 class DcgmLabels(StrEnum):
@@ -20,17 +20,13 @@ class DcgmLabels(StrEnum):
     """`uuid`, `pod_name`, `pod_namespace`, `container_name`: dcgm-exporter 1, and `-o` since."""
 
 
-CollectorSwitches: Any = make_dataclass(
-    "CollectorSwitches",
-    [
-        (collector.value, bool, setting(collector in DEFAULT_COLLECTORS, help=sentence))
-        for collector, sentence in COLLECTORS.items()
-    ],
-    frozen=True,
-    slots=True,
-    namespace={"__doc__": "Which collectors are on.", "__module__": __name__},
+_SWITCHES: Final = (
+    (collector.value, bool, setting(collector in DEFAULT_COLLECTORS, help=sentence))
+    for collector, sentence in COLLECTORS.items()
 )
-"""A switch for each collector of the table, so that a collector is named in one place."""
+CollectorSwitches: Any = settings_class(
+    "CollectorSwitches", __name__, "Which collectors are on.", _SWITCHES
+)
 
 
 @dataclass(frozen=True, slots=True)

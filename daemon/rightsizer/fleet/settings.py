@@ -17,8 +17,8 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.frozen import dataclass, field, make_dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.settings import group, setting, settings_class
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
@@ -109,17 +109,13 @@ class StoreSettings:
     retry_after_maximum_seconds: float = setting(60.0, within=(0.0, 600.0))
 
 
-FleetRuleTree: Any = make_dataclass(
+_OF_RULES: Final = [(rule.name, type(rule.settings)) for rule in FLEET_RULES]
+FleetRuleTree: Any = settings_class(
     "FleetRuleTree",
-    [
-        (rule.name, type(rule.settings), field(default_factory=type(rule.settings)))
-        for rule in FLEET_RULES
-    ],
-    frozen=True,
-    slots=True,
-    namespace={"__doc__": "The fleet's own rules by name.", "__module__": __name__},
+    __name__,
+    "The fleet's own rules by name.",
+    ((name, kind, group(kind)) for name, kind in _OF_RULES),
 )
-"""Each rule's own settings under its name, so that a rule is registered in one place."""
 
 
 _MOST_SHARDS: Final = 1024

@@ -6,11 +6,11 @@ documentation; nothing else in the program holds a number that an operator may w
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from rightsizer.model.frozen import Field, dataclass, field, fields
+from rightsizer.model.frozen import Field, dataclass, field, fields, make_dataclass
 
 _TOLD: Final = "told"
 """The key of a setting's help, unit, limits and source, before its name is known."""
@@ -71,6 +71,22 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
         # Read-only, but without a hash before Python 3.12, so that dataclasses refuse it.
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def settings_class(
+    name: str, module: str, words: str, parts: Iterable[tuple[str, Any, Any]]
+) -> Any:
+    """A class of settings that a table names: a key, a type and a field each.
+
+    So that what has settings is registered in one place.
+    """
+    names = {"__doc__": words, "__module__": module}
+    return make_dataclass(name, parts, frozen=True, slots=True, namespace=names)
+
+
+def group(settings: type) -> Any:
+    """A field that groups other settings."""
+    return field(default_factory=settings)
 
 
 def bounds_of(settings: type) -> dict[str, Bounds]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rightsizer.model.frozen import dataclass, field, fields, make_dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.frozen import dataclass, field, fields
+from rightsizer.model.settings import group, setting, settings_class
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.telemetry.profiles.limits import FileLimits, ReadLimits, TimeSettings
 
@@ -278,14 +278,10 @@ class ProfileComparisonSettings:
     contradicted_ratio: float = setting(0.75)
 
 
-ProfileRuleTree: Any = make_dataclass(
-    "ProfileRuleTree",
-    [(name, settings, field(default_factory=settings)) for name, settings in THRESHOLDS],
-    frozen=True,
-    slots=True,
-    namespace={"__doc__": "The rules over profiles by name.", "__module__": __name__},
+_PARTS: Final = ((name, settings, group(settings)) for name, settings in THRESHOLDS)
+ProfileRuleTree: Any = settings_class(
+    "ProfileRuleTree", __name__, "The rules over profiles by name.", _PARTS
 )
-"""Each rule's own settings under its name, so that a rule is registered in one place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,19 +44,24 @@ def script_hash(script: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
-@cache
-def _environment() -> Environment:
-    # 10 MB of template engine that an agent never needs.
+def environment_of(package: str, *, keep_trailing_newline: bool = False) -> Environment:
+    """The templates of a package; what they are given is escaped, and must be there."""
+    # 10 MB of template engine, which an agent without readers never needs.
     import jinja2  # noqa: PLC0415
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("rightsizer.report"),
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=keep_trailing_newline,
     )
+
+
+@cache
+def _environment() -> Environment:
+    environment = environment_of("rightsizer.report", keep_trailing_newline=True)
     environment.filters |= {
         "hours": hours,
         "kwh": kilowatt_hours,

@@ -103,8 +103,8 @@ def text_of(fields: Mapping[str, Any], name: str, longest: int) -> str:
     return text
 
 
-def duration_of(value: object) -> float | None:
-    """Seconds of a duration; `None` where it is left out.
+def duration_of(value: object, example: str = "7d", remedy: str = "") -> float | None:
+    """Seconds of the duration `for`; `None` where it is left out.
 
     Raises:
         UsageError: it is none, or no time at all, or longer than a year.
@@ -112,12 +112,12 @@ def duration_of(value: object) -> float | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise UsageError(f"for: {json.dumps(value)} is not a duration; write it like '7d'")
+        raise UsageError(f"for: {json.dumps(value)} is not a duration; write it like '{example}'")
     try:
         duration_seconds = parse_duration(value)
     except ValueError as error:
         raise UsageError(f"for: {error}") from None
     if not 0 < duration_seconds <= _LONGEST_SECONDS:
         longest = format_duration(_LONGEST_SECONDS)
-        raise UsageError(f"for: '{value}' is not between 0 s and {longest}")
+        raise UsageError(f"for: '{value}' is not between 0 s and {longest}{remedy}")
     return duration_seconds

@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import Report
 from rightsizer.model.span import SPANS, BlocksOf, PastOf, TimeRange
 from rightsizer.model.units import Nanoseconds
@@ -17,7 +18,7 @@ from rightsizer.report.labels import (
     display_name,
     percent_label,
 )
-from rightsizer.report.template import script_hash
+from rightsizer.report.template import environment_of, script_hash
 from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
 
@@ -29,22 +30,17 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 _SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
 
 
+@dataclass(frozen=True, slots=True)
 class WebPage:
     """Renders reports; the views and the template engine are loaded by the first reader."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - how it looks, and what is remembered.
-        self,
-        freshness: FreshnessSettings,
-        fit: FitSettings,
-        refresh_seconds: float,
-        past: PastOf | None = None,
-        poll_seconds: float = 5.0,
-        blocks: BlocksOf | None = None,
-    ) -> None:
-        """A page that is reloaded and polled at intervals; 0 for never."""
-        self._fit, self._freshness = fit, freshness
-        self._past, self._blocks = past, blocks
-        self._refresh_seconds, self._poll_seconds = refresh_seconds, poll_seconds
+    freshness: FreshnessSettings
+    fit: FitSettings
+    refresh_seconds: float
+    """How often it is reloaded, and renewed at all; 0 for never."""
+    past: PastOf | None = None
+    poll_seconds: float = 5.0
+    blocks: BlocksOf | None = None
 
     def render(
         self, report: Report | None, now: Nanoseconds, look: PageQuery | None = None
@@ -55,16 +51,16 @@ class WebPage:
 
         look = look or PageQuery()
         past = self._remembered(report, look) if report is not None else None
-        view = node_view(report, now, self._freshness, self._fit, look, past)
+        view = node_view(report, now, self.freshness, self.fit, look, past)
         interval_seconds = report.agent.interval_seconds if report is not None else 1.0
         document = _template().render(
             node=view,
             script=_SCRIPT,
-            revision=revision_of(report, now, self._freshness),
-            refresh_seconds=0 if look.is_paused else round(self._refresh_seconds),
-            poll_seconds=max(self._poll_seconds, interval_seconds) if self._refresh_seconds else 0,
+            revision=revision_of(report, now, self.freshness),
+            refresh_seconds=0 if look.is_paused else round(self.refresh_seconds),
+            poll_seconds=max(self.poll_seconds, interval_seconds) if self.refresh_seconds else 0,
             is_paused=look.is_paused,
-            can_refresh=self._refresh_seconds > 0,
+            can_refresh=self.refresh_seconds > 0,
             query=look.address,
             selection=look.selection if view.selected else "",
             may_act=look.may_act,
@@ -73,15 +69,15 @@ class WebPage:
 
     def _remembered(self, report: Report, look: PageQuery) -> NodePast | None:
         """What the page draws of the past; `None` where only the report knows of it."""
-        if self._past is None:
+        if self.past is None:
             return None
         now = report.wall_time
         drawn = look.zoom or TimeRange(now - look.span.length, now)
         uuids = looked_at(report, look)
         return NodePast(
-            spans=self._past(look.span),
-            detail=None if look.zoom is None else self._past(look.zoom.detail(now)),
-            blocks=self._blocks(uuids, drawn) if self._blocks and uuids else {},
+            spans=self.past(look.span),
+            detail=None if look.zoom is None else self.past(look.zoom.detail(now)),
+            blocks=self.blocks(uuids, drawn) if self.blocks and uuids else {},
         )
 
 
@@ -96,18 +92,9 @@ def content_security_policy() -> str:
 
 @functools.cache
 def _template() -> Template:
-    # 10 MB of template engine, which an agent without readers never needs.
-    import jinja2  # noqa: PLC0415
-
     from rightsizer.web.view import advice, waste  # noqa: PLC0415
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("rightsizer.web"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = environment_of("rightsizer.web")
     environment.filters |= {
         "name": display_name,
         "percent": percent_label,
