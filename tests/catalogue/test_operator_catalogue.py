@@ -10,12 +10,17 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import OriginKind, Precision
 from rightsizer.catalogue.boards_file import extend_boards
-from rightsizer.catalogue.catalogue import Catalogue, built_in, packaged_boards
-from rightsizer.catalogue.operator_file import extended_catalogue, read_catalogue
+from rightsizer.catalogue.catalogue import (
+    Catalogue,
+    built_in,
+    extended_catalogue,
+    packaged,
+    read_catalogue,
+)
 from rightsizer.io.yaml import Document, load_yaml
 from rightsizer.model.errors import ConfigurationError
 
-PACKAGED = packaged_boards()
+PACKAGED = packaged("boards.yaml")
 LAB = """\
 boards:
   LAB-1:

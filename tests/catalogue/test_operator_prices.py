@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.operator_file import read_prices
 from rightsizer.catalogue.prices import Assumption, OnDemand, Prices, Purchase
-from rightsizer.catalogue.prices_file import built_in_prices, extended_prices
+from rightsizer.catalogue.prices_file import built_in_prices, extended_prices, read_prices
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import ConfigurationError
 

@@ -9,8 +9,7 @@ import pytest
 
 from plan_answers import refusal
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.operator_file import read_prices
-from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.catalogue.prices_file import built_in_prices, read_prices
 from rightsizer.catalogue.settings import PriceSettings
 from rightsizer.cli.main import main
 from rightsizer.model.errors import ConfigurationError

@@ -66,7 +66,7 @@ def bill(
     settings: CostSettings | None = None,
 ) -> Bill:
     """What a candidate costs."""
-    plan = PlanPrices.of(built_in(), prices, stated or {})
+    plan = PlanPrices(built_in(), prices.with_stated(stated or {}, "the plan's own prices"))
     used = settings or CostSettings()
     return Biller(requirement or Requirement(SMALL), plan, used).bill(asked)
 

@@ -21,7 +21,8 @@ from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import Measured, measure_all
-from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.catalogue.catalogue import read_catalogue
+from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import attempt_all

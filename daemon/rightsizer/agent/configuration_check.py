@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.settings import Settings
-from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.catalogue.catalogue import built_in, read_catalogue
+from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.program import program_of
 from rightsizer.model.errors import ConfigurationError, RightsizerError

@@ -17,7 +17,8 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import findings_over, run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.catalogue.catalogue import read_catalogue
+from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field

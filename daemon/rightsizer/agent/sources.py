@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rightsizer.agent.settings import Settings
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.io.clock import Clock
 from rightsizer.model.device import Device

@@ -6,15 +6,8 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
 
-_PCIE_BYTES_PER_SECOND: Final = {
-    1: 0.25e9,
-    2: 0.5e9,
-    3: 0.985e9,
-    4: 1.969e9,
-    5: 3.938e9,
-    6: 7.563e9,
-}
-"""One lane, one direction, after encoding."""
+_PCIE_BYTES_PER_SECOND: Final = (0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
+"""One lane, one direction, after encoding, by generation from the first on."""
 _FIRST_WITH_BF16: Final = (8, 0)
 
 
@@ -55,27 +48,26 @@ class FactOrigin:
 
 
 _STAND_INS: Final[Mapping[Precision, Precision]] = {
-    Precision.FP4: Precision.FP8,
-    Precision.INT8: Precision.FP8,
-    Precision.FP8: Precision.BF16,
-    Precision.FP16_ACC16: Precision.BF16,
-    Precision.TF32: Precision.BF16,
-    Precision.FP32: Precision.BF16,
+    **dict.fromkeys((Precision.FP4, Precision.INT8), Precision.FP8),
+    **dict.fromkeys((Precision.FP8, Precision.FP16_ACC16), Precision.BF16),
+    **dict.fromkeys((Precision.TF32, Precision.FP32), Precision.BF16),
 }
 """What a format is likest to where nothing is known of itself: first in width, then in kind."""
+
+
+def _usual() -> Mapping[Precision, float]:
+    return {Precision.BF16: 0.8}
 
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
     """Achieved parts of a board's dense peaks and of its memory bandwidth, by number format."""
 
-    gemm: Mapping[Precision, float] = field(default_factory=lambda: {Precision.BF16: 0.8})
+    gemm: Mapping[Precision, float] = field(default_factory=_usual)
     """Large matrix products, of the peak; what a low power limit takes is taken off."""
-    weight_read: Mapping[Precision, float] = field(default_factory=lambda: {Precision.BF16: 0.8})
+    weight_read: Mapping[Precision, float] = field(default_factory=_usual)
     """Products with few rows, of the memory bandwidth."""
-    decode_attention: Mapping[Precision, float] = field(
-        default_factory=lambda: {Precision.BF16: 0.8}
-    )
+    decode_attention: Mapping[Precision, float] = field(default_factory=_usual)
     """Attention of one new token, of the memory bandwidth, by the format of the cache."""
     power_cap_ratio: float = 1.0
     """What the power limit leaves of the assumed parts; 1 where they are measured."""
@@ -183,7 +175,7 @@ class Board:
     @property
     def pcie_bytes_per_second(self) -> float:
         """One direction over all lanes."""
-        return _PCIE_BYTES_PER_SECOND[self.pcie_generation] * self.pcie_width
+        return _PCIE_BYTES_PER_SECOND[self.pcie_generation - 1] * self.pcie_width
 
     @property
     def link_bytes_per_second(self) -> float:

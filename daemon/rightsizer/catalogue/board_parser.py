@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 from rightsizer.catalogue.board import (
@@ -169,14 +170,9 @@ def _with_efficiency(
     names = ("default", board.architecture, f"{board.architecture} {capability}", board.key)
     alike = [tables.get(name, {}) for name in names]
     latest = {key: value for table in alike for key, value in table.items()}
-    assumed: dict[str, dict[Precision, float]] = {
-        kind: {
-            Precision(precision): ratio
-            for table in alike
-            for precision, ratio in table.get(kind, {}).items()
-        }
-        for kind in EFFICIENCIES
-    }
+    assumed: dict[str, dict[Precision, float]] = {kind: {} for kind in EFFICIENCIES}
+    for table, kind in product(alike, EFFICIENCIES):
+        assumed[kind] |= {Precision(each): ratio for each, ratio in table.get(kind, {}).items()}
     is_measured, cap = Precision.BF16 in given["gemm"], 1.0
     peak, watts_per_tera = board.peak_per_second, latest.get("full_speed_watts_per_tera")
     if not is_measured and watts_per_tera is not None and Precision.BF16 in peak:
@@ -187,12 +183,9 @@ def _with_efficiency(
         for precision, ratio in assumed["gemm"].items()
         if precision in peak
     }
-    efficiency = Efficiency(
-        gemm | given["gemm"],
-        assumed["weight_read"] | given["weight_read"],
-        assumed["decode_attention"] | given["decode_attention"],
-        cap,
-    )
+    usual = {**assumed, "gemm": gemm}
+    reached = {kind: usual[kind] | given[kind] for kind in EFFICIENCIES}
+    efficiency = Efficiency(**reached, power_cap_ratio=cap)
     origins = {"efficiency": FactOrigin(OriginKind.ASSUMED, latest.get("source", ""))} | {
         f"efficiency.{kind}.{precision}": measured for kind in given for precision in given[kind]
     }
@@ -256,17 +249,16 @@ def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:
     key = "mig_profiles"
     for cells in row.items(key):
         try:
-            name, compute, memory, sm_count, maximum, *visible = (
-                cells if isinstance(cells, list) else []
-            )
+            given = cells if isinstance(cells, list) else []
+            name, compute, memory, sm_count, maximum, *visible = given
             share, memory_share = _share(compute), _share(memory)
         except (ValueError, ZeroDivisionError):
             wanted = "must be like [1g.10gb, 1/7, 1/8, 16, 7], with SMs or null"
             row.fault(key, f"{wanted} (got {shown(cells)})")
             continue
         if not (0 < share <= 1 and 0 < memory_share <= 1):
-            given = f"{shown(compute)}, {shown(memory)}"
-            row.fault(key, f"{name}: shares must be above 0 and at most 1 (got {given})")
+            got = f"{shown(compute)}, {shown(memory)}"
+            row.fault(key, f"{name}: shares must be above 0 and at most 1 (got {got})")
         mib = row.checked_number(key, visible[0], 1, 10_000_000) if visible else None
         sms = row.checked_number(key, sm_count, 1, 10_000)
         reckoned = max(0.0, board_bytes * memory_share - _OVERHEAD_BYTES * (1.0 + memory_share))

@@ -44,11 +44,7 @@ def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
 
 
 def read_boards(document: Document) -> dict[str, Board]:
-    """The boards of a whole catalogue file.
-
-    Raises:
-        ConfigurationError: with everything that is wrong with it, a line each.
-    """
+    """The boards of a whole catalogue file."""
     faults = Faults(document)
     boards = _boards(document.data, faults)
     faults.refuse()
@@ -59,9 +55,6 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     """The packaged boards with the operator's changes and additions.
 
     Entries merge by key and, within an entry, figure by figure; lists are replaced.
-
-    Raises:
-        ConfigurationError: with everything that is wrong with the operator's file, a line each.
     """
     faults = Faults(own)
     top = Row({} if own.data is None else own.data, (), faults)
@@ -71,15 +64,9 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     texts = top.row(_SOURCES)
     sources = {str(name): texts.text(name) for name in texts.values}
     # The source of a change is not that of the rest of its board.
-    changes = {
-        key: {
-            name: value
-            for name, value in entry.items()
-            if name != _SOURCE or key not in packaged.data[_BOARDS]
-        }
-        for key, entry in entries.items()
-        if entry
-    }
+    changes = {key: dict(entry) for key, entry in entries.items() if entry}
+    for key in changes.keys() & packaged.data[_BOARDS].keys():
+        changes[key].pop(_SOURCE, None)
     data = merged(packaged.data, {_BOARDS: changes, _SOURCES: sources})
     boards = _boards(data, faults)
     faults.refuse()

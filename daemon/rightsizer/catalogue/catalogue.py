@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.boards_file import read_boards
+from rightsizer.catalogue.boards_file import extend_boards, read_boards
 from rightsizer.io.near import near_words
-from rightsizer.io.yaml import Document, load_yaml
+from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import ConfigurationError, UsageError
 from rightsizer.model.frozen import dataclass, replace
 
 _NOISE: Final = re.compile(r"nvidia|tesla|geforce|quadro|grid|amd|instinct|generation|[^a-z0-9]+")
@@ -103,27 +103,30 @@ class Catalogue:
         plain = plain_name(name)
         if not plain or plain in self._exact:
             return self._exact.get(plain) if plain else None
-        given = _Spelling.of(name)
-        alike = self._models.get(given.model, {})
-        possible = [key for key, own in alike.items() if _agrees(given, self.boards[key], own)]
+        given, possible = _Spelling.of(name), self._possible(name)
         if len(possible) > 1:
+            alike = self._models[given.model]
             possible = [
-                key for key in possible if any(_says_no_more(each, given) for each in alike[key])
+                board
+                for board in possible
+                if any(_says_no_more(each, given) for each in alike[board.key])
             ]
-        return self.boards[possible[0]] if len(possible) == 1 else None
+        return possible[0] if len(possible) == 1 else None
+
+    def _possible(self, name: str) -> list[Board]:
+        """Those of the model named that nothing in the name speaks against."""
+        given = _Spelling.of(name)
+        alike = self._models.get(given.model, {}) if given.model else {}
+        boards = ((self.boards[key], own) for key, own in alike.items())
+        return [board for board, own in boards if _agrees(given, board, own)]
 
     def get(self, name: str) -> Board:
-        """The board that an operator asks for, by key or by name.
-
-        Raises:
-            UsageError: there is none; the message suggests the nearest.
-        """
+        """The board that an operator asks for, by key or by name."""
         board = self.boards.get(name) or self.find(name)
         if board is not None:
             return board
-        keys = self.nearest(name)
-        known = f"known boards: {', '.join(self.boards)}"
-        hint = f"did you mean {' or '.join(keys)}?" if keys else known
+        near = f"did you mean {' or '.join(self.nearest(name))}?"
+        hint = near if self.nearest(name) else f"known boards: {', '.join(self.boards)}"
         raise UsageError(f"board '{name}' is not in the catalogue; {hint}")
 
     def family(self, name: str) -> tuple[Board, ...]:
@@ -132,43 +135,56 @@ class Catalogue:
         What the name does say has to agree: `a100-80gb` are those of 80 GB.
         """
         board = self.boards.get(name) or self.find(name)
-        if board is not None:
-            return (board,)
-        given = _Spelling.of(name)
-        alike = self._models.get(given.model, {}) if given.model else {}
-        boards = [
-            self.boards[key] for key, own in alike.items() if _agrees(given, self.boards[key], own)
-        ]
-        return tuple(boards)
+        return tuple(self._possible(name)) if board is None else (board,)
 
     def nearest(self, name: str) -> tuple[str, ...]:
         """Keys of boards that a name may be meant for; none where nothing is near."""
         plain = plain_name(name)
         holding = [key for key in self.boards if plain and plain in plain_name(key)]
-        if holding:
-            return tuple(holding)
-        return tuple(near_words(name.upper(), self.boards, 3, 0.4))
+        return tuple(holding or near_words(name.upper(), self.boards, 3, 0.4))
 
     def search(self, text: str) -> tuple[Board, ...]:
         """Boards that have every word of a text in what identifies them."""
-        words = text.lower().split()
+        words, boards = text.lower().split(), self.boards.values()
         return tuple(
-            board
-            for board in self.boards.values()
-            if all(word in _identification(board) for word in words)
+            each for each in boards if all(word in _identification(each) for word in words)
         )
 
 
 @cache
 def built_in() -> Catalogue:
     """The catalogue that comes with the program."""
-    return Catalogue(read_boards(packaged_boards()))
+    return Catalogue(read_boards(packaged(_FILE)))
 
 
-def packaged_boards() -> Document:
-    """The file that comes with the program."""
-    file = Path(__file__).with_name(_FILE)
-    return load_yaml(file.read_text(encoding="utf-8"), _FILE)
+def packaged(name: str) -> Document:
+    """A file of boards, prices or ratios that comes with the program."""
+    return load_yaml(Path(__file__).with_name(name).read_text(encoding="utf-8"), name)
+
+
+def read_catalogue(file: Path | None) -> Catalogue:
+    """The packaged catalogue, with the changes and additions of a file where one is named."""
+    return built_in() if file is None else extended_catalogue(read_document(file))
+
+
+def extended_catalogue(own: Document) -> Catalogue:
+    """The packaged catalogue with an operator's changes and additions."""
+    return Catalogue(extend_boards(packaged(_FILE), own))
+
+
+def read_document(file: Path) -> Document:
+    """A YAML file."""
+    try:
+        return load_yaml(file.read_text(encoding="utf-8-sig"), str(file))
+    except FileNotFoundError:
+        raise ConfigurationError(f"{file}: there is no such file; mend the path") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigurationError(f"{file}: cannot be read: {reason}; mend the path") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
+    except YamlError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _identification(board: Board) -> str:

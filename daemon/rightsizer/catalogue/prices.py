@@ -142,7 +142,7 @@ class Prices:
         They take the place of every cloud price of the board, so that dates do not mix; what it
         costs to buy stays.
         """
-        own = {}
+        own = dict(self.by_board)
         for key, dollars in dollars_by_key.items():
             known = self.of(key) or Price(key)
             own[key] = Price(
@@ -153,22 +153,20 @@ class Prices:
                 node_power_factor=known.node_power_factor,
                 is_stated=True,
             )
-        return replace(self, by_board={**self.by_board, **own}) if own else self
+        return replace(self, by_board=own) if dollars_by_key else self
 
     def of_providers(self, providers: Sequence[str]) -> "Prices":
         """Those of some clouds alone: boards that none lists have no price to rent them at."""
-        own = {
-            key: replace(
+        own = {}
+        for key, price in self.by_board.items():
+            offers = [offer for name, offer in price.by_provider.items() if name in providers]
+            own[key] = replace(
                 price,
-                on_demand=_spread(
-                    [offer for name, offer in price.by_provider.items() if name in providers]
-                ),
+                on_demand=_spread(offers),
                 spot_dollars_per_hour=None,
                 reserved_dollars_per_hour={},
                 clouds=tuple(providers),
             )
-            for key, price in self.by_board.items()
-        }
         return replace(self, by_board=own)
 
     def dollars_per_hour(self, key: str) -> float | None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.catalogue.boards_file import merged
-from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.catalogue import Catalogue, packaged, read_document
 from rightsizer.catalogue.prices import Assumption, OnDemand, OnPremises, Price, Prices, Purchase
+from rightsizer.catalogue.settings import PriceSettings
 from rightsizer.config.row import Faults, Row
-from rightsizer.io.yaml import Document, load_yaml
+from rightsizer.io.yaml import Document
+from rightsizer.model.errors import ConfigurationError
 
 CLOUD_PRICES: Final = ("on_demand", "spot", "reserved")
 CLOUD_KEYS: Final = (*CLOUD_PRICES, "providers", "clouds", "dates", "sources")
@@ -29,6 +31,7 @@ _ON_PREMISES: Final[Mapping[str, tuple[float, float]]] = {
     "utilization_ratio": (0.001, 1.0),
 }
 _FILE: Final = "prices.yaml"
+_NOTHING_PAID: Final = PriceSettings()
 STATED: Final = "dollars_per_gpu_hour"
 """What is paid, by GPU: the key of plans and of the configuration too."""
 _KEYS: Final = (STATED, "boards", "sources", "dates", "reserved", "on_premises")
@@ -92,8 +95,7 @@ def _on_demand(row: Row) -> OnDemand | None:
 
 def _by_provider(row: Row) -> dict[str, OnDemand]:
     found = {}
-    for name in row.values:
-        value = row.values[name]
+    for name, value in row.values.items():
         cells = value if isinstance(value, list) else [value]
         numbers = [row.checked_number(str(name), cell, 0.0, _MOST_PER_HOUR) for cell in cells]
         known = sorted(number for number in numbers if number is not None)
@@ -104,8 +106,8 @@ def _by_provider(row: Row) -> dict[str, OnDemand]:
 
 def _reserved(row: Row) -> dict[int, float]:
     prices = {}
-    for years in row.values:
-        price = row.checked_number(str(years), row.values[years], 0.0, _MOST_PER_HOUR)
+    for years, dollars in row.values.items():
+        price = row.checked_number(str(years), dollars, 0.0, _MOST_PER_HOUR)
         if not isinstance(years, int) or years < 1:
             row.fault(str(years), "must be whole years of commitment, like {1: 2.10, 3: 1.50}")
         elif price is not None:
@@ -135,37 +137,47 @@ def _date(value: Any) -> str:
 @cache
 def built_in_prices() -> Prices:
     """The prices that come with the program."""
-    document = _packaged()
+    document = packaged(_FILE)
     faults = Faults(document)
     prices = _prices(document.data, faults, frozenset())
     faults.refuse()
     return prices
 
 
+def read_prices(
+    file: Path | None, catalogue: Catalogue, settings: PriceSettings = _NOTHING_PAID
+) -> Prices:
+    """The packaged prices, with those of a file where one is named, and those of the settings."""
+    prices = built_in_prices() if file is None else extended_prices(read_document(file), catalogue)
+
+    def refuse(name: str, why: str) -> None:
+        raise ConfigurationError(f"prices.{STATED}.{name}: {why}")
+
+    keys = dollars_by_key(settings.dollars_per_gpu_hour, catalogue, refuse)
+    return prices.with_stated(keys, "the configuration")
+
+
 def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
     """The packaged prices with the operator's changes and additions, of boards of a catalogue.
 
     An entry's cloud prices take the place of all those of its board, so that dates do not mix.
-
-    Raises:
-        ConfigurationError: with everything that is wrong with the file, a line each.
     """
     faults = Faults(own)
     top = Row({} if own.data is None else own.data, (), faults)
     top.refuse_unknown(_KEYS)
-    packaged = dict(_packaged().data)
+    usual = dict(packaged(_FILE).data)
     entries = _entries(top.row("boards"), catalogue, own.name)
     stated = {key for key, entry in entries.items() if _has_cloud_price(entry)}
-    packaged["boards"] = {
+    usual["boards"] = {
         key: {name: value for name, value in entry.items() if name not in CLOUD_KEYS}
         if key in stated
         else entry
-        for key, entry in packaged["boards"].items()
+        for key, entry in usual["boards"].items()
     }
     paid_row = top.row(STATED)
     amounts = {str(name): paid_row.number(name, 0.0, _MOST_PER_HOUR) for name in paid_row.values}
     tables = {name: top.row(name).values for name in _KEYS if name not in {STATED, "boards"}}
-    data = merged(packaged, {**tables, "boards": entries})
+    data = merged(usual, {**tables, "boards": entries})
     prices = _prices(data, faults, stated)
     paid = {name: dollars for name, dollars in amounts.items() if dollars is not None}
     keys = dollars_by_key(paid, catalogue, paid_row.fault)
@@ -185,15 +197,14 @@ def dollars_by_key(
     for name, boards in sorted(families.items(), key=lambda each: -len(each[1])):
         found |= {board.key: stated[name] for board in boards}
         if not boards:
-            near = " or ".join(catalogue.nearest(name))
-            hint = f"did you mean {near}?" if near else "add it to a catalogue file first"
-            refuse(name, f"is no board of the catalogue; {hint}")
+            refuse(name, _unknown(name, catalogue))
     return found
 
 
-def _packaged() -> Document:
-    file = Path(__file__).with_name(_FILE)
-    return load_yaml(file.read_text(encoding="utf-8"), _FILE)
+def _unknown(name: str, catalogue: Catalogue) -> str:
+    near = " or ".join(catalogue.nearest(name))
+    hint = f"did you mean {near}?" if near else "add it to a catalogue file first"
+    return f"is no board of the catalogue; {hint}"
 
 
 def _prices(data: Mapping[str, Any], faults: Faults, stated: Collection[str]) -> Prices:
@@ -221,9 +232,7 @@ def _entries(rows: Row, catalogue: Catalogue, file: str) -> dict[str, dict[str, 
     for name in rows.values:
         board = catalogue.boards.get(str(name)) or catalogue.find(str(name))
         if board is None:
-            near = " or ".join(catalogue.nearest(str(name)))
-            hint = f"did you mean {near}?" if near else "add it to a catalogue file first"
-            rows.fault(str(name), f"is no board of the catalogue; {hint}")
+            rows.fault(str(name), _unknown(str(name), catalogue))
             continue
         entry = dict(rows.row(name).values)
         if _has_cloud_price(entry):

@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from rightsizer.io.yaml import load_yaml
+from rightsizer.catalogue.catalogue import packaged
 from rightsizer.model.frozen import dataclass, field
-
-_FILE: Final = "ratios.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +58,4 @@ class RatioTable:
 @cache
 def built_in_ratios() -> RatioTable:
     """The table that comes with the program."""
-    text = Path(__file__).with_name(_FILE).read_text(encoding="utf-8")
-    return RatioTable.from_data(load_yaml(text, _FILE).data)
+    return RatioTable.from_data(packaged("ratios.yaml").data)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.catalogue.catalogue import read_catalogue
+from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError

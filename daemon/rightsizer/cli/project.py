@@ -7,8 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.planner.projection import (

@@ -12,8 +12,7 @@ from typing import Final
 
 from rightsizer.agent.scheduler_documents import gres_by_look, resource_topology_by_look
 from rightsizer.agent.settings import Settings
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of

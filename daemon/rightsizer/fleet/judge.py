@@ -15,7 +15,7 @@ from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_p
 from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
-from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import (
     BatchRequest,

@@ -1,13 +1,14 @@
 """Biller of candidates: dollars on all terms, energy, carbon, by a plan's own prices first."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable
+from typing import TypeVar
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Assumption, Prices
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
+from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import (
     Bill,
     CostAmount,
@@ -16,6 +17,7 @@ from rightsizer.planner.candidate import (
     PredictedRate,
     PriceOffer,
 )
+from rightsizer.planner.growth import GrowthStep
 from rightsizer.sizing.cost import (
     Billing,
     HourlyCost,
@@ -34,7 +36,7 @@ from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, VisionTran
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import CostSettings
 
-_SOURCE: Final = "the plan's own prices"
+_Answer = TypeVar("_Answer", Alternative, GrowthStep)
 _OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion
 
 
@@ -44,11 +46,6 @@ class PlanPrices:
 
     catalogue: Catalogue
     prices: Prices
-
-    @classmethod
-    def of(cls, catalogue: Catalogue, prices: Prices, stated: Mapping[str, float]) -> "PlanPrices":
-        """Prices with those that a plan states, by key, in place of the clouds'."""
-        return cls(catalogue, prices.with_stated(stated, _SOURCE))
 
     def board(self, key: str) -> Board:
         """A board or a slice of one, by the key of a candidate."""
@@ -106,13 +103,9 @@ def _rented_terms(
     rental = candidate.rental
     if rental is None or rental.dollars_per_hour is None:
         return terms
-    each, instance = rental.dollars_per_hour / rental.gpus, rental.instance
-    listed = HourlyCost(
-        Billing.ON_DEMAND,
-        EstimateInterval(each, each, each),
-        f"{instance.name}: {instance.source}",
-        instance.date,
-    )
+    each = EstimateInterval.exactly(rental.dollars_per_hour / rental.gpus)
+    source = f"{rental.instance.name}: {rental.instance.source}"
+    listed = HourlyCost(Billing.ON_DEMAND, each, source, rental.instance.date)
     return (listed, *(term for term in terms if term.billing is not Billing.ON_DEMAND))
 
 
@@ -128,18 +121,19 @@ class Biller:
         """A candidate with its bill."""
         return replace(candidate, bill=self.bill(candidate))
 
+    def each_billed(self, answers: Iterable[_Answer]) -> tuple[_Answer, ...]:
+        """Alternatives, or steps of growth, whose candidates have their bills."""
+        return tuple(replace(each, candidate=self.billed(each.candidate)) for each in answers)
+
     def bill(self, candidate: PlanCandidate) -> Bill:
         """What a candidate costs."""
         board, rate, count = self.prices.board(candidate.gpu), candidate.rate, candidate.paid_count
         terms = _rented_terms(candidate, self.prices.offers(board))
         energy = self._amount(self._kilowatts(board, candidate.count), rate)
         grams = self.requirement.carbon_grams_per_kilowatt_hour
-        if grams is None:
-            grams = self.settings.carbon_grams_per_kilowatt_hour
-        offers = tuple(
-            PriceOffer(each, self._amount(each.dollars_per_hour.scaled(count), rate))
-            for each in terms
-        )
+        grams = self.settings.carbon_grams_per_kilowatt_hour if grams is None else grams
+        paid = ((each, each.dollars_per_hour.scaled(count)) for each in terms)
+        offers = tuple(PriceOffer(each, self._amount(dollars, rate)) for each, dollars in paid)
         rented = next((each.dollars for each in offers if each.is_on_demand), None)
         return Bill(
             offers=offers,
@@ -160,9 +154,7 @@ class Biller:
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
         """Of an amount that each hour takes, what goes into a unit of work."""
         made, hours = rate.tokens_per_second, rate.training_hours
-        each = None
-        if made is not None and made.low > 0.0:
-            each = dollars_per_unit(per_hour, made)
+        each = dollars_per_unit(per_hour, made) if made and made.low > 0.0 else None
         return CostAmount(
             per_hour=per_hour,
             per_million=None if each is None else each.scaled(1e6),
@@ -190,10 +182,8 @@ class Biller:
         ratio = settings.training_power_ratio if trains else settings.serving_power_ratio
         usual = board_watts(board, ratio)
         spread = EstimateInterval.around(usual, settings.power_error_factor)
-        watts = EstimateInterval(
-            usual, spread.low, min(spread.high, max(usual, board.power_limit_watts))
-        )
-        terms = self.prices.prices.on_premises
+        most = min(spread.high, max(usual, board.power_limit_watts))
+        watts, terms = replace(spread, high=most), self.prices.prices.on_premises
         factor = self.prices.node_power_factor(board)
         if factor is not None:
             terms = replace(terms, node_power_factor=Assumption(factor, factor, factor))

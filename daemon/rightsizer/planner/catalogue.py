@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.board_parser import EFFICIENCIES, FIGURES
-from rightsizer.catalogue.catalogue import Catalogue, plain_name
-from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.catalogue.catalogue import Catalogue, plain_name, read_catalogue
 from rightsizer.catalogue.prices import Price, Prices
+from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of

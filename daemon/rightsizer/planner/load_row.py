@@ -113,11 +113,7 @@ class StatedLoad:
     """Where each stands: `load.ttft`."""
 
     def of(self, model: Model) -> tuple[RequestLoad, tuple[str, ...]]:
-        """The load of a model in its own unit, and what was taken as usual.
-
-        Raises:
-            RequirementError: it is in a unit that the model does not work in.
-        """
+        """The load of a model in its own unit, and what was taken as usual."""
         values: dict[str, Any] = {**self.values}
         if values.get("burstiness") == _CLOSED:
             del values["burstiness"]

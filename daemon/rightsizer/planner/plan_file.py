@@ -123,11 +123,7 @@ class PlanFile:
 
 
 def read_plan_file(file: Path) -> PlanFile:
-    """Every requirement of a file, in their order; of a list, those that are wrong too.
-
-    Raises:
-        RequirementError: the file cannot be read, is not YAML, or its only requirement is wrong.
-    """
+    """Every requirement of a file, in their order; of a list, those that are wrong too."""
     asked = read_questions(file, "give at least a model (docs/planning.md)")
     found = asked.answers(partial(_item, folder=file.parent))
     items = (
@@ -138,11 +134,7 @@ def read_plan_file(file: Path) -> PlanFile:
 
 
 def plan_of_flags(given: Mapping[str, Any]) -> PlanFile:
-    """The one requirement of a command line, by the words of its flags, which files take too.
-
-    Raises:
-        UsageError: it is wrong; each line begins with its flag.
-    """
+    """The one requirement of a command line, by the words of its flags, which files take too."""
     question = FileQuestion.of(given, (), Document("", given, {}))
     try:
         return PlanFile((_item(question, Path()),), is_list=False)
@@ -164,11 +156,7 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
 
 
 def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
-    """One requirement and notes on it.
-
-    Raises:
-        RequirementError: with everything that is wrong with it, a line each and its place.
-    """
+    """One requirement and notes on it."""
     row = question.row
     known = (*KEYS, *LOAD_WORDS)
     for key in row.values:

@@ -140,9 +140,6 @@ class ModelRow:
         """The model itself.
 
         The path of a configuration starts from `folder`.
-
-        Raises:
-            RequirementError: it contradicts itself, or its configuration cannot be read.
         """
         if self.config:
             return _of_file(folder / Path(self.config).expanduser(), self.values)

@@ -35,6 +35,7 @@ _REMEDY: Final = (
     "what is not known is not guessed: describe it in a file of boards (--catalogue FILE,"
     " 'rightsizer catalogue --help' shows one)"
 )
+_PRICES: Final = "the plan's own prices"
 _NAMED: Final = 3
 
 
@@ -97,54 +98,34 @@ class Planner:
     settings: SizingSettings = field(default_factory=SizingSettings)
 
     def plan(self, requirement: Requirement) -> GpuPlan:
-        """Candidates for a requirement.
-
-        Raises:
-            RequirementError: the requirement contradicts itself, or names a GPU that is unknown.
-        """
+        """Candidates for a requirement."""
         check_requirement(requirement)
         prices, settings = self._prices(requirement), self.settings.plan
         boards = boards_of(requirement.gpus, self.catalogue)
         if requirement.provider and not requirement.gpus:
-            rented = self._instances(requirement) or {}
-            boards = tuple(
-                each
-                for each in boards
-                if each.key in rented or prices.dollars_per_hour(each) is not None
-            )
+            rented, price = self._instances(requirement) or {}, prices.dollars_per_hour
+            boards = tuple(each for each in boards if each.key in rented or price(each) is not None)
         biller = Biller(requirement, prices, self.settings.cost)
         found = self._ranked(requirement, boards, prices)
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
+        by_key, price = {board.key: board for board in boards}, prices.dollars_per_hour
         if plan.best is None:
             # Of all GPUs, the layout left open.
             is_open = replace(requirement, parallel=None, gpus=())
             least = self._ranked(is_open, boards_of((), self.catalogue), prices)[0]
-            by_key = {board.key: board for board in boards}
             nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
-            price = prices.dollars_per_hour
-            return replace(
-                plan,
-                least=biller.billed(least) if least.fits else None,
-                alternatives=tuple(
-                    replace(each, candidate=biller.billed(each.candidate))
-                    for each in remedies(requirement, nearest, self._search, price)
-                ),
-            )
-        by_key, price = {board.key: board for board in boards}, prices.dollars_per_hour
+            others = remedies(requirement, nearest, self._search, price)
+            would = biller.billed(least) if least.fits else None
+            return replace(plan, least=would, alternatives=biller.each_billed(others))
         fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
         growing, leading = fitting[: settings.growth_candidates], fitting[: settings.alternatives]
         hours = self.settings.cost.hours_per_month
         kinds = growing_kinds(requirement, growing, self._search, price, hours)
+        others = alternatives(requirement, leading, self._search, price)
         return replace(
             plan,
-            alternatives=tuple(
-                replace(each, candidate=biller.billed(each.candidate))
-                for each in alternatives(requirement, leading, self._search, price)
-            ),
-            growth=tuple(
-                replace(each, candidate=biller.billed(each.candidate))
-                for each in (growth_steps(kinds[0]) if kinds else ())
-            ),
+            alternatives=biller.each_billed(others),
+            growth=biller.each_billed(growth_steps(kinds[0]) if kinds else ()),
             outlook=growth_outlook(kinds, settings.switch_saving_ratio),
         )
 
@@ -155,11 +136,7 @@ class Planner:
         return ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
-        """One kind of GPU for a requirement, whether it fits or not.
-
-        Raises:
-            RequirementError: the GPU is unknown.
-        """
+        """One kind of GPU for a requirement, whether it fits or not."""
         (board,) = boards_of((gpu,), self.catalogue)
         prices = self._prices(requirement)
         found = self._search(requirement).best(board, prices.dollars_per_hour(board))
@@ -192,7 +169,7 @@ class Planner:
         stated, prices = self._stated(requirement), self.prices
         if requirement.provider:
             prices = prices.of_providers(providers_of(requirement, prices))
-        return PlanPrices.of(self.catalogue, prices, stated)
+        return PlanPrices(self.catalogue, prices.with_stated(stated, _PRICES))
 
 
 def _rented(
@@ -206,11 +183,7 @@ def _rented(
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:
-    """Boards by key or name, each once; a slice is named like `H100-SXM5-80GB:1g.10gb`.
-
-    Raises:
-        RequirementError: one is unknown; the message suggests the nearest.
-    """
+    """Boards by key or name, each once; a slice is named like `H100-SXM5-80GB:1g.10gb`."""
     if not names:
         return tuple(catalogue.boards.values())
     boards = [board for name in names for board in _boards(name, catalogue, place)]
@@ -229,11 +202,7 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
 
 
 def _sliced(board: Board, profile: str, place: str) -> Board:
-    """A slice of a board by its profile.
-
-    Raises:
-        RequirementError: the board has no such slice.
-    """
+    """A slice of a board by its profile."""
     for each in board.mig_profiles:
         if each.name == profile:
             return slice_board(board, each)
@@ -262,11 +231,7 @@ class PlanAnswer:
 
 
 def plan_answers(file: PlanFile, planner: Planner) -> tuple[PlanAnswer, ...]:
-    """One for each requirement.
-
-    Raises:
-        RequirementError: the only one cannot be met by anything; of a list, that is an answer.
-    """
+    """One for each requirement."""
     found = tuple(_answer(each, planner) for each in file.items)
     if not file.is_list and found[0].error:
         raise RequirementError(found[0].error)

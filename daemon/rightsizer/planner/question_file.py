@@ -60,11 +60,7 @@ class FileQuestion:
         return cls(Row(values, path, faults), faults, document)
 
     def refuse(self) -> None:
-        """Raise all that is wrong with it, with line, column and remedy.
-
-        Raises:
-            RequirementError: anything is.
-        """
+        """Raise all that is wrong with it, with line, column and remedy."""
         try:
             self.faults.refuse()
         except ConfigurationError as error:
@@ -102,11 +98,7 @@ class QuestionFile:
 
 
 def read_questions(file: Path, remedy: str) -> QuestionFile:
-    """Every question of a file; the remedy is for one that is empty.
-
-    Raises:
-        RequirementError: it cannot be read, is neither YAML nor JSON, or is empty.
-    """
+    """Every question of a file; the remedy is for one that is empty."""
     questions, is_list = [], False
     documents = _documents(file, remedy)
     for document in documents:

@@ -64,11 +64,7 @@ def _preference(rental: Rental) -> tuple[bool, float, int, int]:
 
 
 def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
-    """The clouds that a requirement names.
-
-    Raises:
-        RequirementError: of one of them neither instances nor prices are known.
-    """
+    """The clouds that a requirement names."""
     rented = tuple(dict.fromkeys(each.provider for each in built_in_instances()))
     if requirement.provider == ANY:
         return rented

@@ -49,11 +49,7 @@ _MOST_PERCENTILE: Final = 99.99
 
 
 def check_model(model: Model) -> None:
-    """Accept a model that can be.
-
-    Raises:
-        RequirementError: it cannot; all that is wrong with it, one line each.
-    """
+    """Accept a model that can be."""
     faults = [*_sizes(model)]
     if not faults and isinstance(model, Transformer):
         faults += _transformer(model)
@@ -173,11 +169,7 @@ def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
 
 
 def check_requirement(requirement: Requirement) -> None:
-    """Accept a requirement that can be met by some GPU.
-
-    Raises:
-        RequirementError: none can; all that is wrong with it, one line each.
-    """
+    """Accept a requirement that can be met by some GPU."""
     check_model(requirement.model)
     faults = [*_load(requirement)]
     if requirement.task.trains:

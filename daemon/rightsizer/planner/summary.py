@@ -80,11 +80,7 @@ def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine,
 
 
 def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
-    """Print them, with color on a terminal.
-
-    Raises:
-        RightsizerError: standard output cannot be written.
-    """
+    """Print them, with color on a terminal."""
     lines = [line for each in summaries for line in (*each, _BETWEEN)][:-1]
     texts = [harmless(line.text) for line in lines]
     if sys.stdout.isatty():

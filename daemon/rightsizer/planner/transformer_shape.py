@@ -53,11 +53,7 @@ class TransformerDescription:
 
 
 def completed_shape(described: TransformerDescription) -> Transformer:
-    """A whole transformer; what was taken as usual is named in its `assumed`.
-
-    Raises:
-        RequirementError: what is given contradicts itself, or says nothing of the size.
-    """
+    """A whole transformer; what was taken as usual is named in its `assumed`."""
     _check_given(described)
     given = {key: value for key, value in asdict(described).items() if value is not None}
     layers, hidden = _depth_and_width(described)

@@ -52,12 +52,8 @@ class OwnedCost:
 
     def scaled(self, by: float) -> "OwnedCost":
         """That of several, or of a part of one."""
-        return replace(
-            self,
-            capital_dollars=self.capital_dollars.scaled(by),
-            running_dollars_per_hour=self.running_dollars_per_hour.scaled(by),
-            dollars_per_used_hour=self.dollars_per_used_hour.scaled(by),
-        )
+        parts = ("capital_dollars", "running_dollars_per_hour", "dollars_per_used_hour")
+        return replace(self, **{part: getattr(self, part).scaled(by) for part in parts})
 
 
 _TERMS: Final = ((1, Billing.RESERVED_1_YEAR), (3, Billing.RESERVED_3_YEARS))
@@ -84,8 +80,7 @@ def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
             named = prices.reserved_source if offer.is_assumed else source
             costs.append(HourlyCost(billing, dollars, named, date, offer.is_assumed))
     if spot is not None:
-        dollars = EstimateInterval(spot, spot, spot)
-        costs.append(HourlyCost(Billing.SPOT, dollars, source, date))
+        costs.append(HourlyCost(Billing.SPOT, EstimateInterval.exactly(spot), source, date))
     if (own := owned_cost(board, prices)) is not None:
         used = own.dollars_per_used_hour
         costs.append(HourlyCost(Billing.ON_PREMISES, used, own.source, own.date, is_assumed=True))
@@ -97,41 +92,34 @@ def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
     price = prices.of(board.key)
     if price is None or not price.purchases:
         return None
-    paid = sorted(purchase.dollars for purchase in price.purchases)
-    terms = prices.on_premises
-    first = price.purchases[0]
-    capital = _times(
-        EstimateInterval(first.dollars, paid[0], paid[-1]), terms.server_uplift_ratio, 1.0
-    )
-    factor, kilowatts = terms.node_power_factor, board.power_limit_watts / 1000.0
+    paid = [purchase.dollars for purchase in price.purchases]
+    terms, first = prices.on_premises, price.purchases[0]
+    bought = EstimateInterval(first.dollars, min(paid), max(paid))
+    capital = _times(bought, terms.server_uplift_ratio, 1.0)
+    factor = terms.node_power_factor
     if price.node_power_factor is not None:
         factor = Assumption(*(price.node_power_factor,) * 3)
-    power = EstimateInterval(kilowatts, kilowatts, kilowatts)
+    power = EstimateInterval.exactly(board.power_limit_watts / 1000.0)
     for each in (factor, terms.pue_ratio, terms.dollars_per_kilowatt_hour):
         power = _times(power, each)
-    operation = _times(capital.scaled(1.0 / HOURS_PER_YEAR), terms.operation_ratio_per_year)
-    running = EstimateInterval(
-        power.value + operation.value, power.low + operation.low, power.high + operation.high
-    )
-    written_off = [
-        dollars / (years * HOURS_PER_YEAR)
-        for dollars, years in (
-            (capital.value, terms.years.value),
-            (capital.low, terms.years.high),
-            (capital.high, terms.years.low),
-        )
-    ]
-    use = terms.utilization_ratio
+    yearly = capital.scaled(1.0 / HOURS_PER_YEAR)
+    running = power.plus(_times(yearly, terms.operation_ratio_per_year))
+    written_off = _over(capital, terms.years, HOURS_PER_YEAR)
     return OwnedCost(
         capital_dollars=capital,
         running_dollars_per_hour=running,
-        dollars_per_used_hour=EstimateInterval(
-            (written_off[0] + running.value) / use.value,
-            (written_off[1] + running.low) / use.high,
-            (written_off[2] + running.high) / use.low,
-        ),
+        dollars_per_used_hour=_over(written_off.plus(running), terms.utilization_ratio),
         source="; ".join(filter(None, (first.source, terms.source))),
         date=first.date,
+    )
+
+
+def _over(figure: EstimateInterval, by: Assumption, unit: float = 1.0) -> EstimateInterval:
+    """The more there is to divide by, the less comes of it."""
+    return EstimateInterval(
+        figure.value / (by.value * unit),
+        figure.low / (by.high * unit),
+        figure.high / (by.low * unit),
     )
 
 
@@ -174,15 +162,17 @@ def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | No
 
     `None` where it never has; the upper end is infinite where that cannot be ruled out.
     """
-    rented, running = cloud.dollars_per_hour, own.running_dollars_per_hour
-    usual = _hours(own.capital_dollars.value, rented.value - running.value)
-    if math.isinf(usual):
-        return None
-    return EstimateInterval(
-        usual,
-        _hours(own.capital_dollars.low, rented.high - running.low),
-        _hours(own.capital_dollars.high, rented.low - running.high),
+    rented, running, paid = (
+        cloud.dollars_per_hour,
+        own.running_dollars_per_hour,
+        own.capital_dollars,
     )
+    hours = EstimateInterval(
+        _hours(paid.value, rented.value - running.value),
+        _hours(paid.low, rented.high - running.low),
+        _hours(paid.high, rented.low - running.high),
+    )
+    return None if math.isinf(hours.value) else hours
 
 
 def break_even_months(

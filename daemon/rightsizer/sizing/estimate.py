@@ -32,6 +32,17 @@ class EstimateInterval:
         """A figure that may be wrong by a factor either way."""
         return cls(value, value / factor, value * factor)
 
+    @classmethod
+    def exactly(cls, value: float) -> "EstimateInterval":
+        """A figure that is known."""
+        return cls(value, value, value)
+
+    def plus(self, other: "EstimateInterval") -> "EstimateInterval":
+        """Both, end by end."""
+        return EstimateInterval(
+            self.value + other.value, self.low + other.low, self.high + other.high
+        )
+
     def scaled(self, by: float) -> "EstimateInterval":
         """The same of something that is larger by a factor."""
         return EstimateInterval(self.value * by, self.low * by, self.high * by)
@@ -72,14 +83,8 @@ class MemoryEstimate:
     @property
     def total_bytes(self) -> float:
         """All of it."""
-        return (
-            self.weights_bytes
-            + self.kv_cache_bytes
-            + self.activations_bytes
-            + self.gradients_bytes
-            + self.optimizer_bytes
-            + self.overhead_bytes
-        )
+        kept = self.weights_bytes + self.kv_cache_bytes + self.activations_bytes
+        return kept + self.gradients_bytes + self.optimizer_bytes + self.overhead_bytes
 
 
 def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains: bool) -> float:
@@ -87,9 +92,8 @@ def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains
     group = layout.gpus if trains else layout.tensor * layout.pipeline * layout.expert
     if group < _PAIR:
         return 0.0
-    return (
-        settings.communication_pair_bytes if group == _PAIR else settings.communication_group_bytes
-    )
+    pair, larger = settings.communication_pair_bytes, settings.communication_group_bytes
+    return pair if group == _PAIR else larger
 
 
 def graph_bytes(layers: int, concurrency: float, settings: MemorySettings) -> float:
