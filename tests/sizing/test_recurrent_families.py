@@ -113,7 +113,7 @@ def test_attention_of_a_hybrid_is_that_of_its_few_layers() -> None:
     )
 
     assert few.of_prompt(8192).compute == pytest.approx(all_layers.of_prompt(8192).compute / 8)
-    attended = [TrainingShape.of(each, 4096).attended for each in (model, everywhere)]
+    attended = [TrainingShape(each, 4096).attended for each in (model, everywhere)]
     assert attended[0] == pytest.approx(attended[1] / 8)
 
 
@@ -126,7 +126,7 @@ def test_shared_blocks_are_kept_once_and_passed_as_often_as_they_come() -> None:
     assert count.repeated == 11 * block
     assert count.linear == count.active + 11 * block
     assert Experts(model, count).common_parameters == count.layers + 11 * block
-    shape = TrainingShape.of(model, 1)
+    shape = TrainingShape(model, 1)
     assert shape.model_flops(6.0) == pytest.approx(
         6 * (count.active + 11 * block) + 12 * 13 * 32 * 224
     )

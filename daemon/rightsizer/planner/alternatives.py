@@ -1,6 +1,7 @@
 """What else could be done: narrower formats, more tensor parallelism, a MIG slice, less to keep."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
@@ -10,7 +11,14 @@ from rightsizer.planner.search import Search
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import ModelTask, Offload, Optimizer, Recompute, Requirement
+from rightsizer.sizing.requirement import (
+    ModelTask,
+    Offload,
+    Optimizer,
+    Recompute,
+    Requirement,
+    Training,
+)
 
 _NARROWER: Final = (NumberFormat.FP8, NumberFormat.INT4)
 _LAST_STAGE: Final = 3
@@ -42,14 +50,12 @@ def alternatives(
     open_layout = replace(requirement, parallel=None)
     for change in _changes(open_layout):
         asked = search(change.made(open_layout))
-        found = [asked.best(board, price(board)) for board, _ in leading]
-        fitting = [each for each in found if each.fits]
-        if fitting:
-            found_best = min(fitting, key=preference)
-            yield Alternative(change.kind, change.change, found_best, change.caution)
-    board, best = leading[0]
+        best = min((asked.best(board, price(board)) for board, _ in leading), key=preference)
+        if best.fits:
+            yield Alternative(change.kind, change.change, best, change.caution)
+    board, first = leading[0]
     for each in search(open_layout).all(board, price(board)):
-        if each.fits and each.layout != best.layout:
+        if each.fits and each.layout != first.layout:
             spread = str(each.layout)
             yield Alternative("layout", f"{spread} parallel" if spread else "one GPU", each)
     yield from _slices(open_layout, leading, search, price)
@@ -71,34 +77,26 @@ def _changes(requirement: Requirement) -> Iterator[_Change]:
         now = requirement.precision.weights.bytes_per_parameter
         for each in _NARROWER:
             if each.bytes_per_parameter < now:
-                yield _Change("quantization", f"weights in {each}", _ANSWERS, _in_format(each))
+                made = _with("precision", weights=each)
+                yield _Change("quantization", f"weights in {each}", _ANSWERS, made)
 
 
 def _training_changes(requirement: Requirement) -> Iterator[_Change]:
     training = requirement.training
     trains_all = requirement.task is ModelTask.TRAINING
-    for is_open, change, caution, changes in (
-        (
-            training.recompute is not Recompute.FULL,
-            "activations computed again (recompute: full)",
-            "a third more operations",
-            {"recompute": Recompute.FULL},
-        ),
-        (
-            trains_all and training.zero_stage < _LAST_STAGE,
-            f"state sharded over all GPUs (zero_stage: {_LAST_STAGE})",
-            "half as much traffic again between GPUs",
-            {"zero_stage": _LAST_STAGE},
-        ),
-        (
-            trains_all and training.optimizer is Optimizer.ADAMW,
-            "optimizer states in 8 bits (optimizer: adamw-8bit)",
-            "compare the first thousand steps' loss with adamw",
-            {"optimizer": Optimizer.ADAMW_8BIT},
-        ),
-    ):
-        if is_open:
-            yield _Change("training", change, caution, _with_training(changes))
+    if training.recompute is not Recompute.FULL:
+        change, caution = "activations computed again (recompute: full)", "a third more operations"
+        yield _Change("training", change, caution, _with("training", recompute=Recompute.FULL))
+    if trains_all and training.zero_stage < _LAST_STAGE:
+        change = f"state sharded over all GPUs (zero_stage: {_LAST_STAGE})"
+        caution = "half as much traffic again between GPUs"
+        yield _Change("training", change, caution, _with("training", zero_stage=_LAST_STAGE))
+    if trains_all and training.optimizer is Optimizer.ADAMW:
+        change = "optimizer states in 8 bits (optimizer: adamw-8bit)"
+        caution = "compare the first thousand steps' loss with adamw"
+        yield _Change(
+            "training", change, caution, _with("training", optimizer=Optimizer.ADAMW_8BIT)
+        )
 
 
 def _remedies(requirement: Requirement) -> Iterator[_Change]:
@@ -106,50 +104,45 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
     training, load, task = requirement.training, requirement.load, requirement.task
     if requirement.parallel is not None:
         change = "the layout left open (no parallel)"
-        yield _Change("layout", change, "", lambda each: replace(each, parallel=None))
+        yield _Change("layout", change, "", partial(replace, parallel=None))
     yield from _changes(requirement)
     if not task.trains:
         if load.concurrency is not None or load.has_targets:
-            limits = {"concurrency": None, "ttft_ms": None, "tpot_ms": None, "latency_ms": None}
+            limits = dict.fromkeys(("concurrency", "ttft_ms", "tpot_ms", "latency_ms"))
             change = "as many requests at once as fit, with no limit on latencies"
-            yield _Change("load", change, "users wait longer", _with_load(limits))
+            yield _Change("load", change, "users wait longer", _with("load", **limits))
         return
     if training.micro_batch > 1:
         change, caution = "one sequence at a time (micro_batch: 1)", "smaller products are slower"
-        yield _Change("training", change, caution, _with_training({"micro_batch": 1}))
-    if not training.fused_loss and isinstance(requirement.model, Transformer):
+        yield _Change("training", change, caution, _with("training", micro_batch=1))
+    if isinstance(requirement.model, Transformer):
+        yield from _transformer_remedies(training, task)
+
+
+def _transformer_remedies(training: Training, task: ModelTask) -> Iterator[_Change]:
+    if not training.fused_loss:
         change = "logits and loss in chunks (fused_loss: true)"
-        yield _Change("training", change, "", _with_training({"fused_loss": True}))
+        yield _Change("training", change, "", _with("training", fused_loss=True))
     for each, caution in (
         (Offload.ACTIVATIONS, "as fast as PCIe brings them back"),
         (Offload.OPTIMIZER, "the host updates all weights each step: take a large global batch"),
     ):
-        if training.offload is Offload.NONE and isinstance(requirement.model, Transformer):
+        if training.offload is Offload.NONE:
             change = f"{each} in the memory of the host (offload: {each})"
-            yield _Change("training", change, caution, _with_training({"offload": each}))
-    adapted = isinstance(requirement.model, Transformer)
-    if adapted and task is ModelTask.TRAINING:
+            yield _Change("training", change, caution, _with("training", offload=each))
+    if task is ModelTask.TRAINING:
         caution = "adapters alone learn; what a model knows changes little"
-        yield _Change("task", "LoRA (train: lora)", caution, _with_task(ModelTask.FINETUNE_LORA))
-    if adapted and task is not ModelTask.FINETUNE_QLORA:
+        made = partial(replace, task=ModelTask.FINETUNE_LORA)
+        yield _Change(_OTHER_TASK, "LoRA (train: lora)", caution, made)
+    if task is not ModelTask.FINETUNE_QLORA:
         caution = "the same, beside weights of 4 bits"
-        yield _Change("task", "QLoRA (train: qlora)", caution, _with_task(ModelTask.FINETUNE_QLORA))
+        made = partial(replace, task=ModelTask.FINETUNE_QLORA)
+        yield _Change(_OTHER_TASK, "QLoRA (train: qlora)", caution, made)
 
 
-def _in_format(weights: NumberFormat) -> Callable[[Requirement], Requirement]:
-    return lambda each: replace(each, precision=replace(each.precision, weights=weights))
-
-
-def _with_training(changes: Mapping[str, Any]) -> Callable[[Requirement], Requirement]:
-    return lambda each: replace(each, training=replace(each.training, **changes))
-
-
-def _with_load(changes: Mapping[str, Any]) -> Callable[[Requirement], Requirement]:
-    return lambda each: replace(each, load=replace(each.load, **changes))
-
-
-def _with_task(task: ModelTask) -> Callable[[Requirement], Requirement]:
-    return lambda each: replace(each, task=task)
+def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
+    """What changes some fields of a part of a requirement."""
+    return lambda each: replace(each, **{part: replace(getattr(each, part), **changes)})
 
 
 def remedies(
@@ -172,8 +165,8 @@ def remedies(
             is_enough = is_enough or each.kind != _OTHER_TASK
             yield Alternative(each.kind, each.change, found, each.caution)
     together, done = requirement, list[_Change]()
-    for each in () if is_enough else changes:
-        if each.kind == _OTHER_TASK:
+    for each in changes:
+        if is_enough or each.kind == _OTHER_TASK:
             continue
         together = each.made(together)
         done.append(each)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.rental import Rental
@@ -91,27 +91,21 @@ class Bill:
 class CandidateFilter(StrEnum):
     """The filters that candidates pass, in their order."""
 
-    FORMAT = "format"
-    LAYOUT = "layout"
-    MEMORY = "memory"
-    COMPUTE = "compute"
-    BANDWIDTH = "bandwidth"
-    THROUGHPUT = "throughput"
+    lack: str
+    """What a candidate lacks that does not pass it."""
 
-    @property
-    def lack(self) -> str:
-        """What a candidate lacks that does not pass it."""
-        return _LACKS[self]
+    def __new__(cls, name: str, lack: str) -> Self:
+        """A filter by its name."""
+        self = str.__new__(cls, name)
+        self._value_, self.lack = name, lack
+        return self
 
-
-_LACKS: Final = {
-    CandidateFilter.FORMAT: "the number format is missing",
-    CandidateFilter.LAYOUT: "links are too few",
-    CandidateFilter.MEMORY: "memory is too small",
-    CandidateFilter.COMPUTE: "compute is too slow",
-    CandidateFilter.BANDWIDTH: "memory bandwidth is too low",
-    CandidateFilter.THROUGHPUT: "throughput is too low",
-}
+    FORMAT = "format", "the number format is missing"
+    LAYOUT = "layout", "links are too few"
+    MEMORY = "memory", "memory is too small"
+    COMPUTE = "compute", "compute is too slow"
+    BANDWIDTH = "bandwidth", "memory bandwidth is too low"
+    THROUGHPUT = "throughput", "throughput is too low"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +176,8 @@ class PlanCandidate:
     @property
     def fits_memory(self) -> bool:
         """Whether it meets what is asked for of memory."""
-        return all(
-            each.by not in {CandidateFilter.LAYOUT, CandidateFilter.MEMORY}
-            for each in self.rejections
-        )
+        lacking = {CandidateFilter.LAYOUT, CandidateFilter.MEMORY}
+        return lacking.isdisjoint(each.by for each in self.rejections)
 
     @property
     def is_memory_tight(self) -> bool:

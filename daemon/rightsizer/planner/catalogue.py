@@ -19,7 +19,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.units import GIB
-from rightsizer.planner.catalogue_text import card_text, table_text
+from rightsizer.planner.catalogue_text import card_text, columns, table_text
 from rightsizer.planner.figures import short_number
 from rightsizer.telemetry.host_context import survey_node
 
@@ -136,10 +136,8 @@ def _price_form(price: Price | None, prices: Prices) -> dict[str, Any] | None:
 
 def _unknown_text(device: Device) -> str:
     """A card of what the driver says."""
-    rows = [("architecture", device.architecture or "unknown"), *_figures(device)]
-    width = max(len(label) for label, _ in rows)
-    figures = (f"  {label.ljust(width)}  {text}" for label, text in rows)
     head = (device.name, "  unknown to the catalogue", "", "What the driver of this node says")
+    figures = (f"  {line}" for line in columns(_figures(device)))
     return "\n".join((*head, *figures, "", _REMEDY))
 
 
@@ -163,6 +161,7 @@ def _encode_unknown(device: Device) -> dict[str, Any]:
 
 def _figures(device: Device) -> Iterator[tuple[str, str]]:
     """What it tells; what it does not is left out."""
+    yield "architecture", device.architecture or "unknown"
     if "compute_capability" in device.facts:
         yield "compute capability", device.facts["compute_capability"]
     if "cores" in device.facts:
@@ -220,11 +219,12 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         say(json.dumps(forms, indent=1))
     elif named:
-        texts = (
-            _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
-            for each in named
+        say(
+            "\n\n".join(
+                _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
+                for each in named
+            )
         )
-        say("\n\n".join(texts))
     else:
         say(table_text(boards, prices))
     return 0

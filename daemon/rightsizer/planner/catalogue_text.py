@@ -161,12 +161,14 @@ def _slices(board: Board) -> Iterator[_Line]:
 
 
 def _section(title: str, lines: Iterable[_Line]) -> list[str]:
-    cells = list(lines)
-    if not cells:
-        return []
-    first, second = (max(len(line[at]) for line in cells) for at in (0, 1))
-    rows = (f"  {a.ljust(first)}  {b.ljust(second)}  {c}".rstrip() for a, b, c in cells)
-    return [title, *rows]
+    rows = columns(lines)
+    return [title, *(f"  {row}" for row in rows)] if rows else []
+
+
+def columns(lines: Iterable[Sequence[str]]) -> list[str]:
+    """Cells of each line below one another."""
+    header, *others = [*lines] or [()]
+    return [line for line in aligned(header, others, {*header}) if line]
 
 
 def table_text(boards: Iterable[Board], prices: Prices) -> str:

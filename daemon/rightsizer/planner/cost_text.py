@@ -162,15 +162,7 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
     yield f"as the load grows, x{last.load_ratio:.2f} in {last.month} months:"
     header = ("month", "load", "GPUs", "$/h", "remark")
     rows = [
-        (
-            str(step.month),
-            f"x{step.load_ratio:.2f}",
-            str(step.candidate),
-            priced(step.candidate.dollars_per_hour, hourly_dollars(step.candidate))
-            if step.candidate.fits
-            else NOTHING,
-            "" if step.candidate.fits else step.candidate.rejections[0].by.lack,
-        )
+        (str(step.month), f"x{step.load_ratio:.2f}", *_grown_cells(step.candidate))
         for step in plan.growth
     ]
     yield from (f"  {line}" for line in aligned(header, rows, frozenset({"GPUs", "$/h", "remark"})))
@@ -192,13 +184,20 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
     yield from wrapped(growth_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
 
 
+def _grown_cells(candidate: PlanCandidate) -> tuple[str, str, str]:
+    if not candidate.fits:
+        return str(candidate), NOTHING, candidate.rejections[0].by.lack
+    return str(candidate), priced(candidate.dollars_per_hour, hourly_dollars(candidate)), ""
+
+
 def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
     """What all months cost, with its range behind it."""
     if kind.outgrown is not None:
         return NOTHING
     told = number(kind.dollars())
-    is_range = interval is not None and interval.low < interval.high
-    return f"{told} ({interval_text(interval)})" if is_range else told
+    if interval is None or not interval.low < interval.high:
+        return told
+    return f"{told} ({interval_text(interval)})"
 
 
 def growth_verdict(outlook: GrowthOutlook, today: str) -> str:

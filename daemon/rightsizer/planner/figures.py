@@ -41,6 +41,11 @@ def unit_of(requirement: Requirement) -> str:
     return str(work_unit(requirement.model))
 
 
+def answers_in_tokens(requirement: Requirement) -> bool:
+    """Whether its work is done token by token; else a batch at a time."""
+    return unit_of(requirement) in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
+
+
 def told_unit(requirement: Requirement) -> str:
     """The same, of tokens with which they are."""
     unit = unit_of(requirement)
@@ -78,10 +83,13 @@ def middle(interval: EstimateInterval | None) -> str:
     return NOTHING if interval is None else number(interval.value)
 
 
-def interval_text(interval: EstimateInterval | None) -> str:
+def percent(ratio: float | None) -> str:
+    """`98%`."""
+    return NOTHING if ratio is None else f"{ratio:.0%}"
+
+
+def interval_text(interval: EstimateInterval) -> str:
     """`1,083 to 2,551`."""
-    if interval is None:
-        return NOTHING
     return f"{number(interval.low)} to {number(interval.high)}"
 
 

@@ -41,9 +41,13 @@ class GrowingKind:
 
     def dollars(self, month: int = 0) -> float | None:
         """What all months from one on cost, each for its own load; `None` without a price."""
-        hourly = [step.candidate.dollars_per_hour for step in self.steps[month:-1]]
-        known = [each for each in hourly if each is not None]
-        return sum(known) * self.hours_per_month if len(known) == len(hourly) else None
+        total = 0.0
+        for step in self.steps[month:-1]:
+            hourly = step.candidate.dollars_per_hour
+            if hourly is None:
+                return None
+            total += hourly
+        return total * self.hours_per_month
 
 
 def growing_kinds(

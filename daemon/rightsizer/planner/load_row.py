@@ -36,17 +36,12 @@ SPELLINGS: Final[Mapping[str, str]] = {
     "rps": _REQUESTS,
     "in": "input_tokens",
     "out": "output_tokens",
-    "ttft": "ttft_ms",
-    "ttft_ms": "ttft_ms",
-    "tpot": "tpot_ms",
-    "tpot_ms": "tpot_ms",
-    "latency": "latency_ms",
-    "latency_ms": "latency_ms",
+    **dict.fromkeys(("ttft", "ttft_ms"), "ttft_ms"),
+    **dict.fromkeys(("tpot", "tpot_ms"), "tpot_ms"),
+    **dict.fromkeys(("latency", "latency_ms"), "latency_ms"),
     **{key: key for key in ("ttft_percentile", "tpot_percentile", "latency_percentile")},
-    "arrivals": "burstiness",
-    "burstiness": "burstiness",
-    "chunk": "chunk_seconds",
-    "chunk_seconds": "chunk_seconds",
+    **dict.fromkeys(("arrivals", "burstiness"), "burstiness"),
+    **dict.fromkeys(("chunk", "chunk_seconds"), "chunk_seconds"),
 }
 """The field of a load that each key stands for, rates as they are."""
 LOAD_WORDS: Final = tuple(SPELLINGS)
@@ -54,26 +49,16 @@ LOAD_WORDS: Final = tuple(SPELLINGS)
 _MEANT: Final[Mapping[str, str]] = {
     "qps": "requests_per_second",
     "tps": "tokens_per_second",
-    "users": "concurrency",
-    "concurrent_users": "concurrency",
-    "batch": "concurrency",
+    **dict.fromkeys(("users", "concurrent_users", "batch"), "concurrency"),
     "batch_size": "concurrency, or training.micro_batch",
-    "p99": "latency",
-    "p95": "latency",
-    "max_latency": "latency",
+    **dict.fromkeys(("p99", "p95", "max_latency"), "latency"),
     "itl": "tpot",
-    "isl": "input_tokens",
-    "osl": "output_tokens",
-    "context": "input_tokens",
-    "context_length": "input_tokens",
-    "max_tokens": "output_tokens",
-    "dtype": "precision",
-    "quantization": "precision",
+    **dict.fromkeys(("isl", "context", "context_length"), "input_tokens"),
+    **dict.fromkeys(("osl", "max_tokens"), "output_tokens"),
+    **dict.fromkeys(("dtype", "quantization"), "precision"),
     "gpu": "gpus",
-    "cloud": "provider",
-    "region": "provider",
-    "price": "prices.dollars_per_gpu_hour",
-    "cost": "prices.dollars_per_gpu_hour",
+    **dict.fromkeys(("cloud", "region"), "provider"),
+    **dict.fromkeys(("price", "cost"), "prices.dollars_per_gpu_hour"),
 }
 """What other tools call what a plan has."""
 _MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
@@ -123,17 +108,13 @@ class StatedLoad:
             if not rate > 0:
                 remedy = "give what is asked for, or leave it out"
                 raise RequirementError(f"{self.spelled[key]}: {rate:g} is not above 0; {remedy}")
-        unit = work_unit(model)
+        unit, name = work_unit(model), model.name or "the model"
         for key in rates:
             if unit not in _RATES[key]:
-                fitting = " or ".join(
-                    each
-                    for each, units in _RATES.items()
-                    if unit in units and (each != _TOKENS or unit is WorkUnit.TOKENS)
-                )
+                others = frozenset() if unit is WorkUnit.TOKENS else frozenset({_TOKENS})
+                fitting = [each for each in _RATES if unit in _RATES[each] and each not in others]
                 raise RequirementError(
-                    f"{self.spelled[key]}: {model.name or 'the model'} works in {unit};"
-                    f" give {fitting}"
+                    f"{self.spelled[key]}: {name} works in {unit}; give {' or '.join(fitting)}"
                 )
         if len(rates) > 1:
             first, second = list(rates)[:2]
@@ -142,7 +123,7 @@ class StatedLoad:
                 " of them out"
             )
         notes = [
-            f"{self.spelled[key]} is given and not looked at: {model.name or 'the model'} {why}"
+            f"{self.spelled[key]} is given and not looked at: {name} {why}"
             for key, why in _unused(model)
             if key in values
         ]
@@ -152,7 +133,8 @@ class StatedLoad:
         notes += _completed(values, model, is_live=_STREAMS in rates)
         load = RequestLoad(**values)
         for key, rate in rates.items():
-            asked = rate * _units_of(key, model, load)
+            by = {_REQUESTS: units_per_request, _TOKENS: units_per_token}.get(key)
+            asked = rate * (by(model, load) if by else 1.0)
             load = RequestLoad(**values, tokens_per_second=asked)
             if key == _TOKENS and unit in {WorkUnit.SEQUENCES, WorkUnit.AUDIO_SECONDS}:
                 side = "input" if unit is WorkUnit.SEQUENCES else "output"
@@ -173,13 +155,6 @@ def _unused(model: Model) -> Iterator[tuple[str, str]]:
         yield "input_tokens", f"works in {unit}"
     if unit is not WorkUnit.AUDIO_SECONDS:
         yield "chunk_seconds", "hears nothing"
-
-
-def _units_of(key: str, model: Model, load: RequestLoad) -> float:
-    """Units of work that one of a rate is."""
-    if key == _REQUESTS:
-        return units_per_request(model, load)
-    return units_per_token(model, load) if key == _TOKENS else 1.0
 
 
 def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterator[str]:
@@ -224,11 +199,9 @@ def read_load(top: Row) -> StatedLoad:
                 if percentile is not None:
                     values[_TARGETS[key]] = percentile
             value = _arrivals(row, word) if key == "burstiness" else _value(row, word, key)
-            if value is None:
-                continue
-            if 0.0 < abs(value) < _LEAST:
+            if value is not None and 0.0 < abs(value) < _LEAST:
                 row.fault(word, f"must be at least {_LEAST:g} (got {value:g})")
-            else:
+            elif value is not None:
                 values[key] = value
     return StatedLoad(values, spelled)
 
@@ -255,8 +228,7 @@ def _take_percentile(row: Row, word: str) -> float | None:
         given = f"{key}={most}"
     elif not isinstance(given, str):
         return None
-    found = _TARGET.fullmatch(given)
-    if found is None:
+    if (found := _TARGET.fullmatch(given)) is None:
         return None
     row.values = {**row.values, word: found[2]}
     return float(found[1])

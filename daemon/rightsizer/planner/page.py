@@ -71,17 +71,14 @@ def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
         "more_rejected": max(0, len(rejected) - _MOST),
         "offers": [_offer(each, work) for each in offers],
         "work": words,
-        "growth": [
-            (
-                str(each["month"]),
-                f"x{each['load_ratio']:.2f}",
-                f"{each['count']} x {each['gpu']}",
-                _priced(each, "cost_per_hour"),
-                "" if each["fits"] else "does not fit",
-            )
-            for each in form["growth"]
-        ],
+        "growth": [_grown(each) for each in form["growth"]],
     }
+
+
+def _grown(form: Mapping[str, Any]) -> Sequence[str]:
+    then, held = f"{form['count']} x {form['gpu']}", "" if form["fits"] else "does not fit"
+    load = f"x{form['load_ratio']:.2f}"
+    return str(form["month"]), load, then, _priced(form, "cost_per_hour"), held
 
 
 def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
@@ -116,11 +113,9 @@ def _priced(form: Mapping[str, Any], key: str) -> str:
     """Dollars with the range behind them."""
     value, low, high = form[key], form[f"{key}_low"], form[f"{key}_high"]
     told = dollars(value, value)
-    return (
-        told
-        if low is None or low >= high
-        else f"{told} ({dollars(low, low)} to {dollars(high, high)})"
-    )
+    if low is None or low >= high:
+        return told
+    return f"{told} ({dollars(low, low)} to {dollars(high, high)})"
 
 
 def _speed(form: Mapping[str, Any]) -> str:

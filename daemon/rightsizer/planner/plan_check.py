@@ -1,5 +1,6 @@
 """PlanCheck: predictions beside what a recording, an MLPerf log or a profiler's trace measured."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -24,16 +25,13 @@ from rightsizer.sizing.requirement import (
 from rightsizer.sizing.workload_profile import ProfiledRun
 from rightsizer.telemetry.source import SnapshotSource
 
+_BETWEEN: Final = Signal.TIME_PER_OUTPUT_TOKEN_SECONDS
+_FIRST: Final = Signal.TIME_TO_FIRST_TOKEN_SECONDS
 _SHARES: Final = (
     *(Signal.GPU_BUSY, Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE),
     *(Signal.POWER, Signal.KV_CACHE_USED),
 )
-_MEANS: Final = (
-    Signal.REQUESTS_RUNNING,
-    Signal.TIME_PER_OUTPUT_TOKEN_SECONDS,
-    Signal.TIME_TO_FIRST_TOKEN_SECONDS,
-    *_SHARES,
-)
+_MEANS: Final = frozenset({Signal.REQUESTS_RUNNING, _BETWEEN, _FIRST, *_SHARES})
 _RESULTS: Final = (
     *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),
     "time_to_train_seconds",
@@ -53,20 +51,19 @@ class RecordedDevice:
 
     device: Device
     memory_peak_bytes: float | None = None
-    _sums: dict[Signal, tuple[float, int]] = field(default_factory=dict)
+    _sums: Counter[Signal] = field(default_factory=Counter)
+    _counts: Counter[Signal] = field(default_factory=Counter)
 
     def mean(self, signal: Signal) -> float | None:
         """Over the readings that have the signal."""
-        total, count = self._sums.get(signal, (0.0, 0))
-        return total / count if count else None
+        count = self._counts[signal]
+        return self._sums[signal] / count if count else None
 
     def add(self, values: Mapping[Signal, float]) -> None:
         """Count one reading."""
-        for signal in _MEANS:
-            value = values.get(signal)
-            if value is not None:
-                before, count = self._sums.get(signal, (0.0, 0))
-                self._sums[signal] = before + value, count + 1
+        known = {signal: values[signal] for signal in _MEANS & values.keys()}
+        self._sums.update(known)
+        self._counts.update(known.keys())
         used, total = values.get(Signal.MEMORY_USED_BYTES), self.device.memory_total_bytes
         ratio = values.get(Signal.MEMORY_USED)
         if used is None and ratio is not None and total is not None:
@@ -173,15 +170,11 @@ def _recorded(
         remark = "an engine that takes memory ahead shows what it took" if serves else ""
         yield FigureComparison("memory_bytes", "bytes", max(peaks), candidate.memory.total, remark)
     rate = candidate.rate
-    between = _mean(devices, Signal.TIME_PER_OUTPUT_TOKEN_SECONDS)
-    first = _mean(devices, Signal.TIME_TO_FIRST_TOKEN_SECONDS)
+    between, first = _mean(devices, _BETWEEN), _mean(devices, _FIRST)
     if in_flight and between:
-        remark = "requests running over the time between tokens"
-        unit, each = (
-            work_unit(requirement.model),
-            units_per_token(requirement.model, requirement.load),
-        )
-        yield _speed(unit, in_flight / between * each, rate.tokens_per_second, remark)
+        remark, model = "requests running over the time between tokens", requirement.model
+        made = in_flight / between * units_per_token(model, requirement.load)
+        yield _speed(work_unit(model), made, rate.tokens_per_second, remark)
     if between:
         yield FigureComparison("tpot_ms", "ms", between * 1e3, rate.tpot_ms)
     if first:
@@ -242,11 +235,11 @@ def compare_benchmark(
     if requirement.task.trains:
         count = round(figures.get("accelerators", planned.count))
         asked = replace(requirement, parallel=layout_of_count(planned, count, profile.source))
-        candidate = planner.predicted(asked, planned.gpu)
-        return PlanCheck(candidate, tuple(_trained(asked, candidate, figures)))
-    asked = _running(requirement, planned.layout, _in_flight(result))
+    else:
+        asked = _running(requirement, planned.layout, _in_flight(result))
     candidate = planner.predicted(asked, planned.gpu)
-    return PlanCheck(candidate, tuple(_served(asked, candidate, figures)))
+    compared = (_trained if is_training else _served)(asked, candidate, figures)
+    return PlanCheck(candidate, tuple(compared))
 
 
 def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallelism:
@@ -300,22 +293,18 @@ def _served(
     elif tokens is not None:
         remark = f"tokens, by how many a request has in the plan, as {unit}"
         yield _speed(unit, tokens * units_per_token(model, load), made, remark)
-    yield from _latencies("ttft" if is_of_tokens else "latency", candidate.rate.ttft_ms, figures)
-    if is_of_tokens:
-        yield from _latencies("tpot", candidate.rate.tpot_ms, figures)
-
-
-def _latencies(
-    figure: str, predicted: EstimateInterval | None, figures: Mapping[str, float]
-) -> Iterator[FigureComparison]:
-    mean = figures.get(f"{figure}_mean_seconds")
-    if mean is not None:
-        yield FigureComparison(f"{figure}_ms", "ms", mean * 1e3, predicted)
-    for quantile in ("p50", "p90", "p99"):
-        value = figures.get(f"{figure}_{quantile}_seconds")
-        if value is not None:
-            name = f"{figure}_{quantile}_ms"
-            yield FigureComparison(name, "ms", value * 1e3, predicted, _QUANTILE, is_quantile=True)
+    rate = candidate.rate
+    latencies = {"ttft": rate.ttft_ms, "tpot": rate.tpot_ms}
+    for figure, predicted in (latencies if is_of_tokens else {"latency": rate.ttft_ms}).items():
+        for part in ("mean", "p50", "p90", "p99"):
+            value, is_mean = figures.get(f"{figure}_{part}_seconds"), part == "mean"
+            if value is not None:
+                name, remark = (
+                    f"{figure}_{part}_ms".replace("_mean", ""),
+                    "" if is_mean else _QUANTILE,
+                )
+                took = value * 1e3
+                yield FigureComparison(name, "ms", took, predicted, remark, is_quantile=not is_mean)
 
 
 def _trained(
@@ -350,13 +339,11 @@ def trace_comparisons(
     if run.memory_peak_bytes is not None:
         # The allocator sees neither the context nor libraries.
         outside, total = candidate.memory.overhead_bytes, candidate.memory.total
-        within = EstimateInterval(
-            total.value - outside, max(0.0, total.low - outside), total.high - outside
-        )
+        low, high = max(0.0, total.low - outside), total.high - outside
+        within, peak = EstimateInterval(total.value - outside, low, high), run.memory_peak_bytes
         context = f"{outside / GIB:.1f} GiB of context and libraries come on top"
         remark = f"the allocator's own peak; {context}"
-        peak = float(run.memory_peak_bytes)
-        yield FigureComparison("memory_bytes", "bytes", peak, within, remark)
+        yield FigureComparison("memory_bytes", "bytes", float(peak), within, remark)
     if requirement.task.trains:
         if run.step_seconds is None:
             raise ProfileError(

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
 
 
-_PARTS: Final = (
-    ("per_million", "per_million_tokens"),
-    ("per_image", "per_image"),
-    ("per_run", "per_training"),
-)
+_PARTS: Final = {
+    "per_million": "per_million_tokens",
+    "per_image": "per_image",
+    "per_run": "per_training",
+}
 """What is done in an hour, with what keys of it end in."""
 
 
@@ -82,7 +82,7 @@ def _intervals(of: object, *names: str) -> dict[str, float | None]:
 def _work_form(hourly: str, name: str, amount: CostAmount) -> dict[str, float | None]:
     """An amount of an hour under one key, and of what is done in it under others."""
     form = encode_interval(hourly, amount.per_hour)
-    for part, ending in _PARTS:
+    for part, ending in _PARTS.items():
         form |= encode_interval(f"{name}_{ending}", getattr(amount, part))
     return form
 
@@ -118,8 +118,11 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
                 "count": step.candidate.count,
                 "layout": asdict(step.candidate.layout),
                 "fits": step.candidate.fits,
-                "cost_per_hour": step.candidate.dollars_per_hour,
-                **_ends("cost_per_hour", hourly_dollars(step.candidate)),
+                **_priced(
+                    "cost_per_hour",
+                    step.candidate.dollars_per_hour,
+                    hourly_dollars(step.candidate),
+                ),
             }
             for step in plan.growth
         ],
@@ -141,7 +144,6 @@ def _engine(plan: GpuPlan) -> str | None:
 
 
 def _rental_form(rental: Rental) -> dict[str, Any]:
-    """What a candidate is rented as."""
     instance = rental.instance
     return {
         "provider": instance.provider,
@@ -156,7 +158,9 @@ def _rental_form(rental: Rental) -> dict[str, Any]:
 
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     """One candidate."""
-    rate = candidate.rate
+    rate, asked = candidate.rate, million_dollars(candidate)
+    rented = None if candidate.bill is None else candidate.bill.on_demand
+    full_load = None if rented is None else rented.per_million
     return {
         "gpu": candidate.gpu,
         "count": candidate.count,
@@ -165,8 +169,8 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "layout": asdict(candidate.layout),
         "fits": candidate.fits,
         "fits_memory": candidate.fits_memory,
-        "format": None if candidate.format is None else candidate.format.name,
-        "format_note": None if candidate.format is None else candidate.format.note,
+        "format": candidate.format and candidate.format.name,
+        "format_note": candidate.format and candidate.format.note,
         "reasons": [str(each) for each in candidate.rejections],
         "memory": encode_memory(candidate.memory),
         "memory_headroom_ratio": candidate.memory_headroom_ratio,
@@ -174,12 +178,9 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "concurrency": rate.concurrency,
         **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
         "targets_probability": rate.targets_probability,
-        "cost_per_hour": candidate.dollars_per_hour,
-        **_ends("cost_per_hour", hourly_dollars(candidate)),
-        "cost_per_million_tokens": candidate.dollars_per_million_tokens,
-        **_ends("cost_per_million_tokens", _full_load(candidate)),
-        "cost_per_million_tokens_asked": candidate.work_dollars,
-        **_ends("cost_per_million_tokens_asked", million_dollars(candidate)),
+        **_priced("cost_per_hour", candidate.dollars_per_hour, hourly_dollars(candidate)),
+        **_priced("cost_per_million_tokens", candidate.dollars_per_million_tokens, full_load),
+        **_priced("cost_per_million_tokens_asked", candidate.work_dollars, asked),
         **encode_interval("training_hours", rate.training_hours),
         "mfu_ratio": rate.mfu_ratio,
         "bound": rate.bound or None,
@@ -189,16 +190,11 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     }
 
 
-def _full_load(candidate: PlanCandidate) -> EstimateInterval | None:
-    rented = None if candidate.bill is None else candidate.bill.on_demand
-    return None if rented is None else rented.per_million
-
-
-def _ends(name: str, interval: EstimateInterval | None) -> dict[str, float | None]:
-    """Where a figure lies, beside it."""
-    form = encode_interval(name, interval)
-    del form[name]
-    return form
+def _priced(
+    name: str, dollars: float | None, interval: EstimateInterval | None
+) -> dict[str, float | None]:
+    """A price, and where it lies."""
+    return encode_interval(name, interval) | {name: dollars}
 
 
 def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
@@ -221,8 +217,11 @@ def _outlook_form(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:
                 "gpu": kind.gpu,
                 "count_first": kind.steps[0].candidate.count,
                 "count_last": kind.steps[-1].candidate.count,
-                "cost_of_all_months": kind.dollars() if kind.outgrown is None else None,
-                **_ends("cost_of_all_months", plan.span_dollars(kind)),
+                **_priced(
+                    "cost_of_all_months",
+                    kind.dollars() if kind.outgrown is None else None,
+                    plan.span_dollars(kind),
+                ),
                 "outgrown_in_month": kind.outgrown,
             }
             for kind in outlook.kinds

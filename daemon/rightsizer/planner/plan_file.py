@@ -134,7 +134,7 @@ def read_plan_file(file: Path) -> PlanFile:
 
 
 def plan_of_flags(given: Mapping[str, Any]) -> PlanFile:
-    """The one requirement of a command line, by the words of its flags, which files take too."""
+    """The one requirement of a command line, by words of files too; a `UsageError` where wrong."""
     question = FileQuestion.of(given, (), Document("", given, {}))
     try:
         return PlanFile((_item(question, Path()),), is_list=False)
@@ -199,11 +199,8 @@ def _precision(row: Row) -> Row:
     given = row.values.get("precision")
     if isinstance(given, str):
         given = _FORMATS.get(given.lower(), given.lower())
-    return (
-        Row({"weights": given}, ("precision",), row.faults)
-        if isinstance(given, str)
-        else (row.row("precision"))
-    )
+        return Row({"weights": given}, ("precision",), row.faults)
+    return row.row("precision")
 
 
 def _training(row: Row) -> tuple[ModelTask, Training]:

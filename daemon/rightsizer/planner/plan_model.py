@@ -46,14 +46,8 @@ _FAR: Final = 2.0
 """So many times as many parameters, or as few, are not those of the same model."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderDescription(TransformerDescription):
-    """The same of an encoder: its tokens look both ways, and nothing is kept of a request."""
-
-
 KINDS: Final[dict[str, type]] = {
-    "transformer": TransformerDescription,
-    "encoder": EncoderDescription,
+    **dict.fromkeys(("transformer", "encoder"), TransformerDescription),
     "cnn": ConvolutionalNetwork,
     "vit": VisionTransformer,
     "diffusion": Diffusion,
@@ -106,11 +100,11 @@ def _value(row: Row, name: str, kept: Any) -> Any:
         if not isinstance(value, bool):
             row.fault(name, f"must be true or false (got {shown(value)})")
         return value if isinstance(value, bool) else None
-    if kept is int and not isinstance(row.values[name], str):
-        return row.count(name, -_MOST_COUNT, _MOST_COUNT)
-    if kept is int:
+    if kept is int and isinstance(row.values[name], str):
         amount = row.amount(name, -_MOST_COUNT, _MOST_COUNT)
         return None if amount is None else int(amount)
+    if kept is int:
+        return row.count(name, -_MOST_COUNT, _MOST_COUNT)
     return row.amount(name, -_MOST, _MOST) if kept is float else row.text(name)
 
 
@@ -130,8 +124,8 @@ def _types(kind: type) -> dict[str, tuple[Any, bool]]:
 class ModelRow:
     """What a requirement says of its model; each value by itself is in order."""
 
-    kind: type
     values: dict[str, Any]
+    kind: str = "transformer"
     config: str = ""
     asked: str = ""
     """A well-known model, a size, or a path, as one text."""
@@ -145,47 +139,44 @@ class ModelRow:
             return _of_file(folder / Path(self.config).expanduser(), self.values)
         if self.asked:
             return _named(self.asked, folder, self.values)
-        if self.kind is EncoderDescription:
-            shape = TransformerDescription(**{"tied_embeddings": True, **self.values})
-            encoder = replace(completed_shape(shape), cached_layers=0)
-            return PublishedModel(encoder, notes=tuple(shape_notes(encoder)))
-        if self.kind is TransformerDescription:
-            model = completed_shape(TransformerDescription(**self.values))
-            return PublishedModel(model, notes=tuple(shape_notes(model)))
-        return PublishedModel(self.kind(**self.values))
+        if KINDS[self.kind] is not TransformerDescription:
+            return PublishedModel(KINDS[self.kind](**self.values))
+        # Tokens of an encoder look both ways, and nothing is kept of a request.
+        usual = {"tied_embeddings": True} if self.kind == "encoder" else {}
+        model = completed_shape(TransformerDescription(**{**usual, **self.values}))
+        model = replace(model, cached_layers=0) if usual else model
+        return PublishedModel(model, notes=tuple(shape_notes(model)))
 
 
 def read_model_row(row: Row) -> ModelRow:
     """The model of a requirement; what is wrong with single keys goes to the row's faults."""
     named = row.values.get("model")
     if isinstance(named, str) and named.strip():
-        return ModelRow(TransformerDescription, {}, asked=named.strip())
+        return ModelRow({}, asked=named.strip())
     if named is None and "parameters" in row:
-        return ModelRow(TransformerDescription, {"parameters": row.amount("parameters", 1, _MOST)})
+        return ModelRow({"parameters": row.amount("parameters", 1, _MOST)})
     if named is None or isinstance(named, str):
-        row.fault(
-            "model",
-            "is required: a name like llama-3.1-70b, a size like 70B, {config: PATH}, or its shape",
-        )
-        return ModelRow(TransformerDescription, {})
+        known = "a name like llama-3.1-70b, a size like 70B, {config: PATH}, or its shape"
+        row.fault("model", f"is required: {known}")
+        return ModelRow({})
     model = row.row("model")
     kind = model.values.get("kind", "transformer")
     if not isinstance(kind, str) or kind not in KINDS:
         model.fault("kind", f"'{kind}' is not known; take one of {', '.join(KINDS)}")
-        return ModelRow(TransformerDescription, {})
+        return ModelRow({})
     is_named = "name" in model.values and not {*model.values} - {"name", *_OF_IMAGES}
     if "config" not in model.values and not is_named:
-        return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], ("kind",)))
+        return ModelRow(read_fields(model, KINDS[kind], ("kind",)), kind)
     from rightsizer.planner.models.diffusers import RequestedImage  # noqa: PLC0415 - as below.
 
     values = read_fields(model, RequestedImage, _BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
     if is_named:
-        return ModelRow(KINDS[kind], values, asked=values.pop("name"))
+        return ModelRow(values, asked=values.pop("name"))
     counts = ("parameters", "active_parameters")
     numbers = {key: model.amount(key, 1.0, _MOST_PARAMETERS) for key in counts}
     values |= {key: number for key, number in numbers.items() if number is not None}
-    return ModelRow(KINDS[kind], values, model.needed_text("config"))
+    return ModelRow(values, kind, model.needed_text("config"))
 
 
 def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[Model]:

@@ -1,7 +1,8 @@
 """Rates of a requirement on given GPUs, and whether they meet latencies and throughput."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -18,7 +19,7 @@ from rightsizer.sizing.requirement import (
     units_per_token,
     work_unit,
 )
-from rightsizer.sizing.sample_rate import sample_rate
+from rightsizer.sizing.sample_rate import SampleRate, sample_rate
 from rightsizer.sizing.serving import Server, Serving, best_concurrency, most_running
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
@@ -54,35 +55,33 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
         server = Server(memory, board, available_bytes, settings.serving)
         return _serving(requirement, server, concurrency)
     most = memory.largest_concurrency(available_bytes)
-    headroom = settings.serving.latency_headroom_ratio
-    return _sampling(requirement, board, layout, concurrency, most, headroom=headroom)
+    kept = 1.0 - settings.serving.latency_headroom_ratio
+    sampled = partial(sample_rate, requirement, board, layout)
+    return _sampling(requirement.load, layout.data, sampled, concurrency, most, kept=kept)
 
 
 def _sampling(  # noqa: PLR0913 - as above.
-    requirement: Requirement,
-    board: Board,
-    layout: Parallelism,
+    load: RequestLoad,
+    replicas: int,
+    sampled: Callable[[float | None], SampleRate],
     concurrency: float | None,
     most: int,
     *,
-    headroom: float,
+    kept: float,
 ) -> PredictedRate:
     """Of a model that answers a batch at a time: as many as is usual and memory and time allow."""
-    load, rate = requirement.load, sample_rate(requirement, board, layout, concurrency)
-    most = max(layout.data, most)
-    while concurrency is None and rate.concurrency > layout.data:
+    rate, most = sampled(concurrency), max(replicas, most)
+    first, answer = ((each or math.inf) * kept for each in (load.ttft_ms, load.latency_ms))
+    while concurrency is None and rate.concurrency > replicas:
         batch_ms = rate.batch_seconds.value * 1e3
-        is_late = _is_over(batch_ms, load.ttft_ms, headroom) or _is_over(
-            load.answer_ms(batch_ms, None), load.latency_ms, headroom
-        )
+        is_late = batch_ms > first or load.answer_ms(batch_ms, None) > answer
         if rate.concurrency <= most and not is_late:
             break
-        fewer = max(float(layout.data), min(float(most), rate.concurrency / 2.0))
-        rate = sample_rate(requirement, board, layout, fewer)
+        rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
     made, asked = rate.samples_per_second, load.tokens_per_second
     # Batches fill as requests come: where latencies matter, no larger than the load makes them.
-    while load.is_open and load.has_targets and rate.concurrency >= 2.0 * layout.data:
-        fewer_rate = sample_rate(requirement, board, layout, rate.concurrency / 2.0)
+    while load.is_open and load.has_targets and rate.concurrency >= 2.0 * replicas:
+        fewer_rate = sampled(rate.concurrency / 2.0)
         if asked is None or fewer_rate.samples_per_second.value < asked:
             break
         rate = fewer_rate
@@ -91,10 +90,6 @@ def _sampling(  # noqa: PLR0913 - as above.
         concurrency=rate.concurrency,
         ttft_ms=rate.batch_seconds.scaled(1e3),
     )
-
-
-def _is_over(milliseconds: float, most: float | None, headroom: float) -> bool:
-    return most is not None and milliseconds > most * (1.0 - headroom)
 
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
@@ -193,19 +188,15 @@ def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
     """The latencies that are asked for, beside what is predicted of each."""
     first, between = rate.ttft_ms, rate.tpot_ms
     if load.ttft_ms is not None and first is not None:
-        of = _told(load.ttft_percentile)
-        why = f"first token after {first.value:.0f} ms{of}"
+        why = f"first token after {first.value:.0f} ms{_told(load.ttft_percentile)}"
         yield _Target(CandidateFilter.COMPUTE, first, load.ttft_ms, why)
     if load.tpot_ms is not None and between is not None:
         why = f"{between.value:.1f} ms between tokens{_told(load.tpot_percentile)}"
         yield _Target(CandidateFilter.BANDWIDTH, between, load.tpot_ms, why)
     if load.latency_ms is None or first is None:
         return
-    ends = (
-        load.answer_ms(getattr(first, end), None if between is None else getattr(between, end))
-        for end in ("value", "low", "high")
-    )
-    answer = EstimateInterval(*ends)
+    ends = [(getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")]
+    answer = EstimateInterval(*(load.answer_ms(*each) for each in ends))
     waited = ", the batch before it included" if between is None else ""
     why = f"answer after {answer.value:.4g} ms{_told(load.latency_percentile)}{waited}"
     by = CandidateFilter.COMPUTE if between is None else CandidateFilter.BANDWIDTH

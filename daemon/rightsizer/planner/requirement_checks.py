@@ -36,11 +36,9 @@ _NOT_NEGATIVE: Final[Mapping[type, str]] = {
 _OF_ATTENTION: Final = ("q", "k", "v", "o")
 _OF_FEED_FORWARD: Final = ("gate", "up", "down")
 LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
-_UNTRAINABLE: Final = frozenset(
-    {
-        *(NumberFormat.INT8, NumberFormat.INT4, NumberFormat.Q4_K_M),
-        *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
-    }
+_UNTRAINABLE: Final = (
+    *(NumberFormat.INT8, NumberFormat.INT4, NumberFormat.Q4_K_M),
+    *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
 )
 """Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
 _ZERO_STAGES: Final = 3
@@ -63,17 +61,13 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
     """Why a model cannot be spread so, or `None`."""
     if min(layout.tensor, layout.pipeline, layout.data, layout.expert) < 1:
         return "parallel: tensor, pipeline, data and expert are at least 1 each"
-    if layout.expert > 1:
-        fault = _expert_fault(model, layout)
-        if fault is not None:
-            return fault
+    if layout.expert > 1 and (fault := _expert_fault(model, layout)):
+        return fault
     if not isinstance(model, Transformer | VisionTransformer):
         return None
     if model.heads % layout.tensor:
-        return (
-            f"parallel.tensor: {model.heads} heads do not divide by {layout.tensor};"
-            " take a divisor of the heads"
-        )
+        fault = f"{model.heads} heads do not divide by {layout.tensor}"
+        return f"parallel.tensor: {fault}; take a divisor of the heads"
     if isinstance(model, Transformer) and not model.kv_lora_rank and "heads" not in model.assumed:
         # Engines give each GPU whole heads of keys, or one that several GPUs have. Heads that were
         # taken as usual refuse nothing: their number was not given.
@@ -84,10 +78,8 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
                 " way around; take a divisor or a multiple of them"
             )
     if layout.pipeline > model.layers:
-        return (
-            f"parallel.pipeline: {layout.pipeline} stages for {model.layers} layers;"
-            " take at most one stage a layer"
-        )
+        fault = f"{layout.pipeline} stages for {model.layers} layers"
+        return f"parallel.pipeline: {fault}; take at most one stage a layer"
     return None
 
 
@@ -95,16 +87,10 @@ def _expert_fault(model: Model, layout: Parallelism) -> str | None:
     experts = model.experts if isinstance(model, Transformer) else 1
     if experts == 1:
         return "parallel.expert: the model has no experts; leave it out"
-    if layout.data % layout.expert:
-        return (
-            f"parallel.expert: {layout.data} replicas (data) do not divide by {layout.expert};"
-            " take a divisor of them"
-        )
-    if experts % layout.expert:
-        return (
-            f"parallel.expert: {experts} experts do not divide by {layout.expert};"
-            " take a divisor of them"
-        )
+    for count, what in ((layout.data, "replicas (data)"), (experts, "experts")):
+        if count % layout.expert:
+            fault = f"{count} {what} do not divide by {layout.expert}"
+            return f"parallel.expert: {fault}; take a divisor of them"
     return None
 
 
@@ -133,15 +119,11 @@ def _transformer(model: Transformer) -> Iterator[str]:
         )
     keys = model.key_value_heads
     if model.heads % keys:
-        yield (
-            f"model.kv_heads: {model.heads} heads do not divide by {keys} kv_heads;"
-            " take a divisor of heads"
-        )
+        fault = f"{model.heads} heads do not divide by {keys} kv_heads"
+        yield f"model.kv_heads: {fault}; take a divisor of heads"
     if model.experts_per_token > model.experts:
-        yield (
-            f"model.experts_per_token: {model.experts_per_token} of {model.experts} experts;"
-            " take at most as many as there are"
-        )
+        fault = f"{model.experts_per_token} of {model.experts} experts"
+        yield f"model.experts_per_token: {fault}; take at most as many as there are"
     for key in ("dense_layers", "windowed_layers"):
         value = getattr(model, key)
         if value is not None and value > model.layers:
@@ -149,10 +131,8 @@ def _transformer(model: Transformer) -> Iterator[str]:
     if model.windowed_layers and model.sliding_window is None:
         yield "model.windowed_layers: no sliding_window is given; give it, or leave both out"
     if model.parameters and (model.active_parameters or 0.0) > model.parameters:
-        yield (
-            f"model.active_parameters: {model.active_parameters:g} of {model.parameters:g};"
-            " a token passes at most all parameters"
-        )
+        fault = f"{model.active_parameters:g} of {model.parameters:g}"
+        yield f"model.active_parameters: {fault}; a token passes at most all parameters"
 
 
 def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
@@ -162,10 +142,8 @@ def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
             " correct one of them"
         )
     if model.image < model.patch:
-        yield (
-            f"model.patch: {model.patch} pixels of an image of {model.image};"
-            " a patch is at most as wide as the image"
-        )
+        fault = f"{model.patch} pixels of an image of {model.image}"
+        yield f"model.patch: {fault}; a patch is at most as wide as the image"
 
 
 def check_requirement(requirement: Requirement) -> None:
@@ -177,8 +155,7 @@ def check_requirement(requirement: Requirement) -> None:
     if requirement.task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}:
         faults += _adapters(requirement)
     if requirement.parallel is not None:
-        fault = layout_fault(requirement.model, requirement.parallel)
-        faults += [fault] if fault else []
+        faults += filter(None, (layout_fault(requirement.model, requirement.parallel),))
         if requirement.task.trains and requirement.parallel.expert > 1:
             faults.append("parallel.expert: only plans of serving spread experts; leave it out")
     if faults:
@@ -227,10 +204,8 @@ def _training(requirement: Requirement) -> Iterator[str]:
     if not 0 <= training.zero_stage <= _ZERO_STAGES:
         yield f"training.zero_stage: {training.zero_stage} is none of 0, 1, 2, 3"
     if requirement.task is ModelTask.TRAINING and weights in _UNTRAINABLE:
-        yield (
-            f"precision.weights: {weights} cannot be trained; take bf16 or fp8,"
-            " or the task finetune-qlora"
-        )
+        remedy = "take bf16 or fp8, or the task finetune-qlora"
+        yield f"precision.weights: {weights} cannot be trained; {remedy}"
 
 
 def _adapters(requirement: Requirement) -> Iterator[str]:

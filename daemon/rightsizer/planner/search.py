@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -87,14 +88,10 @@ def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Para
     model = requirement.model
     if requirement.task.trains or not isinstance(model, Transformer) or model.experts <= 1:
         return ()
-    layouts = (
-        Parallelism(tensor, 1, spread, spread)
-        for spread in _EXPERT_SPREADS
-        for tensor in _ATTENTION
-    )
-    possible = (
-        each for each in layouts if each.gpus <= gpu_maximum and layout_fault(model, each) is None
-    )
+    ways = product(_EXPERT_SPREADS, _ATTENTION)
+    layouts = (Parallelism(tensor, 1, spread, spread) for spread, tensor in ways)
+    possible = [each for each in layouts if each.gpus <= gpu_maximum]
+    possible = [each for each in possible if layout_fault(model, each) is None]
     return sorted(possible, key=lambda each: (each.gpus, each.tensor))
 
 
@@ -109,7 +106,7 @@ def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> 
     Training in tensor parallel moves all activations twice a layer, which PCIe carries between two
     GPUs at most.
     """
-    linked = max(_linked(board), _PCIE_TENSOR)
+    linked = max(board.linked_gpu_count or 1, _PCIE_TENSOR)
     if requirement.task.trains and layout.tensor > linked:
         return (
             f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most;"
@@ -118,20 +115,14 @@ def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> 
     return None
 
 
-def _linked(board: Board) -> int:
-    """How many GPUs links of their own join in a server."""
-    return board.linked_gpu_count or 1
-
-
 def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
     """Why slices cannot be joined to a layout, or `None`.
 
     A process sees one slice, and nothing copies between slices but the host; replicas that serve
     need nothing of each other.
     """
-    joined = (
-        layout.gpus if requirement.task.trains else layout.tensor * layout.pipeline * layout.expert
-    )
+    of_replica = layout.tensor * layout.pipeline * layout.expert
+    joined = layout.gpus if requirement.task.trains else of_replica
     if joined > 1 and is_slice(board):
         return f"{joined} slices of MIG cannot be joined; take a larger slice, or whole GPUs"
     return None
@@ -229,7 +220,10 @@ class Search:
         found: list[PlanCandidate] = []
         for layout in self._expert_layouts:
             joined = min(layout.data * layout.tensor, _NODE_GPUS)
-            if _slice_fault(self.requirement, board, layout) or _linked(board) < joined:
+            if (
+                _slice_fault(self.requirement, board, layout)
+                or (board.linked_gpu_count or 1) < joined
+            ):
                 continue
             most = self._serving_memory(layout).largest_concurrency(room)
             if most >= layout.data:
@@ -263,8 +257,11 @@ class Search:
         """With the fewest replicas that answer all in time: of several, each has a calmer share."""
         if most * layout.gpus > self._settings.gpu_maximum:
             return self._serving_candidate(board, layout)
-        found = self._serving_candidate(board, _times(layout, most))
-        short, enough = 0, most
+        return self._fewest(board, layout, 0, most)
+
+    def _fewest(self, board: Board, layout: Parallelism, short: int, enough: int) -> PlanCandidate:
+        """With the fewest replicas that do, between too few and enough, if these are."""
+        found = self._serving_candidate(board, _times(layout, enough))
         while found.fits and enough - short > 1:
             middle = (short + enough) // 2
             tried = self._serving_candidate(board, _times(layout, middle))
@@ -283,24 +280,15 @@ class Search:
         most = min(least * _SPREAD, proposed)
         if first.fits or most <= least:
             return first
-        found = self._serving_candidate(board, _times(layout, most))
-        if not found.fits:
-            return first
         # The fewer requests a replica has, the sooner it answers each.
-        late, met = least, most
-        while met - late > 1:
-            middle = (late + met) // 2
-            tried = self._serving_candidate(board, _times(layout, middle))
-            late, met = (late, middle) if tried.fits else (middle, met)
-            found = tried if tried.fits else found
-        return found
+        found = self._fewest(board, layout, least, most)
+        return found if found.fits else first
 
     def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> PredictedRate:
         key = board.key, layout, concurrency
         if key not in self._rates:
-            room = self._available(board)
-            found = self._predict(self.requirement, board, layout, concurrency, room)
-            self._rates[key] = found
+            asked = self.requirement, board, layout, concurrency
+            self._rates[key] = self._predict(*asked, self._available(board))
         return self._rates[key]
 
     def _serving_candidate(

@@ -8,31 +8,28 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.console.command import harmless, write
-from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.console.text import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
 from rightsizer.planner.cost_text import growth_verdict
 from rightsizer.planner.figures import (
-    hourly_dollars,
-    middle,
+    answers_in_tokens,
     million_dollars,
     number,
     priced,
-    range_text,
     told_unit,
-    unit_of,
 )
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,
     alternative_lines,
+    columns_of,
     nothing_lines,
-    rented_as,
-    run_dollars,
+    table_lines,
     title_lines,
 )
 from rightsizer.planner.validation import ValidationStep, validation_steps
-from rightsizer.sizing.requirement import Requirement, WorkUnit
+from rightsizer.sizing.requirement import Requirement
 
 _SHOWN: Final = 5
 _LEFT: Final = frozenset({"GPUs", "90 % within", "rented as", "why not first"})
@@ -101,28 +98,14 @@ def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
     if best is None:
         return
     fitting = [each for each in plan.candidates if each.fits]
-    shown, requirement = fitting[:_SHOWN], plan.requirement
-    unit, trains = unit_of(requirement), requirement.task.trains
-    is_run = trains and requirement.training.tokens is not None
-    is_of_tokens = unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
-    cost = "$/run" if is_run else "$/h"
+    shown, training = fitting[:_SHOWN], plan.requirement.training
+    is_run = plan.requirement.task.trains and training.tokens is not None
     rents = any(each.rental is not None for each in shown)
-    header = ["#", "GPUs", cost, f"{unit}/s", "rented as" if rents else "90 % within"]
-    header += ["hours"] if is_run else []
-    header += [] if trains else ["TTFT" if is_of_tokens else "batch ms"]
-    header += ["TPOT"] if not trains and is_of_tokens else []
-    rows = []
-    for each in shown:
-        rate = each.rate
-        row = [str(each.rank), f"{each}{'*' * (each.format is not None)}"]
-        row.append(priced(*run_dollars(each)) if is_run else _hourly(each))
-        row.append(middle(rate.tokens_per_second))
-        row.append(rented_as(each) if rents else range_text(rate.tokens_per_second))
-        row += [middle(rate.training_hours)] if is_run else []
-        row += [] if trains else [middle(rate.ttft_ms)]
-        row += [middle(rate.tpot_ms)] if not trains and is_of_tokens else []
-        rows.append([*row, why_not_first(best, each)])
-    head, first, *others = aligned([*header, "why not first"], rows, left=_LEFT)
+    cost, beside = "run" if is_run else "hour", "rented" if rents else "within"
+    names = ("rank", "name", cost, "rate", beside, "hours", "first", "between")
+    why = ("why not first", lambda each: "; ".join(_shortcomings(best, each)))
+    columns = [*columns_of(plan.requirement, names), why]
+    head, first, *others = table_lines(columns, shown, _LEFT)
     yield SummaryLine("")
     yield SummaryLine(head, LineKind.HEADING)
     yield SummaryLine(first, LineKind.BEST)
@@ -136,16 +119,8 @@ def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
         )
 
 
-def _hourly(candidate: PlanCandidate) -> str:
-    return priced(candidate.dollars_per_hour, hourly_dollars(candidate))
-
-
-def why_not_first(best: PlanCandidate, other: PlanCandidate) -> str:
-    """What put a candidate behind the first; of the first, what may still go wrong with it."""
-    return "; ".join(_shortcomings(best, other))
-
-
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
+    """What put a candidate behind the first; of the first, what may still go wrong with it."""
     if other is not best:
         cost, least = other.work_dollars, best.work_dollars
         if cost is None or least is None:
@@ -207,5 +182,5 @@ def _run_text(requirement: Requirement, step: ValidationStep) -> str:
     at = number(step.concurrency)
     if requirement.task.trains:
         return f"train with {at} a GPU at a time"
-    is_of_tokens = unit_of(requirement) in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
+    is_of_tokens = answers_in_tokens(requirement)
     return f"keep {at} requests in flight" if is_of_tokens else f"serve batches of {at}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +13,14 @@ from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_li
 from rightsizer.planner.figures import (
     MEMORY_PARTS,
     NOTHING,
+    answers_in_tokens,
     hourly_dollars,
     interval_text,
     large,
     middle,
     million_dollars,
     number,
+    percent,
     priced,
     range_text,
     told_unit,
@@ -26,7 +28,6 @@ from rightsizer.planner.figures import (
 )
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
-from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import (
@@ -44,12 +45,11 @@ if TYPE_CHECKING:
 _Column = tuple[str, Callable[[PlanCandidate], str]]
 _LEFT_COSTS: Final = frozenset({"GPUs", "rented as", "$/run", "$/h", "$/M"})
 _LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
-_PLACE: Final[tuple[_Column, ...]] = (
-    ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
-    ("GPUs", lambda each: f"{each}{'*' * (each.format is not None)}"),
-    ("TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
-    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / GIB:.0f}"),
+_RATES: Final = (
+    *("rank", "name", "layout", "memory", "requests", "rate", "within", "first", "between"),
+    *("in time", "mfu", "hours"),
 )
+_COSTS: Final = ("rank", "name", "rented", "run", "hour", "work")
 STARRED: Final = "*: not in the format asked for; a note says in which."
 _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
@@ -120,57 +120,47 @@ def _trained(requirement: Requirement) -> Iterator[str]:
     yield str(training.optimizer)
 
 
-def _columns(requirement: Requirement) -> Sequence[_Column]:
-    unit, trains = unit_of(requirement), requirement.task.trains
-    is_of_tokens = unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
+def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
+    """Headings and cells of some columns, of those that such a plan has; money with its range."""
+    unit, trains, load = unit_of(requirement), requirement.task.trains, requirement.load
+    is_of_tokens = answers_in_tokens(requirement)
     requests, first = ("in flight", "TTFT") if is_of_tokens else ("batch", "batch ms")
     has_run = trains and requirement.training.tokens is not None
-    columns: tuple[tuple[bool, _Column], ...] = (
-        (not trains, (requests, lambda each: number(each.rate.concurrency))),
-        (True, (f"{unit}/s", lambda each: middle(each.rate.tokens_per_second))),
-        (True, ("90 % within", lambda each: range_text(each.rate.tokens_per_second))),
-        (not trains, (first, lambda each: middle(each.rate.ttft_ms))),
-        (not trains and is_of_tokens, ("TPOT", lambda each: middle(each.rate.tpot_ms))),
-        (not trains and requirement.load.has_targets, ("in time", _in_time)),
-        (trains, ("MFU", _mfu)),
-        (has_run, ("hours", lambda each: middle(each.rate.training_hours))),
-    )
-    return (*_PLACE, *(column for is_shown, column in columns if is_shown))
+    has_targets, is_written = not trains and load.has_targets, not trains and is_of_tokens
+    columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], str]]] = {
+        "rank": (True, "#", lambda each: NOTHING if each.rank is None else str(each.rank)),
+        "name": (True, "GPUs", lambda each: f"{each}{'*' * (each.format is not None)}"),
+        "layout": (True, "TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
+        "memory": (True, "GiB", _gibibytes),
+        "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
+        "rate": (True, f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
+        "within": (True, "90 % within", lambda each: range_text(each.rate.tokens_per_second)),
+        "first": (not trains, first, lambda each: middle(each.rate.ttft_ms)),
+        "between": (is_written, "TPOT", lambda each: middle(each.rate.tpot_ms)),
+        "in time": (has_targets, "in time", lambda each: percent(each.rate.targets_probability)),
+        "mfu": (trains, "MFU", lambda each: percent(each.rate.mfu_ratio)),
+        "hours": (has_run, "hours", lambda each: middle(each.rate.training_hours)),
+        "rented": (bool(requirement.provider), "rented as", _rented_as),
+        "run": (has_run, "$/run", _run_dollars),
+        "hour": (True, "$/h", lambda each: priced(each.dollars_per_hour, hourly_dollars(each))),
+        "work": (not has_run, "$/M", lambda each: priced(each.work_dollars, million_dollars(each))),
+    }
+    return [columns[name][1:] for name in names if columns[name][0]]
 
 
-def _in_time(candidate: PlanCandidate) -> str:
-    sure = candidate.rate.targets_probability
-    return NOTHING if sure is None else f"{sure:.0%}"
+def _gibibytes(candidate: PlanCandidate) -> str:
+    return f"{'?' * candidate.is_memory_tight}{candidate.memory.total_bytes / GIB:.0f}"
 
 
-def _mfu(candidate: PlanCandidate) -> str:
-    ratio = candidate.rate.mfu_ratio
-    return NOTHING if ratio is None else f"{ratio:.0%}"
-
-
-def _cost_columns(requirement: Requirement) -> Sequence[_Column]:
-    """Money, each with its range behind it."""
-    has_run = requirement.task.trains and requirement.training.tokens is not None
-    rented_columns = (("rented as", rented_as),) if requirement.provider else ()
-    columns: tuple[tuple[bool, _Column], ...] = (
-        (has_run, ("$/run", lambda each: priced(*run_dollars(each)))),
-        (True, ("$/h", lambda each: priced(each.dollars_per_hour, hourly_dollars(each)))),
-        (not has_run, ("$/M", lambda each: priced(each.work_dollars, million_dollars(each)))),
-    )
-    return (*_PLACE[:2], *rented_columns, *(column for is_shown, column in columns if is_shown))
-
-
-def rented_as(candidate: PlanCandidate) -> str:
-    """The instances that a candidate comes in, and of which cloud."""
+def _rented_as(candidate: PlanCandidate) -> str:
     rental = candidate.rental
     return NOTHING if rental is None else f"{rental} ({rental.instance.provider})"
 
 
-def run_dollars(candidate: PlanCandidate) -> tuple[float | None, EstimateInterval | None]:
-    """What a whole training costs, and where that lies."""
+def _run_dollars(candidate: PlanCandidate) -> str:
     rented = None if candidate.bill is None else candidate.bill.on_demand
     run = None if rented is None else rented.per_run
-    return None if run is None else run.value, run
+    return priced(None if run is None else run.value, run)
 
 
 def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
@@ -210,26 +200,29 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     if not fitting:
         return
     shown = fitting if shows_all else fitting[:_SHOWN]
-    columns = _columns(plan.requirement)
-    rows = [[cell(each) for _, cell in columns] for each in shown]
-    yield from aligned([name for name, _ in columns], rows, left=_LEFT)
+    yield from table_lines(columns_of(plan.requirement, _RATES), shown, _LEFT)
     rest = len(fitting) - len(shown)
     if rest:
         yield f"and {counted(rest, 'more that fits', 'more that fit')} (--all)"
     serves = not plan.requirement.task.trains
-    unit = unit_of(plan.requirement)
-    served = _SERVED if unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS} else _BATCHED
-    served = served if serves else ""
-    unit = told_unit(plan.requirement)
-    work = f"$/M: of a million {unit}" + (" asked for." if serves else ".")
+    served = _SERVED if answers_in_tokens(plan.requirement) else _BATCHED
     starred = STARRED if any(each.format is not None for each in shown) else ""
-    yield from wrapped(" ".join(filter(None, (_LEGEND, starred, served))), hanging=0)
-    yield ""
-    columns = _cost_columns(plan.requirement)
-    rows = [[cell(each) for _, cell in columns] for each in shown]
-    yield from aligned([name for name, _ in columns], rows, left=_LEFT_COSTS)
-    told = (work if any(name == "$/M" for name, _ in columns) else "", _PRICES)
+    told = (_LEGEND, starred, served if serves else "")
     yield from wrapped(" ".join(filter(None, told)), hanging=0)
+    yield ""
+    columns = columns_of(plan.requirement, _COSTS)
+    yield from table_lines(columns, shown, _LEFT_COSTS)
+    unit = f"{told_unit(plan.requirement)}{' asked for' if serves else ''}"
+    work = f"$/M: of a million {unit}. " if "$/M" in dict(columns) else ""
+    yield from wrapped(f"{work}{_PRICES}", hanging=0)
+
+
+def table_lines(
+    columns: Sequence[_Column], candidates: Sequence[PlanCandidate], left: Collection[str]
+) -> list[str]:
+    """A line of headings, and one of each candidate."""
+    rows = [[cell(each) for _, cell in columns] for each in candidates]
+    return aligned([heading for heading, _ in columns], rows, left)
 
 
 def _detail_lines(plan: GpuPlan) -> Iterator[str]:
@@ -293,7 +286,7 @@ def measured_text(measured: PlanCheck) -> str:
 def _row(comparison: FigureComparison) -> Sequence[str]:
     scale, unit = (GIB, "GiB") if comparison.unit == "bytes" else (1.0, comparison.unit)
     predicted = comparison.predicted
-    verdict = {True: "as predicted", False: "off", None: ""}[comparison.is_as_predicted]
+    verdict = "as predicted" if comparison.is_as_predicted else ""
     if comparison.is_as_predicted is False:
         verdict = f"off by x{comparison.ratio:.2f}"
     return (

@@ -7,8 +7,8 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.figures import number, told_unit
-from rightsizer.sizing.requirement import Requirement, WorkUnit, work_unit
+from rightsizer.planner.figures import answers_in_tokens, number, told_unit
+from rightsizer.sizing.requirement import Requirement
 
 _ABOVE: Final = 1.25
 """Of the planned load: enough above it to see what gives first."""
@@ -30,6 +30,9 @@ _AROUND: Final = {
 }
 
 
+_TRAINING_EDGE: Final = "more tokens/s, or out of memory: how far the plan is from its edge"
+
+
 @dataclass(frozen=True, slots=True)
 class ValidationStep:
     """One run."""
@@ -48,25 +51,21 @@ def validation_steps(
     requirement: Requirement, candidate: PlanCandidate
 ) -> tuple[ValidationStep, ...]:
     """The runs that show whether a candidate does what is predicted of it."""
-    if requirement.task.trains:
-        return tuple(_training(requirement, candidate))
-    return tuple(_serving(requirement, candidate))
+    runs = _training if requirement.task.trains else _serving
+    return tuple(runs(requirement, candidate))
 
 
 def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
     load, rate = requirement.load, candidate.rate
-    is_of_tokens = work_unit(requirement.model) in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
+    is_of_tokens = answers_in_tokens(requirement)
     planned = rate.concurrency or load.concurrency or 1.0
     form = candidate.format.name if candidate.format else requirement.precision.weights
-    asked = (
-        f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out; keep as many requests in"
-        " flight"
-        if is_of_tokens
-        else "batches of as many samples, one after another"
-    )
+    asked = "batches of as many samples, one after another"
+    if is_of_tokens:
+        lengths = f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out"
+        asked = f"{lengths}; keep as many requests in flight"
     for name, share in _LOADS:
         requests = max(1.0, math.ceil(planned * share))
-        is_load = share == 1.0
         if share < 1.0 and requests >= planned:
             continue
         yield ValidationStep(
@@ -75,30 +74,27 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
             concurrency=requests,
             minutes=10.0,
             measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),
-            expect=tuple(_expected(requirement, candidate)) if is_load else _AROUND[name],
+            expect=_AROUND.get(name) or tuple(_expected(requirement, candidate)),
         )
 
 
 def _training(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
     training = requirement.training
-    for name, batch in (("the load", training.micro_batch), ("above it", training.micro_batch + 1)):
-        is_load = name == "the load"
+    for name, more, expect in (("the load", 0, ()), ("above it", 1, (_TRAINING_EDGE,))):
         yield ValidationStep(
             name=name,
             run=(
                 f"train on {_spelled(candidate)} at each micro_batch with sequences of"
                 f" {training.sequence}: 20 steps to warm up, then 100"
             ),
-            concurrency=float(batch),
+            concurrency=float(training.micro_batch + more),
             minutes=15.0,
             measure=(
                 "trained tokens/s of all GPUs",
                 "peak of memory_used_bytes on each GPU, and the allocator's own peak",
                 "sm_active, tensor_active, nvlink and pcie traffic, power, clocks",
             ),
-            expect=tuple(_expected(requirement, candidate))
-            if is_load
-            else ("more tokens/s, or out of memory: how far the plan is from its edge",),
+            expect=expect or tuple(_expected(requirement, candidate)),
         )
 
 
@@ -113,8 +109,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
         made = rate.tokens_per_second
         yield f"{number(made.low)} to {number(made.high)} {told_unit(requirement)}/s"
     if load.ttft_ms is not None:
-        of = _share(load.ttft_percentile)
-        yield f"first token within {load.ttft_ms:g} ms{of}"
+        yield f"first token within {load.ttft_ms:g} ms{_share(load.ttft_percentile)}"
     if load.tpot_ms is not None:
         yield f"at most {load.tpot_ms:g} ms between tokens{_share(load.tpot_percentile)}"
     if load.latency_ms is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -38,26 +37,20 @@ def _is_large(board: Board) -> bool:
     return board.memory_bytes >= _LARGE_BYTES and "A100" not in board.key
 
 
-def _vllm_requests(board: Board) -> int:
-    return 1024 if _is_large(board) else 256
-
-
-def _vllm_chunk(board: Board) -> int:
-    return 8192 if _is_large(board) else 2048
-
-
 def _sglang_chunk(board: Board) -> int:
     sizes = ((35, 2048), (60, 4096), (160, 8192))
     return next((size for most, size in sizes if board.memory_bytes < most * GIB), 16384)
 
 
-ENGINES: Final[Mapping[ServingEngine, EngineDefaults]] = MappingProxyType(
-    {
-        ServingEngine.VLLM: EngineDefaults("0.12", _vllm_requests, _vllm_chunk),
-        ServingEngine.SGLANG: EngineDefaults("0.5", lambda _: 2048, _sglang_chunk),
-        ServingEngine.TENSORRT_LLM: EngineDefaults("1.0", lambda _: 2048, lambda _: 8192),
-    }
-)
+ENGINES: Final[Mapping[ServingEngine, EngineDefaults]] = {
+    ServingEngine.VLLM: EngineDefaults(
+        version="0.12",
+        requests_maximum=lambda board: 1024 if _is_large(board) else 256,
+        chunk_tokens=lambda board: 8192 if _is_large(board) else 2048,
+    ),
+    ServingEngine.SGLANG: EngineDefaults("0.5", lambda _: 2048, _sglang_chunk),
+    ServingEngine.TENSORRT_LLM: EngineDefaults("1.0", lambda _: 2048, lambda _: 8192),
+}
 """By vLLM's `max_num_seqs` and `max_num_batched_tokens`, SGLang's `max_running_requests` and
 `chunked_prefill_size`, TensorRT-LLM's `max_batch_size` and `max_num_tokens`."""
 

@@ -101,10 +101,8 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
     feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward)
     inner = feeding * max(1, model.experts) * (hidden + ffn)
     widths = {
-        "q": mixing * (hidden + queries),
-        "k": mixing * (hidden + keys),
-        "v": mixing * (hidden + keys),
-        "o": mixing * (hidden + queries),
+        **dict.fromkeys(("q", "o"), mixing * (hidden + queries)),
+        **dict.fromkeys(("k", "v"), mixing * (hidden + keys)),
         **dict.fromkeys(("gate", "up", "down"), inner),
         "head": hidden + model.vocab,
     }
@@ -118,7 +116,9 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
     ranks, stage = layout.data, training.zero_stage
     trained = base if is_whole else NumberFormat.BF16
     element = (requirement.precision.gradients or trained).bytes_per_parameter
-    state, rows, adapters = _optimizer_bytes(training.optimizer, trained), 0.0, 0.0
+    state, rows, adapters = _STATE_BYTES[training.optimizer], 0.0, 0.0
+    if training.optimizer in _WITH_MASTER and trained is not NumberFormat.FP32:
+        state += _MASTER_BYTES
     if not is_whole:
         adapters = adapter_parameters(model, requirement.lora) / layout.tensor / layout.pipeline
         changed = adapters
@@ -142,12 +142,6 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
     )
 
 
-def _optimizer_bytes(optimizer: Optimizer, weights: NumberFormat) -> float:
-    is_short = weights is not NumberFormat.FP32
-    master = _MASTER_BYTES if optimizer in _WITH_MASTER and is_short else 0.0
-    return _STATE_BYTES[optimizer] + master
-
-
 def training_memory(
     requirement: Requirement, layout: Parallelism, settings: MemorySettings
 ) -> MemoryEstimate:
@@ -163,10 +157,12 @@ def training_memory(
     training = requirement.training
     if training.offload is Offload.OPTIMIZER:
         optimizer = 0.0
-    elif training.offload is Offload.ACTIVATIONS:
-        activations = replace(
-            activations, kept=activations.kept * _resident_part(requirement, layout)
-        )
+    elif training.offload is Offload.ACTIVATIONS and isinstance(
+        requirement.model, Transformer | VisionTransformer
+    ):
+        # Those of two layers are there, one at work and one on its way.
+        part = min(1.0, _RESIDENT_LAYERS * layout.pipeline / requirement.model.layers)
+        activations = replace(activations, kept=activations.kept * part)
     at_once = training.micro_batch * layout.data
     accumulates = training.global_batch is not None and training.global_batch > at_once
     # Whether they are there while the next backward pass begins.
@@ -175,25 +171,15 @@ def training_memory(
     if not is_whole:
         peak += dequantized_bytes(count, _base_format(requirement), layout)
     fragments = settings.fragmentation_ratio * (peak + gathered)
+    buffers = communication_bytes(layout, settings, trains=True)
     return MemoryEstimate(
         weights_bytes=weights,
         activations_bytes=peak,
         gradients_bytes=gradients,
         optimizer_bytes=optimizer,
-        overhead_bytes=settings.context_bytes
-        + communication_bytes(layout, settings, trains=True)
-        + gathered
-        + fragments,
+        overhead_bytes=settings.context_bytes + buffers + gathered + fragments,
         error_factor=memory_error_factor(requirement),
     )
-
-
-def _resident_part(requirement: Requirement, layout: Parallelism) -> float:
-    """Of the activations that are kept: those of two layers, one at work and one on its way."""
-    model = requirement.model
-    if not isinstance(model, Transformer | VisionTransformer):
-        return 1.0
-    return min(1.0, _RESIDENT_LAYERS * layout.pipeline / model.layers)
 
 
 def _activations(

@@ -39,11 +39,6 @@ class BusyShares:
     is_latency_bound: bool = False
     """Whether requests must be answered in time."""
 
-    @property
-    def residual_ratio(self) -> float:
-        """Latency and host: as long on any slice."""
-        return max(0.0, 1.0 - self.compute_ratio - self.bandwidth_ratio)
-
 
 _FULL: Final = BusyShares()
 
@@ -102,7 +97,9 @@ def slice_rate(
     used = shares.compute_ratio / reached.compute
     used += shares.bandwidth_ratio / reached.memory_bandwidth
     whole = max(1.0, shares.compute_ratio + shares.bandwidth_ratio)
-    ratio = whole / (used + shares.residual_ratio)
+    # Latency and host take as long on any slice.
+    rest = max(0.0, 1.0 - shares.compute_ratio - shares.bandwidth_ratio)
+    ratio = whole / (used + rest)
     factor = _ERROR_FACTOR_IN_TIME if shares.is_latency_bound else _ERROR_FACTOR
     return EstimateInterval.around(ratio, factor)
 
@@ -164,10 +161,7 @@ def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
     """
     if need.uses_nvlink:
         return ()
-    memory = max(need.memory_ratio, need.memory_bandwidth_ratio)
-    fitting = (
-        profile
-        for profile in board.mig_profiles
-        if need.compute_ratio <= profile.compute_share < 1.0 and memory <= profile.memory_share
-    )
+    compute, memory = need.compute_ratio, max(need.memory_ratio, need.memory_bandwidth_ratio)
+    smaller = (each for each in board.mig_profiles if compute <= each.compute_share < 1.0)
+    fitting = (each for each in smaller if memory <= each.memory_share)
     return tuple(sorted(fitting, key=lambda each: (each.compute_share, each.memory_share)))

@@ -60,13 +60,14 @@ def weight_bytes(
     if isinstance(model, RecommenderModel):
         return placed_parameters(model, count, layout) * number_format.bytes_per_parameter
     if isinstance(model, Diffusion):
-        beside = count.total - model.parameters
-        return (
-            model.parameters / layout.tensor * number_format.bytes_per_parameter
-            + beside * number_format.bytes_per_embedding
-        )
+        denoiser = model.parameters / layout.tensor * number_format.bytes_per_parameter
+        return denoiser + (count.total - model.parameters) * number_format.bytes_per_embedding
     staged, ends = _placed(model, count, layout)
-    spread = _spread_share(model, count, layout) * staged
+    spread = 0.0
+    if layout.expert > 1 and isinstance(model, Transformer):
+        # Experts that other replicas hold, which share them.
+        shared = expert_parameters(model, count) / (count.layers or 1.0)
+        spread = shared * (1.0 - 1.0 / layout.expert) * staged
     kept = stored_parameters(model, count, number_format) * staged / (count.layers or 1.0)
     ends += kept
     staged -= kept + spread
@@ -77,20 +78,12 @@ def weight_bytes(
     return staged * number_format.bytes_per_parameter + ends * number_format.bytes_per_embedding
 
 
-def _spread_share(model: Model, count: ParameterCount, layout: Parallelism) -> float:
-    """The part of a stage's layers that other replicas hold: experts that are shared with them."""
-    if layout.expert == 1 or not isinstance(model, Transformer):
-        return 0.0
-    return expert_parameters(model, count) / count.layers * (1.0 - 1.0 / layout.expert)
-
-
 def stored_parameters(model: Model, count: ParameterCount, number_format: NumberFormat) -> float:
     """Parameters of all layers that a quantized checkpoint keeps in 16 bits."""
-    if not isinstance(model, Transformer) or not model.attention_in_16_bits:
+    if not isinstance(model, Transformer) or not number_format.is_quantized:
         return 0.0
-    if not number_format.is_quantized:
-        return 0.0
-    return min(count.layers, model.attending_layers * attention_parameters(model))
+    attention = min(count.layers, model.attending_layers * attention_parameters(model))
+    return attention if model.attention_in_16_bits else 0.0
 
 
 def placed_parameters(model: Model, count: ParameterCount, layout: Parallelism = _SINGLE) -> float:
@@ -193,10 +186,7 @@ class ServingMemory:
     """One model in one layout; made once, asked for as many concurrencies as a search needs."""
 
     def __init__(
-        self,
-        requirement: Requirement,
-        layout: Parallelism,
-        settings: MemorySettings = _DEFAULTS,
+        self, requirement: Requirement, layout: Parallelism, settings: MemorySettings = _DEFAULTS
     ) -> None:
         self.requirement, self.layout, self.settings = requirement, layout, settings
         model, weights, load = requirement.model, requirement.precision.weights, requirement.load
@@ -254,11 +244,10 @@ class ServingMemory:
         form = self.requirement.precision.activations
         match model:
             case Transformer() | VisionTransformer():
+                tokens = requests * max(1.0, load.input_tokens)
+                tokens = min(tokens, float(self.settings.batched_tokens))
                 if isinstance(model, VisionTransformer):
                     tokens = requests * model.tokens
-                else:
-                    whole = requests * max(1.0, load.input_tokens)
-                    tokens = min(whole, float(self.settings.batched_tokens))
                 rows = min(requests, float(self.settings.sampled_rows))
                 return inference_activation_bytes(blocks_of(model), form, self.layout, tokens, rows)
             case ConvolutionalNetwork():

@@ -8,7 +8,7 @@ from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.activations import blocks_of, training_activations
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer, VisionTransformer
-from rightsizer.sizing.parameters import ParameterCount, count_parameters
+from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Offload, Parallelism, Recompute, Requirement
 from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
 from rightsizer.sizing.sample_rate import sample_step
@@ -44,48 +44,33 @@ _DEFAULTS: Final = TrainingSettings()
 _KNOWN_ARCHITECTURE: Final = "Ampere"
 
 
-@dataclass(frozen=True, slots=True)
 class TrainingShape:
-    """What of a transformer a step's time goes by."""
+    """What of a transformer a step's time goes by, over sequences of so many tokens."""
 
-    count: ParameterCount
-    layers: float
-    """Of two parts each: attention and a feed-forward part."""
-    hidden: float
-    attended: float
-    """Width of all heads together, over all layers, each by the part of the sequence it sees."""
-    sequence: float
-    expert_parameters: float = 0.0
-    """Active ones in experts."""
-    experts_per_token: int = 0
-    head_dim: float = 1.0
-
-    @property
-    def scores(self) -> float:
-        """Of one token, in all heads of all layers: what attention weighs other tokens by."""
-        return self.attended / self.head_dim * self.sequence
-
-    @classmethod
-    def of(cls, model: Transformer | VisionTransformer, sequence: float) -> "TrainingShape":
-        """The shape of a model over sequences of so many tokens."""
-        count = count_parameters(model)
+    def __init__(self, model: Transformer | VisionTransformer, sequence: float) -> None:
+        self.count, self.hidden = count_parameters(model), float(model.hidden)
+        self.expert_parameters, self.experts_per_token = 0.0, 0
+        """Active ones in experts, and how many experts a token passes."""
         if isinstance(model, VisionTransformer):
-            width = float(model.layers * model.hidden)
-            each = model.hidden / model.heads
-            return cls(count, model.layers, model.hidden, width, model.tokens, head_dim=each)
-        width = float(model.heads * model.head_width)
+            self.sequence, self.layers = float(model.tokens), float(model.layers)
+            self.attended = float(model.layers * model.hidden)
+            self.scores = self.attended / (model.hidden / model.heads) * self.sequence
+            return
+        self.sequence, self.layers = sequence, model.depth
+        """Layers of two parts each: attention and a feed-forward part."""
         windowed = model.window_layers
         seen = min(1.0, 2.0 * (model.sliding_window or 0) / sequence)
-        attended = width * (model.attending_layers - windowed + windowed * seen)
-        experts = 0.0
+        seeing = model.attending_layers - windowed + windowed * seen
+        self.attended = float(model.heads * model.head_width) * seeing
+        """Width of all heads, over all layers, each by the part of the sequence it sees."""
+        self.scores = self.attended / model.head_width * sequence
+        """Of one token, in all heads of all layers: what attention weighs other tokens by."""
         if model.experts > 1:
-            matrices = 3 if model.gated_ffn else 2
+            matrices, per_token = 3 if model.gated_ffn else 2, model.experts_per_token
             one = float(matrices * model.hidden * model.ffn_width)
-            mixed = model.layers - model.dense_layers
-            experts = min(mixed * model.experts_per_token * one, _MOST_IN_EXPERTS * count.linear)
-        per_token = model.experts_per_token if model.experts > 1 else 0
-        each = model.head_width
-        return cls(count, model.depth, model.hidden, attended, sequence, experts, per_token, each)
+            passed = (model.layers - model.dense_layers) * per_token * one
+            self.experts_per_token = per_token
+            self.expert_parameters = min(passed, _MOST_IN_EXPERTS * self.count.linear)
 
     def model_flops(self, flops: float) -> float:
         """Of one token forward and backward, as utilization is counted (PaLM, appendix B).
@@ -96,15 +81,28 @@ class TrainingShape:
         return flops * passed + 12.0 * self.attended * self.sequence
 
 
-@dataclass(frozen=True, slots=True)
 class TrainingStep:
     """A step of one requirement on boards in a layout, in seconds of one micro batch on one GPU."""
 
-    requirement: Requirement
-    shape: TrainingShape
-    board: Board
-    layout: Parallelism
-    settings: TrainingSettings
+    def __init__(
+        self,
+        requirement: Requirement,
+        shape: TrainingShape,
+        board: Board,
+        layout: Parallelism,
+        settings: TrainingSettings,
+    ) -> None:
+        self.requirement, self.shape, self.board = requirement, shape, board
+        self.layout, self.settings, training = layout, settings, requirement.training
+        self._trains_all = requirement.task is ModelTask.TRAINING
+        self._tokens = training.micro_batch * shape.sequence
+        self._linked = max(settings.node_gpus, board.linked_gpu_count or 1)
+        """GPUs that the board's links, or one server, join."""
+        self._batches = 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
+        """Micro batches of one step, on each GPU."""
+        if training.global_batch is not None:
+            batches = training.global_batch / (training.micro_batch * layout.data)
+            self._batches = max(1.0, batches)
 
     @property
     def seconds(self) -> float:
@@ -112,18 +110,12 @@ class TrainingStep:
         requirement, shape = self.requirement, self.shape
         layout, settings = self.layout, self.settings
         ranks = layout.tensor * layout.pipeline
-        tokens = requirement.training.micro_batch * shape.sequence / ranks
+        tokens = self._tokens / ranks
         is_fused = _is_fused(requirement, layout)
-        repeated = {
-            Recompute.NONE: 0.0,
-            Recompute.SELECTIVE: settings.selective_ratio,
-            Recompute.FULL: settings.fused_recompute_ratio
-            if is_fused
-            else settings.recompute_ratio,
-        }
-        again = 1.0 + repeated[requirement.training.recompute]
-        batches = self._micro_batches
-        board = self.board
+        whole = settings.fused_recompute_ratio if is_fused else settings.recompute_ratio
+        repeated = {Recompute.NONE: 0.0, Recompute.SELECTIVE: settings.selective_ratio}
+        again = 1.0 + repeated.get(requirement.training.recompute, whole)
+        batches, board = self._batches, self.board
         bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
         attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
         traffic = settings.element_traffic * (settings.fused_traffic_ratio if is_fused else 1.0)
@@ -139,7 +131,7 @@ class TrainingStep:
             repeats = 1.0 if requirement.training.recompute is Recompute.FULL else 0.0
             unpacked = (_PASSES + repeats) * shape.count.layers / ranks
             unpacking = unpacked * settings.unpacking_traffic / bandwidth
-        exchange = self._tensor_seconds + self._expert_seconds + self._replica_seconds(batches)
+        exchange = self._tensor_seconds + self._expert_seconds + self._replica_seconds
         shards = layout.data if requirement.training.zero_stage > 0 else 1
         updated = shape.count.total / (ranks * shards) if self._trains_all else 0.0
         update = self._update_seconds(updated, bandwidth) / batches
@@ -150,7 +142,7 @@ class TrainingStep:
         turns = max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
         bubble = (layout.pipeline - 1) / (batches * turns)
         computing = linear + attention + elements + written + unpacking
-        computing = max(computing, self._offload_seconds(batches))
+        computing = max(computing, self._offload_seconds)
         return max(least, computing + exchange) * (1.0 + bubble) + update
 
     def _update_seconds(self, parameters: float, bandwidth: float) -> float:
@@ -160,7 +152,8 @@ class TrainingStep:
         moved = 2.0 * _HALF_BYTES / self.board.pcie_bytes_per_second
         return parameters * (moved + _UPDATE_BYTES / self.settings.host_bytes_per_second)
 
-    def _offload_seconds(self, batches: float) -> float:
+    @property
+    def _offload_seconds(self) -> float:
         """Of activations to the host and back, which computing hides as far as it takes longer."""
         requirement, model = self.requirement, self.requirement.model
         training, layout = requirement.training, self.layout
@@ -169,19 +162,7 @@ class TrainingStep:
             return 0.0
         form = requirement.precision.activations
         kept = training_activations(blocks_of(model), training, form, layout, None).kept
-        return 2.0 * kept / min(batches, layout.pipeline) / self.board.pcie_bytes_per_second
-
-    @property
-    def _trains_all(self) -> bool:
-        return self.requirement.task is ModelTask.TRAINING
-
-    @property
-    def _micro_batches(self) -> float:
-        """Of one step, on each GPU."""
-        training, layout = self.requirement.training, self.layout
-        if training.global_batch is None:
-            return 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
-        return max(1.0, training.global_batch / (training.micro_batch * layout.data))
+        return 2.0 * kept / min(self._batches, layout.pipeline) / self.board.pcie_bytes_per_second
 
     def _product_seconds(self, *, is_fused: bool) -> float:
         """Of one token, on one GPU that holds the whole model."""
@@ -196,11 +177,6 @@ class TrainingStep:
         flops = each * (self.shape.count.linear + slower)
         return flops / _achieved(self.board, precision) / ratio
 
-    @property
-    def _linked(self) -> int:
-        """GPUs that the board's links, or one server, join."""
-        return max(self.settings.node_gpus, self.board.linked_gpu_count or 1)
-
     def _sum_seconds(self, gpus: int, payload_bytes: float) -> float:
         """A sum over so many GPUs, beyond a server over the network too."""
         if gpus <= 1 or payload_bytes <= 0.0:
@@ -209,10 +185,6 @@ class TrainingStep:
             return all_reduce_seconds(self.board, gpus, payload_bytes)
         inside = all_reduce_seconds(self.board, min(gpus, self._linked), payload_bytes)
         return inside / self.settings.network_ratio
-
-    @property
-    def _tokens(self) -> float:
-        return self.requirement.training.micro_batch * self.shape.sequence
 
     @property
     def _tensor_seconds(self) -> float:
@@ -237,7 +209,8 @@ class TrainingStep:
         exchanges = _LAYER_EXCHANGES * shape.layers / layout.pipeline
         return exchanges * self._sum_seconds(gpus, payload / gpus) / 2.0
 
-    def _replica_seconds(self, batches: float) -> float:
+    @property
+    def _replica_seconds(self) -> float:
         """Gradients once a step; fully sharded, weights twice and gradients each micro batch.
 
         As far as computing does not hide it.
@@ -251,7 +224,7 @@ class TrainingStep:
             # Gathering, or scattering, is half of a sum.
             payload = (2.0 * held + trained) / 2.0 * share
         else:
-            payload = trained * share / batches
+            payload = trained * share / self._batches
         return self.settings.exposed_ratio * self._sum_seconds(layout.data, payload)
 
 
@@ -276,16 +249,11 @@ def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
 
     Adapters sit between kernels and keep them apart.
     """
-    if (
-        requirement.task is not ModelTask.TRAINING
-        or requirement.training.zero_stage >= _FULL_SHARDING
-    ):
+    precision, is_sharded = requirement.precision, requirement.training.zero_stage >= _FULL_SHARDING
+    if requirement.task is not ModelTask.TRAINING or is_sharded:
         return False
     splits = layout.tensor * layout.pipeline > 1
-    return splits or any(
-        each.is_quantized
-        for each in (requirement.precision.activations, requirement.precision.weights)
-    )
+    return splits or precision.activations.is_quantized or precision.weights.is_quantized
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +277,7 @@ def training_rate(
     """The rate of a training task, whether or not its memory fits."""
     model = requirement.model
     if isinstance(model, Transformer | VisionTransformer):
-        sequence = float(requirement.training.sequence)
-        shape = TrainingShape.of(model, sequence)
+        shape = TrainingShape(model, float(requirement.training.sequence))
         seconds = TrainingStep(requirement, shape, board, layout, settings).seconds
         units = shape.sequence if isinstance(model, Transformer) else 1.0
         each = _FLOPS if requirement.task is ModelTask.TRAINING else _FROZEN_FLOPS

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from itertools import product
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from rightsizer.catalogue.board import Precision
@@ -12,15 +11,13 @@ from rightsizer.model.frozen import dataclass
 
 _Known = TypeVar("_Known")
 USUAL_COMPUTE_SHARE: Final = 0.6
-_PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
-    {
-        **{str(precision): precision for precision in Precision},
-        "fp16": Precision.BF16,
-        "nvfp4": Precision.FP4,
-        # Unpacked to 16 bits before it is multiplied with.
-        "int4": Precision.BF16,
-    }
-)
+_PRECISIONS: Final[Mapping[str, Precision]] = {
+    **{str(precision): precision for precision in Precision},
+    "fp16": Precision.BF16,
+    "nvfp4": Precision.FP4,
+    # Unpacked to 16 bits before it is multiplied with.
+    "int4": Precision.BF16,
+}
 
 
 class WorkloadActivity(StrEnum):
@@ -71,91 +68,72 @@ class ComparedWorkload:
         return COMPUTE_SHARES[self.activity].get(self.family, USUAL_COMPUTE_SHARE)
 
 
-COMPUTE_SHARES: Final[Mapping[WorkloadActivity, Mapping[ModelKind, float]]] = MappingProxyType(
-    {
-        WorkloadActivity.INFERENCE: {
-            ModelKind.TRANSFORMER_ENCODER: 0.85,
-            ModelKind.DIFFUSION: 0.9,
-            ModelKind.SPEECH: 0.5,
-            ModelKind.RECOMMENDER: 0.5,
-            ModelKind.GRAPH: 0.3,
-        },
-        WorkloadActivity.TRAINING: {
-            ModelKind.CNN: 0.4,
-            ModelKind.DETECTION: 0.4,
-            ModelKind.SEGMENTATION: 0.5,
-            ModelKind.TRANSFORMER_ENCODER: 0.85,
-            ModelKind.LLM: 0.85,
-            ModelKind.DIFFUSION: 0.8,
-            ModelKind.SPEECH: 0.5,
-            ModelKind.RECOMMENDER: 0.3,
-            ModelKind.GRAPH: 0.3,
-        },
-    }
-)
+COMPUTE_SHARES: Final[Mapping[WorkloadActivity, Mapping[ModelKind, float]]] = {
+    WorkloadActivity.INFERENCE: {
+        ModelKind.TRANSFORMER_ENCODER: 0.85,
+        ModelKind.DIFFUSION: 0.9,
+        **dict.fromkeys((ModelKind.SPEECH, ModelKind.RECOMMENDER), 0.5),
+        ModelKind.GRAPH: 0.3,
+    },
+    WorkloadActivity.TRAINING: {
+        **dict.fromkeys((ModelKind.CNN, ModelKind.DETECTION), 0.4),
+        **dict.fromkeys((ModelKind.SEGMENTATION, ModelKind.SPEECH), 0.5),
+        **dict.fromkeys((ModelKind.TRANSFORMER_ENCODER, ModelKind.LLM), 0.85),
+        ModelKind.DIFFUSION: 0.8,
+        **dict.fromkeys((ModelKind.RECOMMENDER, ModelKind.GRAPH), 0.3),
+    },
+}
 """By arithmetic per byte, before anything is measured: matrices of transformers are large,
 normalization and embedding tables are read and hardly computed with, training keeps and reads
 activations; those left out have the usual share."""
 
 
-EXCHANGED_BYTES_PER_SECOND: Final[Mapping[ModelKind, float]] = MappingProxyType(
-    {
-        # 51 MB of gradients each 0.13 s, and so on: ResNet-50, RetinaNet, 3D U-Net, RNN-T.
-        ModelKind.CNN: 0.4e9,
-        ModelKind.DETECTION: 0.3e9,
-        ModelKind.SEGMENTATION: 0.3e9,
-        ModelKind.SPEECH: 0.4e9,
-        # 670 MB each 0.13 s: BERT large; 1.7 GB each 1.5 s: Stable Diffusion.
-        ModelKind.TRANSFORMER_ENCODER: 5e9,
-        ModelKind.DIFFUSION: 1.2e9,
-        # Adapters leave little to sum; what weights and activations take hides behind products.
-        ModelKind.LLM: 2.3e9,
-        # 26 pooled rows of 128 numbers a sample, there and back.
-        ModelKind.RECOMMENDER: 6e9,
-        # Features of neighbors; a guess.
-        ModelKind.GRAPH: 3e9,
-    }
-)
+EXCHANGED_BYTES_PER_SECOND: Final[Mapping[ModelKind, float]] = {
+    # 51 MB of gradients each 0.13 s, and so on: ResNet-50, RNN-T, RetinaNet, 3D U-Net.
+    **dict.fromkeys((ModelKind.CNN, ModelKind.SPEECH), 0.4e9),
+    **dict.fromkeys((ModelKind.DETECTION, ModelKind.SEGMENTATION), 0.3e9),
+    # 670 MB each 0.13 s: BERT large; 1.7 GB each 1.5 s: Stable Diffusion.
+    ModelKind.TRANSFORMER_ENCODER: 5e9,
+    ModelKind.DIFFUSION: 1.2e9,
+    # Adapters leave little to sum; what weights and activations take hides behind products.
+    ModelKind.LLM: 2.3e9,
+    ModelKind.RECOMMENDER: 6e9,  # 26 pooled rows of 128 numbers a sample, there and back.
+    ModelKind.GRAPH: 3e9,  # Features of neighbors; a guess.
+}
 """What a GPU that trains with others hands on for each second that it computes as fast as an A100
 SXM of 80 GB; by arithmetic, before anything is measured."""
 
 
-WORKLOADS: Final[Mapping[str, ComparedWorkload]] = MappingProxyType(
-    {
-        each.name: each
-        for each in (
-            *(
-                ComparedWorkload(f"{activity}-{family}", activity, family)
-                for activity, family in product(WorkloadActivity, ModelKind)
-            ),
-            *(
-                ComparedWorkload(
-                    f"inference-{family}-{each}", WorkloadActivity.INFERENCE, family, each
-                )
-                for family, each in product(ModelKind, InferenceScenario)
-            ),
+_SERVED: Final = WorkloadActivity.INFERENCE
+WORKLOADS: Final[Mapping[str, ComparedWorkload]] = {
+    **{
+        f"{activity}-{family}": ComparedWorkload(f"{activity}-{family}", activity, family)
+        for activity, family in product(WorkloadActivity, ModelKind)
+    },
+    **{
+        f"{_SERVED}-{family}-{how}": ComparedWorkload(
+            f"{_SERVED}-{family}-{how}", _SERVED, family, how
         )
-    }
-)
+        for family, how in product(ModelKind, InferenceScenario)
+    },
+}
 """By name."""
 
 
-_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **dict.fromkeys(("serving", "serve", "infer"), str(WorkloadActivity.INFERENCE)),
-        **dict.fromkeys(("train", "finetune", "finetuning"), str(WorkloadActivity.TRAINING)),
-        **dict.fromkeys(("vision", "resnet", "classification"), str(ModelKind.CNN)),
-        **dict.fromkeys(("yolo", "retinanet"), str(ModelKind.DETECTION)),
-        **dict.fromkeys(("encoder", "bert", "embedding", "embeddings"), "transformer-encoder"),
-        **dict.fromkeys(("sdxl", "sd", "image", "images"), str(ModelKind.DIFFUSION)),
-        **dict.fromkeys(("whisper", "asr", "audio"), str(ModelKind.SPEECH)),
-        **dict.fromkeys(("dlrm", "recommendation"), str(ModelKind.RECOMMENDER)),
-        **dict.fromkeys(("online", "interactive", "realtime"), str(InferenceScenario.SERVER)),
-        "batch": str(InferenceScenario.OFFLINE),
-        "gnn": str(ModelKind.GRAPH),
-        "segmentation": str(ModelKind.SEGMENTATION),
-    }
-)
+_SPELLINGS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("serving", "serve", "infer"), str(_SERVED)),
+    **dict.fromkeys(("train", "finetune", "finetuning"), str(WorkloadActivity.TRAINING)),
+    **dict.fromkeys(("vision", "resnet", "classification"), str(ModelKind.CNN)),
+    **dict.fromkeys(("yolo", "retinanet"), str(ModelKind.DETECTION)),
+    **dict.fromkeys(("encoder", "bert", "embedding", "embeddings"), "transformer-encoder"),
+    **dict.fromkeys(("sdxl", "sd", "image", "images"), str(ModelKind.DIFFUSION)),
+    **dict.fromkeys(("whisper", "asr", "audio"), str(ModelKind.SPEECH)),
+    **dict.fromkeys(("dlrm", "recommendation"), str(ModelKind.RECOMMENDER)),
+    **dict.fromkeys(("online", "interactive", "realtime"), str(InferenceScenario.SERVER)),
+    "batch": str(InferenceScenario.OFFLINE),
+    "gnn": str(ModelKind.GRAPH),
+    "segmentation": str(ModelKind.SEGMENTATION),
+}
 """What people call activities, families and scenarios."""
 
 
@@ -166,16 +144,12 @@ def _plain_workload(name: str) -> str:
     scenarios = [word for word in words if word in {*InferenceScenario}]
     families = [word for word in words if word not in {*activities, *scenarios}]
     # Only what is served is in time or not.
-    activity = activities[:1] or ([str(WorkloadActivity.INFERENCE)] if scenarios else [])
+    activity = activities[:1] or ([str(_SERVED)] if scenarios else [])
     return "-".join([*activity, *families, *scenarios[:1]])
 
 
 def parse_workload(name: str) -> ComparedWorkload:
-    """The workload of a name, which may be spelled like `llm-serving`.
-
-    Raises:
-        RequirementError: there is no such workload; the message lists them.
-    """
+    """The workload of a name, which may be spelled like `llm-serving`."""
     plain = name if name in WORKLOADS else _plain_workload(name)
     if plain in WORKLOADS:
         return WORKLOADS[plain]
@@ -183,15 +157,12 @@ def parse_workload(name: str) -> ComparedWorkload:
 
 
 def parse_precision(name: str) -> Precision:
-    """The format of a name.
-
-    Raises:
-        RequirementError: no GPU is known to compute in it; the message lists those that are.
-    """
+    """The format of a name."""
     return _found(_PRECISIONS, name, "precision", "is no format that GPUs compute in")
 
 
 def _found(known: Mapping[str, _Known], name: str, key: str, fault: str) -> _Known:
+    """What is known by a name; a `RequirementError` lists all names where it is none."""
     if name not in known:
         raise RequirementError(f"{key}: '{name}' {fault}; name one of {', '.join(known)}")
     return known[name]

@@ -24,20 +24,16 @@ _TYPES: Final = {
     "float8_e4m3fn": NumberFormat.FP8,
 }
 _METHODS: Final = {
-    "fp8": NumberFormat.FP8,
-    "fbgemm_fp8": NumberFormat.FP8,
+    **dict.fromkeys(("fp8", "fbgemm_fp8"), NumberFormat.FP8),
     "mxfp4": NumberFormat.INT4,
     "nvfp4": NumberFormat.NVFP4,
 }
 """mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
 _WIDTHS: Final = {4: NumberFormat.INT4, 8: NumberFormat.INT8}
 _ALGORITHMS: Final = {
-    "FP8": NumberFormat.FP8,
-    "FP8_PB_WO": NumberFormat.FP8,
-    "NVFP4": NumberFormat.NVFP4,
-    "NVFP4_AWQ": NumberFormat.NVFP4,
-    "W4A16_AWQ": NumberFormat.INT4,
-    "W4A8_AWQ": NumberFormat.INT4,
+    **dict.fromkeys(("FP8", "FP8_PB_WO"), NumberFormat.FP8),
+    **dict.fromkeys(("NVFP4", "NVFP4_AWQ"), NumberFormat.NVFP4),
+    **dict.fromkeys(("W4A16_AWQ", "W4A8_AWQ"), NumberFormat.INT4),
     "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
 }
 """Of NVIDIA's Model Optimizer."""

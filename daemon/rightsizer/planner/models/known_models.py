@@ -22,16 +22,9 @@ _SUFFIX: Final = re.compile(
 """Last words of a name that do not change the shape."""
 _FORMATS: Final[Mapping[str, NumberFormat]] = {
     "fp8": NumberFormat.FP8,
-    "int8": NumberFormat.INT8,
-    "w8a8": NumberFormat.INT8,
-    "8bit": NumberFormat.INT8,
-    "nvfp4": NumberFormat.NVFP4,
-    "fp4": NumberFormat.NVFP4,
-    "mxfp4": NumberFormat.NVFP4,
-    "awq": NumberFormat.INT4,
-    "gptq": NumberFormat.INT4,
-    "int4": NumberFormat.INT4,
-    "w4a16": NumberFormat.INT4,
+    **dict.fromkeys(("int8", "w8a8", "8bit"), NumberFormat.INT8),
+    **dict.fromkeys(("nvfp4", "fp4", "mxfp4"), NumberFormat.NVFP4),
+    **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), NumberFormat.INT4),
     "4bit": NumberFormat.NF4,
     "q4km": NumberFormat.Q4_K_M,
 }
