@@ -12,9 +12,9 @@ from evaluation.scores import OURS, Scores
 from evaluation.stage import Truth, moments
 from evaluation.watch import Watch
 from rightsizer.accounting.entry_builder import EntryBuilder
-from rightsizer.model.entry import Entry
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, State, Tier
+from rightsizer.model.window import Entry
 
 __all__ = ["judge"]
 

@@ -9,10 +9,10 @@ from evaluation.options import Options
 from evaluation.stage import moments
 from measured import table
 from rightsizer.accounting.service import NodeAccounts
-from rightsizer.model.entry import Entry
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import ACTIVE_STATES, Resource, State
 from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Entry
 
 __all__ = ["evaluate", "exact_quantile", "worst_error_bins"]
 

@@ -24,11 +24,11 @@ from readings import (
 )
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.entry import Entry
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import nanoseconds
+from rightsizer.model.window import Entry
 from rightsizer.model.workload import Allocator
 
 ACTIVITIES: Final = st.sampled_from([EMPTY, HELD, TRAINING, SPINNING, {}])

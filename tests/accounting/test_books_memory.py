@@ -11,11 +11,11 @@ from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.power import LearnedPower
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, State, Tier
+from rightsizer.model.window import Entry
 
 GPU: Final = gpu()
 WATTS: Final = Signal.POWER_WATTS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from readings import SECOND
 from rightsizer.accounting.power import EnergyMeter, MeasuredEnergy
 from rightsizer.accounting.settings import EnergySettings
-from rightsizer.model.entry import EnergySource
+from rightsizer.model.window import EnergySource
 
 COUNTER, POWER = EnergySource.COUNTER, EnergySource.POWER
 LIMIT: Final = 700.0

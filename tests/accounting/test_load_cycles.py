@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.accounting.device_state import LoadCycleDetector
-from rightsizer.model.entry import LoadCycle
+from rightsizer.model.window import LoadCycle
 
 SECOND = 1_000_000_000
 

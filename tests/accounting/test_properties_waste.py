@@ -13,12 +13,12 @@ from readings import DAY, HOUR, MINUTE, SECOND, TRAINING, gpu, snapshot
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.entry import EnergySource
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Cause, State
 from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import EnergySource
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 

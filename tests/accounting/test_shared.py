@@ -13,8 +13,8 @@ from rightsizer.accounting.rings import deduplicate
 from rightsizer.accounting.rollup_store import RollupStore, WindowQuery
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.block import Measure
-from rightsizer.model.entry import Entry
 from rightsizer.model.state import State
+from rightsizer.model.window import Entry
 from rightsizer.model.workload import Holding
 
 JOB: Final = workload("job")

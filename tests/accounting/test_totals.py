@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from readings import SECOND, entry
 from rightsizer.accounting.device_account import RunningTotals
-from rightsizer.model.entry import EnergySource, Entry
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, State
+from rightsizer.model.window import EnergySource, Entry
 
 
 def totals_of(entries: list[Entry]) -> RunningTotals:

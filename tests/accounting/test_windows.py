@@ -17,9 +17,8 @@ from rightsizer.accounting.rollup_store import FINE_SPAN, split_entry
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.block import Blocks, Measure
-from rightsizer.model.entry import Entry
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
-from rightsizer.model.window import Window
+from rightsizer.model.window import Entry, Window
 
 KINDS: Final = (
     entry(0, 1, State.IDLE_EMPTY, used_ratio=0.0, waste={Cause.IDLE: 1.0}),

@@ -13,10 +13,9 @@ from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.block import BLOCK_SPAN, Measure
-from rightsizer.model.entry import Entry
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
-from rightsizer.model.window import Window, workload_subject
+from rightsizer.model.window import Entry, Window, workload_subject
 from rightsizer.model.workload import Holding
 
 JOB, NEXT = workload("job"), workload("next")

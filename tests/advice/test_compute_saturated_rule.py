@@ -7,8 +7,7 @@ import pytest
 from cases import case, window
 from readings import HOUR, gpu, reading, workload
 from rightsizer.advice.rules.compute_saturated import RULE
-from rightsizer.model.finding import Action, FindingKind, Reason
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, FindingKind, Node, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.window import Window

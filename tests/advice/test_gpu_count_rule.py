@@ -11,8 +11,7 @@ from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, steady
 from cases import histogram, window
 from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.rules.gpu_count import RULE
-from rightsizer.model.finding import Action, Case, FindingKind, Reason
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, Case, FindingKind, Node, Reason
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind

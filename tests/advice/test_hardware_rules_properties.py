@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import HOUR, workload
-from rightsizer.advice.operator_commands import drain_instructions
+from rightsizer.advice.instructions import drain_instructions
 from rightsizer.advice.rules import (
     hardware_unhealthy,
     numa_misplaced,

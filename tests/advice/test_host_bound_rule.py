@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from cases import case, window
 from readings import gpu, reading, workload
 from rightsizer.advice.rules.host_bound import RULE
-from rightsizer.model.finding import Action, Case, FindingKind, Reason, Severity
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, Case, FindingKind, Node, Reason, Severity
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, State
 from rightsizer.model.topology import Placement, Topology

@@ -12,8 +12,7 @@ from readings import workload
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.idle import RULE, IdleSettings
 from rightsizer.model.block import Measure
-from rightsizer.model.finding import Action, Case, FindingKind, Reason, Risk, Severity
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, Case, FindingKind, Node, Reason, Risk, Severity
 from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import Holding, WorkloadClass
 

@@ -7,8 +7,7 @@ import pytest
 from cases import case, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.network_bound import RULE
-from rightsizer.model.finding import Action, FindingKind, Reason
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, FindingKind, Node, Reason
 from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.topology import Adapter, AdapterKind, LinkKind, Topology
 from rightsizer.model.window import Window

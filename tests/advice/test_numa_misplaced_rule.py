@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import HOUR, gpu, workload
-from rightsizer.advice.operator_commands import cpu_list
+from rightsizer.advice.instructions import cpu_list
 from rightsizer.advice.rules.numa_misplaced import RULE
 from rightsizer.model.finding import Action, Case, FindingKind, Reason
 from rightsizer.model.signal import Signal

@@ -20,8 +20,7 @@ from rightsizer.advice.rules import (
 )
 from rightsizer.catalogue.prices import OnDemand, Price, Prices
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.model.finding import Action, Case, Finding, Option, Reason
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, Case, Finding, Node, Option, Reason
 from rightsizer.model.state import Condition, Resource, State, Tier
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass

@@ -9,8 +9,7 @@ import pytest
 from cases import case, histogram, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.overprovisioned import RULE
-from rightsizer.model.finding import Action, FindingKind, Reason, Risk
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, FindingKind, Node, Reason, Risk
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State

@@ -7,7 +7,7 @@ import pytest
 from cases import case, window
 from readings import gpu
 from rightsizer.advice.rules.idle import release_instructions
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Node
 from rightsizer.model.reading import Process, Reading
 from rightsizer.model.state import State
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cases import case, window
 from readings import HOUR, workload
 from rightsizer.advice.board_status import board_status_of
-from rightsizer.advice.power_saving import PowerSavingSettings, power_saving
-from rightsizer.advice.rules.power_cap import RULE
+from rightsizer.advice.rules.power_cap import RULE, PowerSavingSettings, power_saving
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, FindingKind, Reason, Risk
 from rightsizer.model.signal import Signal

@@ -12,8 +12,7 @@ from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.sharing import RULE
 from rightsizer.model.device import MigInstance
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Node, Reason, Risk
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from readings import EPOCH, entry
-from rightsizer.model.entry import Entry
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.state import Condition, State
+from rightsizer.model.window import Entry
 from rightsizer.report.timeline import Timeline
 
 HEADER = "device,start,end,state,second_cause,score,conditions"

@@ -12,8 +12,7 @@ from publish_reports import full_report, node_report
 from publish_stories import INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
-from rightsizer.model.dcgm_exporter import entity_of, holder_of
-from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DCGM_FIELDS, DcgmType
+from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DCGM_FIELDS, DcgmType, entity_of, holder_of
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Reading
 from rightsizer.model.report import DeviceReport, Report

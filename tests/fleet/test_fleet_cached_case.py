@@ -5,8 +5,7 @@ from functools import cache
 
 from cases import case, window
 from rightsizer.fleet.cases.case import CachedCase
-from rightsizer.model.finding import Case
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Case, Node
 from rightsizer.model.state import State
 from rightsizer.model.window import Provisioning, Window
 

@@ -20,8 +20,7 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame, G
 from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.finding import Case, Finding
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Case, Finding, Node
 from rightsizer.model.reading import Reading
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload

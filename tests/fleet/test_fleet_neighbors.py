@@ -9,8 +9,7 @@ from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
 from rightsizer.fleet.cases.case import BatchRequest, batches_of
 from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy
-from rightsizer.model.finding import Case
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Case, Node
 from rightsizer.model.state import State
 from rightsizer.model.workload import Workload, WorkloadKind
 

@@ -11,8 +11,7 @@ from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import LoadPatternSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Case
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Case, Node
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window

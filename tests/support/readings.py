@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.device import Device
-from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.model.state import Cause, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.window import Entry
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 
 SECOND: Final = NANOSECONDS_PER_SECOND

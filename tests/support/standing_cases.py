@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from readings import gpu
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.finding import Case
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Case, Node
 from rightsizer.model.reading import Process, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import GpuLink, LinkKind, Topology

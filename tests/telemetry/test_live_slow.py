@@ -15,12 +15,12 @@ from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import nanoseconds
+from rightsizer.model.window import Entry
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.live import LiveSource
 from simulated_driver import node_of

@@ -21,9 +21,8 @@ from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettings
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Case
+from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.node import Node
 from rightsizer.model.pattern import Exceedance, Shape, Trend
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds

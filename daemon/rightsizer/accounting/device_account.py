@@ -12,14 +12,13 @@ from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
 from rightsizer.io.codec import convert
 from rightsizer.model.device import Device
-from rightsizer.model.entry import EnergySource, Entry
 from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import StripCell, Totals
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.window import EnergySource, Entry, Window
 from rightsizer.model.workload import Holding, Workload
 
 

@@ -14,10 +14,10 @@ from rightsizer.accounting.settings import (
     PressureSettings,
 )
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.entry import LoadCycle
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.window import LoadCycle
 
 
 class PressureDetector:

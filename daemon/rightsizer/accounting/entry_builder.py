@@ -11,13 +11,13 @@ from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import clock_ratio, derive_signals, has_dead_counters, tier_of
 from rightsizer.accounting.usage import usage, waste
 from rightsizer.model.device import Device
-from rightsizer.model.entry import Entry
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, Observation, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.window import Entry
 from rightsizer.model.workload import Allocator, Holding
 
 _NONE: Final[frozenset[Observation]] = frozenset()

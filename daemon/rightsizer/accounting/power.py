@@ -1,10 +1,10 @@
 """Power range learned from a device itself, and its energy by counter or by power over time."""
 
 from rightsizer.accounting.settings import EnergySettings, PowerSettings
-from rightsizer.model.entry import EnergySource
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.window import EnergySource
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,12 @@ from rightsizer.accounting.rings import (
 from rightsizer.accounting.window_builder import BlockBuilder, WindowBuilder
 from rightsizer.accounting.window_codec import decode_window
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.model.entry import Entry
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import StripCell
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import Cause, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.window import Entry, Window
 
 FINE_SPAN: Final[Nanoseconds] = BLOCK_SPAN
 """The span of the smallest window that is kept; it divides the hour."""

@@ -20,8 +20,7 @@ from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
 from rightsizer.model.device import Device
-from rightsizer.model.entry import Entry
-from rightsizer.model.node import Node
+from rightsizer.model.finding import Node
 from rightsizer.model.report import (
     AgentReport,
     DeviceReport,
@@ -33,7 +32,7 @@ from rightsizer.model.report import (
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.span import DeviceSpan, Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import Provisioning, Window
+from rightsizer.model.window import Entry, Provisioning, Window
 
 DAY_WINDOW: Final = "24h"
 WEEK_WINDOW: Final = "7d"

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from rightsizer.model.block import Blocks, Measure
-from rightsizer.model.entry import Entry
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import (
@@ -19,7 +18,7 @@ from rightsizer.model.state import (
     UnknownReason,
 )
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.model.window import Window
+from rightsizer.model.window import Entry, Window
 
 _Key = TypeVar("_Key")
 

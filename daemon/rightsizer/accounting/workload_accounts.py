@@ -16,11 +16,10 @@ from rightsizer.accounting.rollup_store import (
 from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_builder import entry_measures
 from rightsizer.model.block import Measure
-from rightsizer.model.entry import Entry
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import WorkloadReport
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Window, workload_subject
+from rightsizer.model.window import Entry, Window, workload_subject
 from rightsizer.model.workload import Holding, Workload
 
 _HELD_FOR: Final = 2

@@ -1,11 +1,17 @@
-"""Instructions of advice whose texts stand in the table beside this file."""
+"""Instructions of advice: texts of the tables beside this file, commands by the kind of owner."""
 
 import tomllib
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
-from rightsizer.model.finding import Instruction
+from rightsizer.advice.board_status import board_uuid, placement_of
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case, Instruction
+from rightsizer.model.workload import WorkloadKind
+from rightsizer.owners.owner import NumaHome, shell
+from rightsizer.owners.registry import owner_of, schedulers_of
 
 
 @cache
@@ -27,3 +33,107 @@ def instruction(name: str, uuid: str = "") -> Instruction:
 def instructions(*names: str) -> tuple[Instruction, ...]:
     """The instructions of some names."""
     return tuple(map(instruction, names))
+
+
+_SHELL: Final = "sh"
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """Numbers as ranges: `0-27,56-83`."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
+    """How the scheduler drains the node; all schedulers where the workload has none.
+
+    The reason is stored there, and has no quotation marks.
+    """
+    return tuple(each for owner in schedulers_of(kind_of(case)) for each in owner.drain(why))
+
+
+def home_of(case: Case, device: Device) -> NumaHome | None:
+    """Where the processes of a device belong; `None` where its NUMA node is not known."""
+    node, placement = case.node, placement_of(case, device)
+    number = device.numa_node if placement is None else placement.numa_node
+    if node is None or number is None:
+        return None
+    cpus = cpus_near(case, device)
+    if not cpus and node.topology is not None:
+        cpus = node.topology.numa_nodes.get(number, ())
+    reading = node.readings.get(device.uuid)
+    processes = () if reading is None else reading.processes or ()
+    return NumaHome(device, number, cpu_list(cpus), tuple(sorted({each.pid for each in processes})))
+
+
+def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruction, ...]:
+    """What is running first, then how its owner binds the next start."""
+    running = []
+    for home in homes:
+        for pid in home.pids:
+            running += [f"taskset -apc {home.cpus} {pid}"] if home.cpus else []
+            running += [f"migratepages {pid} all {home.numa_node}"]
+    move = shell("Move what is running, until it restarts", "\n".join(running))
+    return (
+        *(move if running else ()),
+        *owner_of(kind_of(case)).bind(homes),
+        *(
+            Instruction(
+                f"By hand: start what feeds {home.device.title} on its node",
+                f"CUDA_VISIBLE_DEVICES={home.device.uuid} "
+                f"numactl --cpunodebind={home.numa_node} --membind={home.numa_node} COMMAND",
+                _SHELL,
+            )
+            for home in homes
+        ),
+    )
+
+
+def kind_of(case: Case) -> WorkloadKind | None:
+    """Where the workload comes from; `None` for a free device."""
+    return case.workload.kind if case.workload else None
+
+
+def cpus_near(case: Case, device: Device) -> tuple[int, ...]:
+    """The CPUs next to a device; empty where they are unknown."""
+    placement = placement_of(case, device)
+    return placement.cpus if placement else ()
+
+
+def cpus_for_gpu(case: Case, device: Device) -> int | None:
+    """How many of those near it a GPU may take if all GPUs there take as many."""
+    cpus, topology = cpus_near(case, device), case.node.topology if case.node else None
+    if not cpus or topology is None:
+        return None
+    sharing = sum(place.cpus == cpus for place in topology.placements.values())
+    return max(1, len(cpus) // sharing)
+
+
+def dump_stacks(devices: tuple[Device, ...], title: str) -> Instruction:
+    """Where the threads of all that is on some devices stand."""
+    return _for_each_process(devices, title, "xargs -rn1 sudo py-spy dump --native --pid")
+
+
+def show_throttling(devices: tuple[Device, ...], title: str) -> Instruction:
+    """How often the control groups of all that is on some devices were at their quota."""
+    group = '"/sys/fs/cgroup$(grep ^0:: /proc/$pid/cgroup | cut -d: -f3)/cpu.stat"'
+    return _for_each_process(devices, title, f"while read -r pid; do grep thr {group}; done")
+
+
+def trace_kernels(title: str, name: str, reports: str) -> Instruction:
+    """A minute of the program under Nsight Systems, as a file and reports of `nsys stats`."""
+    profile = "nsys profile --trace=cuda,nvtx,osrt --delay=120 --duration=60"
+    text = f"{profile} --output={name} COMMAND\nnsys stats --report={reports} {name}.nsys-rep"
+    return Instruction(title, text, _SHELL)
+
+
+def _for_each_process(devices: tuple[Device, ...], title: str, then: str) -> Instruction:
+    uuids = dict.fromkeys(board_uuid(device) for device in devices)
+    ask = "--query-compute-apps=pid --format=csv,noheader"
+    text = "\n".join(f"nvidia-smi --id={uuid} {ask} | {then}" for uuid in uuids)
+    return Instruction(title, text, _SHELL)

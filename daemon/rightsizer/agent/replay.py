@@ -18,14 +18,13 @@ from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import Ownership
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.device import Device
-from rightsizer.model.entry import Entry
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
-from rightsizer.model.window import Provisioning, Window
+from rightsizer.model.window import Entry, Provisioning, Window
 from rightsizer.report.json_encoder import advice_form, finding_form
 from rightsizer.telemetry.source import SnapshotSource
 

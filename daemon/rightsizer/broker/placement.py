@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from rightsizer.advice.operator_commands import cpu_list
+from rightsizer.advice.instructions import cpu_list
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.request import request_of

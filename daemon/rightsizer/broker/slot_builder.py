@@ -4,19 +4,18 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_uuid
-from rightsizer.advice.hardware_faults import (
+from rightsizer.advice.rules.hardware_unhealthy import (
+    RULE,
     HardwareFaultSettings,
     InspectedBoard,
     driver_faults,
     link_faults,
     memory_faults,
 )
-from rightsizer.advice.rules.hardware_unhealthy import RULE
 from rightsizer.broker.slot import LeaseSlot, SlotHolder
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Severity
+from rightsizer.model.finding import Node, Severity
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.node import Node
 from rightsizer.model.report import DeviceReport, Report, StripCell
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition

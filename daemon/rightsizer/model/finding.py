@@ -6,11 +6,13 @@ from typing import Final
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.node import Node
 from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
+from rightsizer.model.reading import Reading
+from rightsizer.model.topology import Topology
 from rightsizer.model.window import Provisioning, Window
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import Holding, Workload, WorkloadClass
 
 
 class FindingKind(StrEnum):
@@ -205,6 +207,24 @@ class Option:
     savings: Savings | None = None
     risks: Mapping[str, Risk] = field(default_factory=dict, hash=False)
     """By resource; the option's risk is the worst of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The machine around a workload as the last snapshot had it, and what else is judged there."""
+
+    devices: tuple[Device, ...] = ()
+    """All of the node, parents of MIG instances included."""
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    """The last of each device, by uuid."""
+    xids: Mapping[str, XidLog] = field(default_factory=dict)
+    """By uuid, of devices that are down too."""
+    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    """Who holds each device, by uuid."""
+    topology: Topology | None = None
+    """`None` where not measured."""
+    cases: "tuple[Case, ...]" = ()
+    """All workloads of the node over the same span, this one included; these have no node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.entry import EnergySource
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
@@ -14,7 +13,7 @@ from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
 from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.window import Provisioning
+from rightsizer.model.window import EnergySource, Provisioning
 from rightsizer.model.workload import Holding, Workload
 
 

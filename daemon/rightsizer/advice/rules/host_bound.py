@@ -3,16 +3,16 @@
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
-from rightsizer.advice.instructions import instruction
-from rightsizer.advice.operator_commands import (
+from rightsizer.advice.instructions import (
     cpu_list,
     cpus_for_gpu,
     cpus_near,
     dump_stacks,
+    instruction,
     kind_of,
     show_throttling,
 )
-from rightsizer.advice.rules.bottleneck import (
+from rightsizer.advice.observation import (
     Bottleneck,
     BottleneckSettings,
     complain_of,

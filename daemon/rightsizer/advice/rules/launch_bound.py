@@ -3,9 +3,8 @@
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
-from rightsizer.advice.instructions import instructions
-from rightsizer.advice.operator_commands import trace_kernels
-from rightsizer.advice.rules.bottleneck import (
+from rightsizer.advice.instructions import instructions, trace_kernels
+from rightsizer.advice.observation import (
     Bottleneck,
     BottleneckSettings,
     complain_of,

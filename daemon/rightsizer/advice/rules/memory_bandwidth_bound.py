@@ -7,8 +7,7 @@ It is a complaint only of a service, where a larger batch or smaller weights wou
 from typing import Final
 
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import minimum_known, observe, on_ratio
-from rightsizer.advice.rules.bottleneck import slow_opening_policy
+from rightsizer.advice.observation import minimum_known, observe, on_ratio, slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings

@@ -4,8 +4,13 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.bottleneck import slow_opening_policy
+from rightsizer.advice.observation import (
+    in_condition,
+    minimum_known,
+    observe,
+    on_ratio,
+    slow_opening_policy,
+)
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device

@@ -9,14 +9,13 @@ from itertools import combinations
 from operator import attrgetter
 from typing import Final
 
+from rightsizer.advice.instructions import kind_of
 from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.operator_commands import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, direct_factors, holder_of, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import GpuLink, LinkKind, Topology

@@ -3,16 +3,16 @@
 from typing import Final
 
 from rightsizer.advice.board_status import board_uuid, metrics_of
-from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.operator_commands import trace_kernels
-from rightsizer.advice.rules.bottleneck import (
+from rightsizer.advice.instructions import instruction, trace_kernels
+from rightsizer.advice.observation import (
     Bottleneck,
     active_share,
     complain_of,
     find_bottleneck,
     lost_ratio,
     minimum_active,
+    minimum_known,
+    on_ratio,
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import board_status_of, board_uuid, placement_of
-from rightsizer.advice.instructions import instruction
+from rightsizer.advice.instructions import drain_instructions, instruction
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
-from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device

@@ -2,10 +2,14 @@
 
 from typing import Final
 
-from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import minimum_known, observe, observed_seconds, on_ratio
-from rightsizer.advice.operator_commands import dump_stacks
-from rightsizer.advice.rules.bottleneck import slow_opening_policy
+from rightsizer.advice.instructions import dump_stacks, instructions
+from rightsizer.advice.observation import (
+    minimum_known,
+    observe,
+    observed_seconds,
+    on_ratio,
+    slow_opening_policy,
+)
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device

@@ -12,15 +12,17 @@ from rightsizer.advice.board_status import (
     why_unmeasured,
     works_on_media,
 )
-from rightsizer.advice.colocation import (
+from rightsizer.advice.risk import ranked
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
+from rightsizer.advice.sharing_options import (
     ColocationSettings,
     WorkloadPair,
     is_movable,
+    shared_gpu,
+    sharing_commands,
+    slice_options,
     workload_pairs,
 )
-from rightsizer.advice.risk import ranked
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
-from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field

@@ -3,15 +3,15 @@
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
-from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.operator_commands import dump_stacks
-from rightsizer.advice.rules.bottleneck import (
+from rightsizer.advice.instructions import dump_stacks, instructions
+from rightsizer.advice.observation import (
     Bottleneck,
     complain_of,
     find_bottleneck,
     lost_ratio,
     minimum_active,
+    minimum_known,
+    on_ratio,
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule

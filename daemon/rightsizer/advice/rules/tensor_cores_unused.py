@@ -4,11 +4,13 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import minimum_known, observe, on_ratio
-from rightsizer.advice.rules.bottleneck import (
+from rightsizer.advice.observation import (
     abstain_inactive,
     active_share,
     minimum_active,
+    minimum_known,
+    observe,
+    on_ratio,
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
-from rightsizer.advice.instructions import instructions
+from rightsizer.advice.instructions import drain_instructions, instructions
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
-from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent

@@ -23,10 +23,9 @@ from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, Place, he
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Case
+from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.node import Node
 from rightsizer.model.pattern import Past
 from rightsizer.model.reading import Reading
 from rightsizer.model.state import Resource

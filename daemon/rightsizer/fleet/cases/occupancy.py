@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.finding import Case
+from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.node import Node
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
 

@@ -7,8 +7,14 @@ from typing import Final, TypeAlias
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.dcgm_exporter import Entity, entity_of, holder_of, why_no_gpu
-from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
+from rightsizer.model.dcgm_fields import (
+    DCGM_FIELDS,
+    FORMER_DCGM_NAMES,
+    Entity,
+    entity_of,
+    holder_of,
+    why_no_gpu,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
 from rightsizer.model.frozen import dataclass, field, replace

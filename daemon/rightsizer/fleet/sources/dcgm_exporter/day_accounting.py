@@ -20,7 +20,6 @@ from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceDay
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.entry import Entry
 from rightsizer.model.frozen import replace
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
@@ -28,6 +27,7 @@ from rightsizer.model.signal import MEDIA_ENGINES, Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import nanoseconds, seconds
+from rightsizer.model.window import Entry
 from rightsizer.model.workload import Holding
 
 _TORN: Final = (0.8, 1.25)

@@ -16,7 +16,7 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, workload_of
 from rightsizer.fleet.sources.series import placed, runs_of
 from rightsizer.fleet.sources.slurm import workload_of_job
-from rightsizer.model.dcgm_exporter import holder_of
+from rightsizer.model.dcgm_fields import holder_of
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload

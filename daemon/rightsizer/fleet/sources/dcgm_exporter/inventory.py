@@ -38,8 +38,7 @@ from rightsizer.fleet.sources.kubernetes import (
     object_labels,
 )
 from rightsizer.fleet.sources.series import at_moment, divided, first_label, one_of
-from rightsizer.model.dcgm_exporter import Entity
-from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.dcgm_fields import DcgmField, Entity
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
 from rightsizer.model.frozen import replace

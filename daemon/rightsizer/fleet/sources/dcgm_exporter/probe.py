@@ -18,8 +18,14 @@ from rightsizer.fleet.sources.series import (
     shares_of,
     total_of,
 )
-from rightsizer.model.dcgm_exporter import Entity, entity_of, why_no_gpu
-from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
+from rightsizer.model.dcgm_fields import (
+    DCGM_FIELDS,
+    FORMER_DCGM_NAMES,
+    DcgmField,
+    Entity,
+    entity_of,
+    why_no_gpu,
+)
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.frozen import replace
 from rightsizer.model.signal import PIPES, Signal
