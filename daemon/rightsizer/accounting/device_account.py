@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.accounting.rollup_store import DAY, FINE_SPAN, RollupStore, split_entry
+from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, split_entry
 from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
 from rightsizer.io.codec import convert
@@ -17,7 +17,7 @@ from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import StripCell, Totals
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.state import Resource, State
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import DAY, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import EnergySource, Entry, Window
 from rightsizer.model.workload import Holding, Workload
 

@@ -11,10 +11,9 @@ from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.io.database import Database
 from rightsizer.model.frozen import astuple, dataclass
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 
-_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _PAGE: Final = 500
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """By which a window may begin before the end of the last: two clocks are not read at once."""
@@ -29,7 +28,7 @@ class _Row:
 
     def follows(self, last: "_Row") -> bool:
         """Whether it goes on with the hour of the row that was lived before it."""
-        return self.start // _HOUR == last.start // _HOUR and self.start >= last.finish - _OVERLAP
+        return self.start // HOUR == last.start // HOUR and self.start >= last.finish - _OVERLAP
 
 
 def roll_up_device(database: Database, uuid: str, before: Nanoseconds) -> int:
@@ -251,7 +250,7 @@ class HistoryRepository:
 
     def roll_up(self, before: Nanoseconds) -> int:
         """Merge windows of hours that ended before a time; how many rows went away."""
-        before -= before % _HOUR
+        before -= before % HOUR
         uuids = self._database.rows("SELECT DISTINCT uuid FROM window WHERE NOT is_hourly")
         return sum(roll_up_device(self._database, uuid, before) for (uuid,) in uuids)
 

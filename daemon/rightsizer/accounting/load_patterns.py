@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from rightsizer.accounting.settings import ShapeSettings, TrendSettings
 from rightsizer.model.block import Series
 from rightsizer.model.pattern import Shape, Trend
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.units import DAY, DAY_SECONDS, HOUR
 
 _MOST_LAGS: Final = 2 * 24 * 12
 """Two days of five minutes; a load that is alike for longer is a handful of samples anyway."""
@@ -84,12 +84,10 @@ class _Series:
         return self.autocorrelation(lag) * (1.0 - lag / len(self._deviations))
 
 
-_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _DAY_HOURS: Final = 24
 _WEEK_HOURS: Final = 168
 _EPOCH_HOUR: Final = 3 * 24
 """1970 began on a Thursday; hour 0 is Monday's first."""
-_DAY_SECONDS: Final = 86400.0
 
 
 def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | None:
@@ -115,7 +113,7 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
     of_day = [(sum(totals[at::_DAY_HOURS]), sum(known[at::_DAY_HOURS])) for at in range(_DAY_HOURS)]
     return Shape(
         hours_of_day=tuple(total / time if time > 0 else None for total, time in of_day),
-        known_days=sum(known) / _DAY_SECONDS,
+        known_days=sum(known) / DAY_SECONDS,
         is_daily=day is not None and half is not None and day >= enough and day > half,
         is_weekly=(
             week is not None
@@ -156,7 +154,7 @@ class ObservedHour(NamedTuple):
 def observed_hours(series: Series) -> list[ObservedHour]:
     """The hours of which anything is known, oldest first."""
     known_seconds, means = series.known_seconds, series.means
-    hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(_HOUR))
+    hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(HOUR))
     return [ObservedHour(hour, sum(known), weighted(known, of)) for hour, known, of in hours]
 
 
@@ -183,9 +181,6 @@ def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None
     for place, value in zip(places, values, strict=True):
         found[place - first] = value
     return found
-
-
-_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 
 
 def trend_of(
@@ -231,8 +226,8 @@ def daily_peaks(series: Series, settings: TrendSettings) -> list[tuple[int, floa
 
 def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, slice, Sequence[float]]]:
     """The days that count: their number, where they lie, and their known seconds."""
-    least = max(1.0, settings.day_coverage_ratio * _DAY_SECONDS)
-    days = ((day, at, series.known_seconds[at]) for day, at in series.parts(_DAY))
+    least = max(1.0, settings.day_coverage_ratio * DAY_SECONDS)
+    days = ((day, at, series.known_seconds[at]) for day, at in series.parts(DAY))
     return (each for each in days if sum(each[2]) >= least)
 
 

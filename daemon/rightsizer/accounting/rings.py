@@ -13,7 +13,7 @@ from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import DAY, Nanoseconds
 from rightsizer.model.window import Window
 
 _LATEST: Final = 256
@@ -116,11 +116,10 @@ def _is_over(slot: Nanoseconds, now: Nanoseconds, span: Nanoseconds) -> bool:
     return not now - span <= slot <= now
 
 
-_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
-_KEPT: Final = 31 * _DAY
+_KEPT: Final = 31 * DAY
 """The day that began thirty days ago is not over for all of it."""
 _NONE: Final = Blocks()
-_MOST: Final = 2 * _KEPT // _DAY
+_MOST: Final = 2 * _KEPT // DAY
 
 
 _PackedDay = tuple[Nanoseconds, bytes]
@@ -140,7 +139,7 @@ class StoredBlocks:
         parts = [
             Blocks.from_columns(zlib.decompress(data)).between(start, end)
             for day, data in self.days
-            if day < end and start < day + _DAY
+            if day < end and start < day + DAY
         ]
         return Blocks.joined([*parts, self.running.between(start, end)])
 
@@ -155,7 +154,7 @@ class BlockRing:
 
     def append(self, blocks: Blocks, start: Nanoseconds) -> None:
         """Add blocks that begin at a time, all on one day."""
-        day = start - start % _DAY
+        day = start - start % DAY
         if day != self._day:
             self._pack()
             self._day = day

@@ -19,13 +19,11 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import StripCell
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import Cause, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import DAY, HOUR, Nanoseconds
 from rightsizer.model.window import Entry, Window
 
 FINE_SPAN: Final[Nanoseconds] = BLOCK_SPAN
 """The span of the smallest window that is kept; it divides the hour."""
-HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
-DAY: Final[Nanoseconds] = 24 * HOUR
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,10 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Instruction
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import HOUR, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.registry import owner_of
 
-_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _DAY_HOURS: Final = 24
 _EPOCH_HOUR: Final = 3 * 24
 """1970 began on a Thursday; hour 0 of a week is Monday's first."""
@@ -122,7 +121,7 @@ def schedule(
     for number, needed in _most_by_hour(load, nanoseconds(settings.lookback_seconds)).items():
         period, hour = _place(number, hours)
         by_period.setdefault(period, {})[hour] = needed
-    numbers = [start // _HOUR for start in load.starts]
+    numbers = [start // HOUR for start in load.starts]
     places = {number: _place(number, hours) for number in numbers}
     periods = {period for period, _ in places.values()}
 
@@ -141,7 +140,7 @@ def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
     most: dict[int, int] = {}
     for later in (0, lookback):
         for start, needed in zip(load.starts, load.needed, strict=True):
-            number = (start + later) // _HOUR
+            number = (start + later) // HOUR
             most[number] = max(needed, most.get(number, 0))
     return most
 

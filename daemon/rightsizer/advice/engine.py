@@ -168,36 +168,31 @@ _NAMED_LIMITS: Final = frozenset(
     {Reason.HOST_BOUND, Reason.STORAGE_BOUND, Reason.NETWORK_BOUND, Reason.PCIE_BOUND}
 )
 _COUNT_ACTIONS: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
-_STALLS: Final = frozenset({Reason.HIDDEN_STALL, Reason.RANK_IMBALANCE})
 _SHORT_OF_COMPUTE: Final = (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
 
 _Test = Callable[[Finding], bool]
+
+
+def _says(*words: FindingKind | Reason) -> _Test:
+    """Whether a finding is of one of some kinds, or for one of some reasons."""
+    named = frozenset(words)
+    return lambda finding: finding.kind in named or not named.isdisjoint(finding.reasons)
+
+
 _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
     # A rank that waits for the others looks idle, and is not.
-    (
-        lambda finding: bool(_STALLS.intersection(finding.reasons)),
-        lambda finding: finding.kind is FindingKind.IDLE,
-    ),
+    (_says(Reason.HIDDEN_STALL, Reason.RANK_IMBALANCE), _says(FindingKind.IDLE)),
     # Ranks that spin for one that is named are out of balance with it.
     (
         lambda finding: Reason.HIDDEN_STALL in finding.reasons and bool(finding.culprits),
-        lambda finding: Reason.RANK_IMBALANCE in finding.reasons,
+        _says(Reason.RANK_IMBALANCE),
     ),
     # What does nothing has neither a bottleneck nor a size.
-    (
-        lambda finding: finding.kind is FindingKind.IDLE,
-        lambda finding: finding.kind in (FindingKind.INEFFICIENT, FindingKind.OVERPROVISIONED),
-    ),
+    (_says(FindingKind.IDLE), _says(FindingKind.INEFFICIENT, FindingKind.OVERPROVISIONED)),
     # What keeps a GPU waiting says more than that it waits.
-    (
-        lambda finding: bool(_NAMED_LIMITS.intersection(finding.reasons)),
-        lambda finding: Reason.PERIODIC_STARVATION in finding.reasons,
-    ),
+    (_says(*_NAMED_LIMITS), _says(Reason.PERIODIC_STARVATION)),
     # docs/definitions.md, conduct: never 'over' while any dimension is 'under'.
-    (
-        lambda finding: finding.kind is FindingKind.UNDERPROVISIONED,
-        lambda finding: finding.kind is FindingKind.OVERPROVISIONED,
-    ),
+    (_says(FindingKind.UNDERPROVISIONED), _says(FindingKind.OVERPROVISIONED)),
     # Short of compute and of nothing else: what is said of the SMs says it all.
     (
         lambda finding: finding.reasons[0] is Reason.COMPUTE_SATURATED,
@@ -205,7 +200,7 @@ _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
     ),
     # A load that comes and goes by the hour gets autoscaling, not fewer GPUs.
     (
-        lambda finding: Reason.DIURNAL_AUTOSCALE in finding.reasons,
+        _says(Reason.DIURNAL_AUTOSCALE),
         lambda finding: (
             Reason.DIURNAL_AUTOSCALE not in finding.reasons
             and (

@@ -27,7 +27,6 @@ _BY_HAND: Final = (
 _POLICY: Final = "policy"
 _MOST_NAMED: Final = 20
 _UNDECIDED: Final = (AdviceState.ACTIVE, AdviceState.REGRESSED)
-_SEVERITIES: Final = tuple(Severity)
 _Place = tuple[str, str]
 """A workload key and a rule."""
 _DISPLACED: Final = "made room for more severe advice: the ledger is full"
@@ -268,7 +267,7 @@ class Ledger:
         )
         events: list[AdviceEvent] = []
         for place, least in zip(ranked[room:], least_urgent, strict=False):
-            if _rank(wanted[place].finding) <= _rank(least.advice.finding):
+            if wanted[place].finding.severity.rank <= least.advice.finding.severity.rank:
                 break  # What follows is no more severe.
             closed = least.closed(AdviceState.EXPIRED, now, _DISPLACED)
             events += self._put_closed(closed, now, was_right=None)
@@ -370,15 +369,11 @@ class _Run:
     baselines: Baselines | None = None
 
 
-def _rank(finding: Finding) -> int:
-    return _SEVERITIES.index(finding.severity)
-
-
 def _urgency(finding: Finding) -> tuple[int, float, float, str]:
     """Sorts what is opened first where there is no room for all: severe, then what saves most."""
     savings = finding.savings
     return (
-        -_rank(finding),
+        -finding.severity.rank,
         -(savings.dollars_per_hour_low or 0.0),
         -(savings.gpus_low or 0.0),
         finding.id,

@@ -13,11 +13,10 @@ from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import DAY_SECONDS, Nanoseconds, seconds
 from rightsizer.model.workload import is_replica
 
 _NOISE_RATIO: Final = 0.01
-_DAY_SECONDS: Final = 86400.0
 _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
 _PLACES: Final = 6
@@ -69,7 +68,7 @@ class ReplicaLoad:
         The margin is as `sizing_factors` takes it.
         """
         span = max(1, (self.starts[-1] - self.starts[0]) // BLOCK_SPAN + 1)
-        days = self.known_seconds / _DAY_SECONDS
+        days = self.known_seconds / DAY_SECONDS
         return sizing_factors(case, margin) | {
             "coverage": len(self.starts) / span,
             "history": 1.0 - math.exp(-days / _HISTORY_DAYS),

@@ -17,6 +17,7 @@ from rightsizer.model.finding import Action, Case, Instruction, Option, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
+from rightsizer.model.units import GIB
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
@@ -260,9 +261,6 @@ def _shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
     return costing(option, dollars)
 
 
-_GIBIBYTE: Final = 2.0**30
-
-
 def sharing_commands(case: Case, option: Option) -> tuple[Instruction, ...]:
     """How to do what an option of sharing means, on the workload's only GPU."""
     workload, (device,) = case.workload, case.devices
@@ -285,7 +283,7 @@ def _by_hand(device: Device, option: Option) -> tuple[Instruction, ...]:
     together = f"export CUDA_VISIBLE_DEVICES={device.uuid}  # in both, {partner} too\n"
     if option.action is Action.SHARE_TIMESLICE:
         return shell("Start both on the same GPU", together)
-    limit = (device.memory_total_bytes or 0.0) / 2 / _GIBIBYTE
+    limit = (device.memory_total_bytes or 0.0) / 2 / GIB
     text = (
         f"CUDA_VISIBLE_DEVICES={device.uuid} nvidia-cuda-mps-control -d\n"
         + together

@@ -25,7 +25,12 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
-from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.units import (
+    HOURS_PER_MONTH,
+    JOULES_PER_KILOWATT_HOUR,
+    format_duration,
+    seconds,
+)
 from rightsizer.sizing.estimate import EstimateInterval
 
 _OBSERVED_TIERS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.97, Tier.BASIC: 0.95, Tier.NONE: 0.0}
@@ -94,9 +99,7 @@ def _telemetry(case: Case, tiers: Mapping[Tier, float]) -> dict[str, float]:
     return found
 
 
-_HOURS_PER_MONTH: Final = 730.0
 LOW_CONFIDENCE: Final = Savings(reason="the confidence is too low to speak of savings")
-_JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
 
 
 def released(case: Case, market: Market, low: float, high: float) -> Savings:
@@ -151,7 +154,7 @@ def _kilowatt_hours(case: Case, high: float) -> EstimateInterval | None:
         if window.energy_joules <= 0.0 or window.known <= 0:
             return None
         watts += window.energy_joules / seconds(window.known)
-    month = watts * _HOURS_PER_MONTH * 3600.0 / _JOULES_PER_KILOWATT_HOUR
+    month = watts * HOURS_PER_MONTH * 3600.0 / JOULES_PER_KILOWATT_HOUR
     return EstimateInterval(month * high, 0.0, month * high)
 
 
@@ -167,8 +170,8 @@ def _savings(
         dollars_per_hour_low=None if dollars is None else dollars.low,
         dollars_per_hour_high=None if dollars is None else dollars.high,
         reason="" if money else "no price is stated",
-        gpu_hours_per_month_low=round(gpus.low * _HOURS_PER_MONTH, 1),
-        gpu_hours_per_month_high=round(gpus.high * _HOURS_PER_MONTH, 1),
+        gpu_hours_per_month_low=round(gpus.low * HOURS_PER_MONTH, 1),
+        gpu_hours_per_month_high=round(gpus.high * HOURS_PER_MONTH, 1),
         kilowatt_hours_per_month_low=None if energy is None else energy.low,
         kilowatt_hours_per_month_high=None if energy is None else energy.high,
         price_source=source,

@@ -238,9 +238,6 @@ def _harm(
     return max(rises, key=itemgetter(0), default=(0.0, None))[1]
 
 
-_SEVERITIES = tuple(Severity)
-
-
 @dataclass(frozen=True, slots=True)
 class AdviceRecord:
     """Advice with the state that the ledger keeps beside it."""
@@ -280,7 +277,7 @@ class AdviceRecord:
 
         It rises at most once in each short span, so that a load at the border does not nag.
         """
-        is_worse = _SEVERITIES.index(finding.severity) > _SEVERITIES.index(self.severity)
+        is_worse = finding.severity.rank > self.severity.rank
         may_rise = now - self.severity_since >= nanoseconds(short_seconds)
         if is_worse and not may_rise:
             finding = replace(finding, severity=self.severity)

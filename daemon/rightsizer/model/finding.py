@@ -152,6 +152,11 @@ class Severity(StrEnum):
     HIGH = "high"
     CRITICAL = "critical"
 
+    @property
+    def rank(self) -> int:
+        """A number that is greater for what is more severe."""
+        return tuple(Severity).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Instruction:

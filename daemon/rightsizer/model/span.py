@@ -8,11 +8,9 @@ from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.report import StripCell
 from rightsizer.model.state import Cause, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
 
 _MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
-_HOUR: Final[Nanoseconds] = 60 * _MINUTE
-_DAY: Final[Nanoseconds] = 24 * _HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,11 @@ class Span:
 
 
 SPANS: Final = (
-    Span("1h", "hour", _HOUR, 5 * _MINUTE),
-    Span("6h", "6 hours", 6 * _HOUR, 5 * _MINUTE),
-    Span("24h", "24 hours", _DAY, 10 * _MINUTE),
-    Span("7d", "7 days", 7 * _DAY, _HOUR),
-    Span("30d", "30 days", 30 * _DAY, 4 * _HOUR),
+    Span("1h", "hour", HOUR, 5 * _MINUTE),
+    Span("6h", "6 hours", 6 * HOUR, 5 * _MINUTE),
+    Span("24h", "24 hours", DAY, 10 * _MINUTE),
+    Span("7d", "7 days", 7 * DAY, HOUR),
+    Span("30d", "30 days", 30 * DAY, 4 * HOUR),
 )
 """Shortest first."""
 
@@ -50,8 +48,8 @@ def span_named(name: str) -> Span | None:
     return next((span for span in SPANS if span.name == name), None)
 
 
-_FINE_DETAIL: Final = Span("2d-detail", "2 days", 2 * _DAY, 5 * _MINUTE)
-_COARSE_DETAIL: Final = Span("30d-detail", "30 days", 30 * _DAY, _HOUR)
+_FINE_DETAIL: Final = Span("2d-detail", "2 days", 2 * DAY, 5 * _MINUTE)
+_COARSE_DETAIL: Final = Span("30d-detail", "30 days", 30 * DAY, HOUR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ HOURS_PER_MONTH: Final = 730.0
 JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
 MIB: Final = 2**20
 GIB: Final = 2**30
+HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
+DAY: Final[Nanoseconds] = 24 * HOUR
 
 
 class Unit(StrEnum):

@@ -6,12 +6,11 @@ from typing import Final
 
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
-from rightsizer.accounting.rollup_store import HOUR
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.model.device import Device
 from rightsizer.model.profile import Profile
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
 from rightsizer.profiler.comparison import ProfileTelemetry, ProfileTelemetryOf
 from rightsizer.profiler.join import join

@@ -27,10 +27,9 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.units import HOUR_SECONDS, format_duration, seconds
 from rightsizer.model.workload import WorkloadClass
 
-_HOUR_SECONDS: Final = 3600.0
 _WEEKS: Final = 2
 _MOST_NAMES: Final = 16
 
@@ -190,7 +189,7 @@ def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
     saved = outcome.held_seconds - outcome.scaled_seconds
     return {
         "saved_ratio": round(outcome.saved_ratio, 4),
-        "saved_gpu_hours": round(saved * load.gpus_each / _HOUR_SECONDS, 1),
+        "saved_gpu_hours": round(saved * load.gpus_each / HOUR_SECONDS, 1),
         "short_ratio": round(outcome.short_ratio, 4),
         "short_minutes": round(outcome.short_seconds / 60.0),
     }

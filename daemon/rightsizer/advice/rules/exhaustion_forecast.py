@@ -14,12 +14,11 @@ from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason,
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import GIB, Nanoseconds, nanoseconds
 from rightsizer.model.workload import WorkloadClass
 
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
 """A trend goes by days, so that GPUs which came on the same one were there for all of it."""
-_GIBIBYTE: Final = 2.0**30
 _NO_SAVINGS: Final = Savings(reason="what runs short saves nothing")
 _MEMORY: Final = "memory"
 _DAYS_TO_TELL: Final = 14.0
@@ -128,7 +127,7 @@ def _complaint(subject: CaseSubject, forecast: _Forecast) -> Finding:
     is_known = case.workload_class is not WorkloadClass.UNKNOWN
     options = larger_boards(case, subject.market) if forecast.is_memory and is_known else ()
     name = case.workload.name if case.workload else ""
-    grows = f"{slope / _GIBIBYTE:.2f} GiB" if forecast.is_memory else f"{slope:.3f} busy GPUs"
+    grows = f"{slope / GIB:.2f} GiB" if forecast.is_memory else f"{slope:.3f} busy GPUs"
     return subject.complain(
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.CHANGE_GPU_TYPE if options else Action.NONE,

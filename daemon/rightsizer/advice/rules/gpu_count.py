@@ -28,11 +28,10 @@ from rightsizer.model.finding import Action, Case, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import DAY_SECONDS, format_duration
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
-_DAY_SECONDS: Final = 86400.0
 _PLACES: Final = 6
 _NOISE_RATIO: Final = 0.01
 
@@ -58,14 +57,14 @@ class GpuCountSettings:
     """
 
     on_ratio: float = setting(0.05, within=(0.01, 1))
-    minimum_known_seconds: float = setting(_DAY_SECONDS, within=(3600, None))
+    minimum_known_seconds: float = setting(DAY_SECONDS, within=(3600, None))
     unused_ratio: float = setting(0.01, within=(0, 0.5))
     context_bytes: float = setting(2.0**30)
     minimum_days: float = setting(2.0, unit="days", within=(1, 30))
     uncovered_ratio: float = setting(0.7)
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: OpeningPolicy = field(default_factory=partial(sizing_opening_policy, _DAY_SECONDS))
+    conduct: OpeningPolicy = field(default_factory=partial(sizing_opening_policy, DAY_SECONDS))
 
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:

@@ -5,6 +5,7 @@ lasts and whether its time is known, not from how much of the window was seen.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid, metrics_of
@@ -232,7 +233,6 @@ _HEALTH: Final = frozenset(
         *(Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS),
     }
 )
-_ORDER: Final = tuple(Severity)
 _HEALTHY: Final = {"fact": 0.95}
 """The driver does not know every fault."""
 
@@ -268,7 +268,7 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     for uuid, board in boards.items():
         found = [each for check in _CHECKS if board for each in check(board, settings.trouble)]
         # Worst first.
-        faults[uuid] = sorted(found, key=lambda each: -_ORDER.index(each.severity))
+        faults[uuid] = sorted(found, key=lambda each: -each.severity.rank)
     sick = tuple(device for device in case.devices if faults[device.uuid])
     if len(sick) < max(1.0, settings.on_ratio * len(case.devices)):
         summary = f"{subject.name}: the driver knows of no trouble."
@@ -325,7 +325,7 @@ def _complaint(
         culprits=tuple(faults),
         savings="healthy hardware saves work that would be lost",
         instructions=(*drain, *remedies),
-        severity=max((each.severity for each in found), key=_ORDER.index),
+        severity=max((each.severity for each in found), key=attrgetter("rank")),
     )
 
 

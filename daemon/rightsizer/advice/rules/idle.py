@@ -14,14 +14,12 @@ from rightsizer.model.finding import Action, Case, Finding, Instruction, Option,
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import IDLE_STATES, Resource, State
-from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.units import DAY_SECONDS, HOUR, format_duration, seconds
 from rightsizer.model.workload import Workload, WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 
-_HOUR_SECONDS: Final = 3600
 _DAY_HOURS: Final = 24
-_DAY_SECONDS: Final = 86400.0
 _LEVEL: Final = 0.9
 _MOST_OTHERS: Final = 16
 """Workloads around whose past is looked at."""
@@ -200,8 +198,8 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
         return False
     means = shape.hours_of_day
     busiest = max(mean or 0.0 for mean in means)
-    first = min(int(seconds(window.start)) // _HOUR_SECONDS for window in case.windows)
-    last = max(int(seconds(window.end - 1)) // _HOUR_SECONDS for window in case.windows)
+    first = min(window.start // HOUR for window in case.windows)
+    last = max((window.end - 1) // HOUR for window in case.windows)
     usual = [means[hour % _DAY_HOURS] for hour in range(first, min(last, first + _DAY_HOURS) + 1)]
     return all(mean is not None and mean <= settings.usual_ratio * busiest for mean in usual)
 
@@ -280,7 +278,7 @@ def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float
     past = sum(block.known_seconds for block in blocks)
     if past > 0.0:
         share = sum(block.known_seconds for block in blocks if block.mean < limit) / past
-    days = max(past, known_seconds(case)) / _DAY_SECONDS
+    days = max(past, known_seconds(case)) / DAY_SECONDS
     return 1.0 - upper_bound(1.0 - share, days, _LEVEL), upper_bound(share, days, _LEVEL)
 
 

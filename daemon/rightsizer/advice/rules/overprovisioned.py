@@ -26,11 +26,9 @@ from rightsizer.model.finding import (
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, Tier
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import GIB, format_duration
 from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import WorkloadClass
-
-_GIB = 2.0**30
 
 
 def unknown_board(device: Device) -> str:
@@ -47,7 +45,7 @@ def _told(device: Device) -> Iterator[str]:
     if device.architecture is not None:
         yield device.architecture
     if device.memory_total_bytes is not None:
-        yield f"{device.memory_total_bytes / _GIB:.1f} GiB"
+        yield f"{device.memory_total_bytes / GIB:.1f} GiB"
     if device.power_limit_watts is not None:
         yield f"{device.power_limit_watts:.0f} W"
     if "cores" in device.facts:

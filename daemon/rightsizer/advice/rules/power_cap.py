@@ -17,7 +17,7 @@ from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Cause, Resource, State, Tier
-from rightsizer.model.units import seconds
+from rightsizer.model.units import DAY_SECONDS, HOURS_PER_MONTH, seconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.owner import shell
@@ -131,10 +131,6 @@ def power_saving(
     )
 
 
-_HOURS_PER_MONTH: Final = 730.0
-_DAY: Final = 86400.0
-
-
 @dataclass(frozen=True, slots=True)
 class PowerCapSettings:
     """From when on a lower power limit is advised.
@@ -158,10 +154,10 @@ class PowerCapSettings:
     saving: PowerSavingSettings = field(default_factory=PowerSavingSettings)
     conduct: OpeningPolicy = field(
         default_factory=lambda: OpeningPolicy(
-            long_seconds=_DAY,
-            short_seconds=_DAY / 4,
-            minimum_known_seconds=_DAY / 2,
-            close_after_seconds=_DAY,
+            long_seconds=DAY_SECONDS,
+            short_seconds=DAY_SECONDS / 4,
+            minimum_known_seconds=DAY_SECONDS / 2,
+            close_after_seconds=DAY_SECONDS,
         )
     )
 
@@ -197,8 +193,8 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     high = sum(cap.saving.watts_high for cap in caps)
     savings = Savings(
         reason="a lower limit saves energy, no GPU",
-        kilowatt_hours_per_month_low=round(low * _HOURS_PER_MONTH / 1000.0, 1),
-        kilowatt_hours_per_month_high=round(high * _HOURS_PER_MONTH / 1000.0, 1),
+        kilowatt_hours_per_month_low=round(low * HOURS_PER_MONTH / 1000.0, 1),
+        kilowatt_hours_per_month_high=round(high * HOURS_PER_MONTH / 1000.0, 1),
     )
     commands = [(f"nvidia-smi -i {cap.device.uuid} -pl", cap) for cap in caps]
     lower = (f"{command} {cap.saving.cap_watts:.0f}" for command, cap in commands)

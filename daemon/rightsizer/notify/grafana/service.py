@@ -11,7 +11,7 @@ from rightsizer.io.database import Database
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.units import DAY_SECONDS, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import DAY, nanoseconds, seconds
 from rightsizer.notify.delivery import Delivery, Outbox, OutboxEntry, OutboxTable
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of, roll_up
 from rightsizer.notify.grafana.client import GrafanaClient
@@ -46,9 +46,6 @@ class AnnotationOutbox(Outbox[AnnotationBody]):
         return next((int(id_) for (id_,) in self._database.rows(query, (advice_id,))), None)
 
 
-_DAY: Final[Nanoseconds] = nanoseconds(DAY_SECONDS)
-
-
 class AnnotationQuota:
     """Begins full, and is refilled on the steady clock."""
 
@@ -62,7 +59,7 @@ class AnnotationQuota:
     def left(self) -> int:
         """How many annotations there may be now."""
         now = self._clock.time()
-        grown = self._level + (now - self._filled) * self._per_day / _DAY
+        grown = self._level + (now - self._filled) * self._per_day / DAY
         self._level, self._filled = min(float(self._capacity), grown), now
         return int(self._level)
 

@@ -14,8 +14,6 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
 
-_RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
-
 
 class WebhookFormat(StrEnum):
     """What is sent."""
@@ -84,7 +82,7 @@ class WebhookSettings:
         """Whether advice is of a kind that is sent."""
         finding = advice.finding
         is_asked = not self.reasons or any(reason in self.reasons for reason in finding.reasons)
-        return is_asked and _RANKS[finding.severity] >= _RANKS[self.minimum_severity]
+        return is_asked and finding.severity.rank >= self.minimum_severity.rank
 
 
 _CHATS: Final = frozenset(
