@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from advice_book import Book
 from advice_events import NOW
-from rightsizer.advice.recommender_settings import RuleTree
+from rightsizer.advice.policy import RuleTree
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
 from rightsizer.report.freshness import FreshnessSettings

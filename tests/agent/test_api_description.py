@@ -15,7 +15,7 @@ from publish_stories import NOW
 from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import actions_route
-from rightsizer.advice.recommender_settings import RuleTree
+from rightsizer.advice.policy import RuleTree
 from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import closed_routes, place_route

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.advice.policy import Policy, PolicyMatch
-from rightsizer.advice.recommender_settings import RuleTree
+from rightsizer.advice.policy import Policy, PolicyMatch, RuleTree
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule

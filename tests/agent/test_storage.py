@@ -66,7 +66,7 @@ def test_without_a_path_nothing_is_kept_and_nothing_fails() -> None:
 
     assert storage.save_windows([WINDOW], [], [KNOWN]) is False
     assert storage.ledger(LedgerSettings()).records == ()
-    assert storage.set_aside is None
+    assert storage.database.set_aside is None
     storage.close()
 
 
@@ -88,8 +88,8 @@ def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path) -> None:
     path.write_bytes(b"not a database at all" * 400)
     storage = Storage(str(path))
 
-    assert storage.set_aside is not None
-    assert storage.set_aside.read_bytes().startswith(b"not a database")
+    assert storage.database.set_aside is not None
+    assert storage.database.set_aside.read_bytes().startswith(b"not a database")
     assert storage.history is not None
     assert list(storage.history.load()) == []
     storage.close()
@@ -185,16 +185,16 @@ def test_a_history_that_breaks_while_it_is_written_is_begun_anew(tmp_path: Path)
     running = replace(WINDOW, start=WINDOW.end + 1, end=WINDOW.end + 2)
     assert storage.save_windows([later], [running], [KNOWN]) is True
 
-    assert storage.breaks == 1
-    assert storage.set_aside is not None
-    assert storage.set_aside.exists()
+    assert storage.database.breaks == 1
+    assert storage.database.set_aside is not None
+    assert storage.database.set_aside.exists()
     storage.close()
     again = Storage(str(path))
     assert again.history is not None
     assert list(again.history.load()) == [later, running]
     assert again.history.devices() == (KNOWN,)
     assert again.ledger(LedgerSettings()).records == ledger.records
-    assert again.breaks == 0
+    assert again.database.breaks == 0
     again.close()
 
 
@@ -208,7 +208,7 @@ def test_a_ledger_meets_a_break_too(tmp_path: Path) -> None:
     damage(path)
     storage.save_ledger(ledger)
 
-    assert storage.breaks == 1
+    assert storage.database.breaks == 1
     assert storage.ledger(LedgerSettings()).records == ledger.records
     storage.close()
 

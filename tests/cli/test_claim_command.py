@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from advice_book import Book
 from grafana_server import grafana_server
 from kept_advice import keep_advice
-from rightsizer.advice.recommender_settings import RuleTree
+from rightsizer.advice.policy import RuleTree
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import saved_advice
 from rightsizer.agent.settings import Settings

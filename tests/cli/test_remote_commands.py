@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from advice_book import Book
 from publish_reports import node_report
 from publish_stories import NOW
-from rightsizer.advice.recommender_settings import RuleTree
+from rightsizer.advice.policy import RuleTree
 from rightsizer.cli.main import main
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.exposition.exposition import MetricsExposition

@@ -12,7 +12,7 @@ from advice_events import event
 from rightsizer.advice.storage import ANNOTATION_OUTBOX_SCHEMA, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
-from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
+from rightsizer.notify.grafana.client import AnnotationBody, body_of
 from rightsizer.notify.grafana.service import AnnotationOutbox
 
 

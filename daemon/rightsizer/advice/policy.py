@@ -1,12 +1,14 @@
-"""Policies of an operator: classes and allocators of workloads, thresholds, exclusions."""
+"""Settings of the recommender, and policies: classes, allocators, thresholds and exclusions."""
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, get_type_hints
 
+from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
+from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass, field, fields, is_dataclass, replace
 from rightsizer.model.settings import group, setting, settings_class
@@ -194,3 +196,26 @@ def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Wo
     if policy is not None and policy.allocator is not Allocator.UNKNOWN:
         workload = replace(workload, allocator=policy.allocator)
     return workload
+
+
+RuleTree: Any = settings_class(
+    "RuleTree", __name__, "The rules by name.", ((name, of, group(of)) for name, of in _OF_RULES)
+)
+"""Each rule's own settings under its name, so that a rule is registered in one place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderSettings:
+    """When advice is made, and by which thresholds.
+
+    Attributes:
+        interval: Time between two runs.
+            Source: the shortest span that a rule looks at
+        jitter: How far a run may be shifted, so that a fleet's agents do not run together.
+    """
+
+    interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))
+    jitter: float = setting(30.0, unit="seconds", within=(0.0, 3600.0))
+    rules: RuleTree = field(default_factory=RuleTree)
+    market: MarketSettings = field(default_factory=MarketSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)

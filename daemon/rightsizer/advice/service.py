@@ -13,8 +13,7 @@ from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.advice.engine import Cases, judge_all, judge_span
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
-from rightsizer.advice.policy import PolicySet
-from rightsizer.advice.recommender_settings import RecommenderSettings
+from rightsizer.advice.policy import PolicySet, RecommenderSettings
 from rightsizer.advice.restoration import Restoration
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule

@@ -99,25 +99,11 @@ class Storage:
         self._pending: list[PackedWindow] = []
         self._records: tuple[AdviceRecord, ...] = ()
         self._tallies: tuple[OutcomeCounts, ...] = ()
-        self._pending_events: tuple[AdviceEvent, ...] = ()
+        self.pending_events: tuple[AdviceEvent, ...] = ()
+        """Events that were saved and may not have been delivered before the program ended."""
         self._profiles: Mapping[str, str] = {}
-        self._told_breaks = self.breaks
+        self._told_breaks = self.database.breaks
         self.history = HistoryRepository(self.database, maximum_bytes) if path else None
-
-    @property
-    def set_aside(self) -> Path | None:
-        """Where the last broken database was moved to, `None` where there was none."""
-        return self.database.set_aside
-
-    @property
-    def breaks(self) -> int:
-        """How many databases were found broken, or were lost while they were open."""
-        return self.database.breaks
-
-    @property
-    def break_reason(self) -> str:
-        """Why the last of them was given up."""
-        return self.database.break_reason
 
     def ledger(self, settings: LedgerSettings) -> Ledger:
         """The ledger as it was left."""
@@ -126,13 +112,8 @@ class Storage:
             return Ledger((), settings)
         self._records = tuple(self._despite_a_break(store.load))
         self._tallies = tuple(self._despite_a_break(store.load_tallies))
-        self._pending_events = tuple(self._despite_a_break(store.load_pending))
+        self.pending_events = tuple(self._despite_a_break(store.load_pending))
         return Ledger(self._records, settings, self._tallies)
-
-    @property
-    def pending_events(self) -> tuple[AdviceEvent, ...]:
-        """Events that were saved and may not have been delivered before the program ended."""
-        return self._pending_events
 
     def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent] = ()) -> None:
         """Keep the ledger as it is, with its pending events.
@@ -142,7 +123,7 @@ class Storage:
         """
         self._records = ledger.records
         self._tallies = ledger.track_record.tallies
-        self._pending_events = tuple(pending)
+        self.pending_events = tuple(pending)
         self._despite_a_break(self._save_records)
 
     def encode_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent]) -> None:
@@ -156,8 +137,8 @@ class Storage:
         Raises:
             HistoryError: it could not be written; they are delivered again after a restart.
         """
-        if self._ledger and self._pending_events:
-            self._pending_events = ()
+        if self._ledger and self.pending_events:
+            self.pending_events = ()
             self._despite_a_break(self._ledger.clear_pending)
 
     def save_windows(
@@ -178,11 +159,11 @@ class Storage:
         running, devices = tuple(running), tuple(devices)
         self._despite_a_break(lambda: history.save(self._pending, devices, running=running))
         self._pending = []
-        if self._told_breaks != self.breaks:
+        if self._told_breaks != self.database.breaks:
             # What was opened must not be opened again after a restart.
             self._save_records()
             self.save_profiles(self._profiles)
-            self._told_breaks = self.breaks
+            self._told_breaks = self.database.breaks
         return True
 
     def rewrite_windows(
@@ -226,14 +207,14 @@ class Storage:
 
     def _save_records(self) -> None:
         if self._ledger:
-            self._ledger.save(self._records, self._tallies, self._pending_events)
+            self._ledger.save(self._records, self._tallies, self.pending_events)
 
     def _despite_a_break(self, act: Callable[[], _Answer]) -> _Answer:
         """Try once more where the database broke under it, for a new one was begun."""
-        breaks = self.breaks
+        breaks = self.database.breaks
         try:
             return act()
         except HistoryError:
-            if self.breaks == breaks:
+            if self.database.breaks == breaks:
                 raise
             return act()

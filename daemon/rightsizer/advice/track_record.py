@@ -85,12 +85,6 @@ class TrackRecord:
             errors[tally.rule] = (total + tally.squared_errors, count + tally.answers)
         return {rule: total / count for rule, (total, count) in errors.items() if count}
 
-    @property
-    def floors(self) -> dict[tuple[str, str], float]:
-        """The confidence that is asked for, by rule and reason, where more is than usual."""
-        floors = {key: tally.floor(self._settings) for key, tally in self._tallies.items()}
-        return {key: floor for key, floor in sorted(floors.items()) if floor > 0.0}
-
     def floor(self, rule: str, reason: str) -> float:
         """The confidence without which nothing is opened; 0 where the rule's own decides."""
         tally = self._tallies.get((rule, reason))

@@ -319,9 +319,11 @@ class Agent:
             self._log.exception("close_failed", part=name)
 
     def _restore(self) -> None:
-        if self._storage.set_aside is not None:
+        if self._storage.database.set_aside is not None:
             self._log.error(
-                "history_set_aside", moved_to=str(self._storage.set_aside), remedy="inspect it"
+                "history_set_aside",
+                moved_to=str(self._storage.database.set_aside),
+                remedy="inspect it",
             )
         if self._storage.history is None:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rightsizer.accounting.settings import HistorySettings
-from rightsizer.advice.recommender_settings import RecommenderSettings
+from rightsizer.advice.policy import RecommenderSettings
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings

@@ -33,14 +33,14 @@ class HistoryWriter:
         self.keep(retention_seconds, fine_seconds)
         self._ahead = self._wall_ahead()
         self._flushing = threading.Lock()
-        self._rewritten_breaks = storage.breaks
+        self._rewritten_breaks = storage.database.breaks
         self._failures_in_row = 0
         self._log = structlog.get_logger(component="recommender")
         self.counts: Counter[str] = Counter(
             {
                 "history_writes": 0,
                 "history_write_failures": 0,
-                "history_breaks": storage.breaks,
+                "history_breaks": storage.database.breaks,
                 "history_windows_forgotten": 0,
             }
         )
@@ -69,7 +69,7 @@ class HistoryWriter:
 
     def _rewrite_after_break(self) -> None:
         """Write all that is remembered into a file that was begun in place of a lost one."""
-        breaks = self._storage.breaks
+        breaks = self._storage.database.breaks
         if breaks != self._rewritten_breaks:
             self._storage.rewrite_windows(*self._accountant.take_all_windows())
             self._rewritten_breaks = breaks
@@ -96,8 +96,8 @@ class HistoryWriter:
 
     def _tell_history(self) -> None:
         """Say of each broken file where it went, and once that there is no room for the past."""
-        if self._storage.breaks > self.counts["history_breaks"]:
-            self.counts["history_breaks"] = self._storage.breaks
+        if self._storage.database.breaks > self.counts["history_breaks"]:
+            self.counts["history_breaks"] = self._storage.database.breaks
             self._tell_break()
         history = self._storage.history
         if history is not None and history.forgotten:
@@ -110,7 +110,7 @@ class HistoryWriter:
             self.counts["history_windows_forgotten"] = history.forgotten
 
     def _tell_break(self) -> None:
-        reason, moved_to = self._storage.break_reason, self._storage.set_aside
+        reason, moved_to = self._storage.database.break_reason, self._storage.database.set_aside
         if moved_to is None:
             remedy = "keep other programs from the folder; a new history was begun from memory"
             self._log.error("history_lost", reason=reason, remedy=remedy)

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.actions.settings import ActionSettings, ActionsSettings
-from rightsizer.advice.policy import NodeSettings, Policy, policies_of_pool
-from rightsizer.advice.recommender_settings import RecommenderSettings
+from rightsizer.advice.policy import NodeSettings, Policy, RecommenderSettings, policies_of_pool
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.host.settings import PathSettings

@@ -13,7 +13,7 @@ from rightsizer.sizing.gpu_sets import LinkScores
 from rightsizer.telemetry.settings import SamplingSettings
 
 if TYPE_CHECKING:
-    from rightsizer.advice.recommender_settings import RecommenderSettings
+    from rightsizer.advice.policy import RecommenderSettings
 
 
 @dataclass(frozen=True, slots=True)

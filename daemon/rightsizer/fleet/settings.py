@@ -10,8 +10,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
-from rightsizer.advice.policy import Policy
-from rightsizer.advice.recommender_settings import RecommenderSettings
+from rightsizer.advice.policy import Policy, RecommenderSettings
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES

@@ -48,7 +48,7 @@ class ProfileService:
         self._settings = settings or ProfileSettings()
         self._log = structlog.get_logger(component="profiles")
         self._lock = threading.Lock()
-        self._breaks = storage.breaks
+        self._breaks = storage.database.breaks
         self._is_saved = True
         # As text, a tenth of what the objects would take for weeks.
         self._kept: dict[str, str] = {}
@@ -107,7 +107,7 @@ class ProfileService:
         What has ended since a profile, by all advice of the ledger, is not opened by it.
         """
         with self._lock:
-            if not self._is_saved or self._storage.breaks != self._breaks:
+            if not self._is_saved or self._storage.database.breaks != self._breaks:
                 self._save()
             if not self._kept:
                 return tuple(found)
@@ -128,7 +128,7 @@ class ProfileService:
             return ()
 
     def _save(self) -> None:
-        self._breaks = self._storage.breaks
+        self._breaks = self._storage.database.breaks
         try:
             self._storage.save_profiles(self._kept)
         except HistoryError as error:

@@ -13,8 +13,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.units import DAY, nanoseconds, seconds
 from rightsizer.notify.delivery import Delivery, Outbox, OutboxEntry, OutboxTable
-from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of, roll_up
-from rightsizer.notify.grafana.client import GrafanaClient
+from rightsizer.notify.grafana.client import AnnotationBody, GrafanaClient, body_of, roll_up
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
 
