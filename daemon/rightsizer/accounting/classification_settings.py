@@ -4,8 +4,8 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
+from rightsizer.model.units import MIB
 
-_MEBIBYTE: Final = 2**20
 _STATES: Final = "docs/definitions.md, states"
 _SOURCES: Final = "docs/definitions.md, sources"
 
@@ -86,8 +86,8 @@ class ClassificationSettings:
     active_sm_ratio: float = setting(0.005)
     active_traffic_ratio: float = setting(0.05)
     empty_memory_ratio: float = setting(0.01)
-    empty_memory_bytes: float = setting(512 * _MEBIBYTE)
-    context_memory_bytes: float = setting(64 * _MEBIBYTE)
+    empty_memory_bytes: float = setting(512 * MIB)
+    context_memory_bytes: float = setting(64 * MIB)
     idle_power_ratio: float = setting(0.5)
     stall_busy_ratio: float = setting(0.8)
     stall_power_ratio: float = setting(0.25)
