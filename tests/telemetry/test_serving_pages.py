@@ -7,8 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from rightsizer.model.errors import DriverError
 from rightsizer.model.signal import COUNTER_SIGNALS, SERVING_SIGNALS, Signal
-from rightsizer.telemetry.serving.engines import ENGINES, canonical
-from rightsizer.telemetry.serving.page import parse_page, values_of
+from rightsizer.telemetry.serving.page import ENGINES, canonical, parse_page, values_of
 from rightsizer.telemetry.serving.settings import EngineName
 
 

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from rightsizer.model.errors import DriverError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
-from rightsizer.telemetry.serving.engines import ENGINES, EngineDefinition
-from rightsizer.telemetry.serving.page import EngineMetricsPage, parse_page, values_of
+from rightsizer.telemetry.serving.page import (
+    ENGINES,
+    EngineDefinition,
+    EngineMetricsPage,
+    parse_page,
+    values_of,
+)
 from rightsizer.telemetry.serving.settings import EngineName
 
 NUMBERS = st.one_of(

@@ -14,8 +14,12 @@ from rightsizer.simulator.library.health import EVENTS, EVENTS_SYSTEM, HEALTH, H
 from rightsizer.simulator.library.identity import IDENTITY, IDENTITY_OF_INSTANCES, LOOKUP, SYSTEM
 from rightsizer.simulator.library.links import FABRIC, NVLINK, TOPOLOGY
 from rightsizer.simulator.library.mig import INSTANCES, INSTANCES_SYSTEM, MIG, MIG_OF_INSTANCES
-from rightsizer.simulator.library.processes import PROCESSES, PROCESSES_OF_INSTANCES
-from rightsizer.simulator.library.utilization import SAMPLES, UTILIZATION
+from rightsizer.simulator.library.utilization import (
+    PROCESSES,
+    PROCESSES_OF_INSTANCES,
+    SAMPLES,
+    UTILIZATION,
+)
 from rightsizer.simulator.node import SimulatedNode
 
 

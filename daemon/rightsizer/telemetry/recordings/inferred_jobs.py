@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rightsizer.model.device import Device
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list
-from rightsizer.telemetry.recordings.load_series import Load, LoadSeries
+from rightsizer.telemetry.recordings.survey import Load, LoadSeries
 
 _MOST_DEVICES: Final = 16
 """Of one node; a log of more is one of several nodes."""

@@ -1,7 +1,9 @@
-"""Parser of one page of engine metrics, and signals from two pages."""
+"""Serving engines: which metrics of each carry which signals, and the parser of their pages."""
 
 import sys
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import partial
 from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,15 +12,206 @@ from rightsizer.model.errors import DriverError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.serving.engines import (
-    ENGINES,
-    EngineDefinition,
-    EngineMeasure,
-    MeasureKind,
-    MeasurePart,
-    canonical,
-)
 from rightsizer.telemetry.serving.settings import EngineName
+
+
+class MeasureKind(StrEnum):
+    """How the series of a page become one number."""
+
+    TOTAL = "total"
+    """They add up: requests of all models and replicas, events since the engine started."""
+    LARGEST = "largest"
+    """The fullest counts: one replica whose cache is full makes its requests wait."""
+    MEAN = "mean"
+    """What was added since the page before, over how many times something was."""
+    OCCUPANCY = "occupancy"
+    """Seconds spent since the page before over the time between the two: by Little's law, how
+    many were inside on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurePart:
+    """The series of one metric, or those with certain labels."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+    factor: float = 1.0
+    """Leads to the base unit; negative where the part is to be taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMeasure:
+    """One way to read a signal."""
+
+    signal: Signal
+    kind: MeasureKind
+    parts: tuple[MeasurePart, ...]
+    """Those that a page has add up."""
+    counts: tuple[MeasurePart, ...] = ()
+    """What a mean is divided by."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every metric that it looks at."""
+        return frozenset(part.name for part in (*self.parts, *self.counts))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDefinition:
+    """One engine's metrics; names are written with `_` where a page may have `:`."""
+
+    name: EngineName
+    prefixes: tuple[str, ...]
+    measures: tuple[EngineMeasure, ...]
+    """In order: of several for one signal, the first that a page can answer is taken."""
+    copies: frozenset[str] = frozenset()
+    """Labels that tell apart ranks which all count the same requests."""
+    breakdowns: frozenset[str] = frozenset()
+    """Labels whose series are parts of one without the label."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every metric that is read."""
+        return frozenset().union(*(measure.names for measure in self.measures))
+
+
+def canonical(name: str) -> str:
+    """A metric's name in the one spelling of the tables.
+
+    Colons belong to recording rules, so that routers and newer engines write `_` in their place.
+    """
+    return name.replace(":", "_")
+
+
+def _measure(kind: MeasureKind, signal: Signal, *parts: str | MeasurePart) -> EngineMeasure:
+    named = (MeasurePart(canonical(part)) if isinstance(part, str) else part for part in parts)
+    return EngineMeasure(signal, kind, tuple(named))
+
+
+_total = partial(_measure, MeasureKind.TOTAL)
+_largest = partial(_measure, MeasureKind.LARGEST)
+_occupancy = partial(_measure, MeasureKind.OCCUPANCY)
+
+
+def _mean(signal: Signal, histogram: str, factor: float = 1.0) -> EngineMeasure:
+    """The mean of what a histogram or summary took in."""
+    name = canonical(histogram)
+    parts = (MeasurePart(f"{name}_sum", factor=factor),)
+    return EngineMeasure(signal, MeasureKind.MEAN, parts, (MeasurePart(f"{name}_count"),))
+
+
+def _latencies(prefix: str) -> tuple[EngineMeasure, ...]:
+    """The histograms that vLLM and SGLang have in common."""
+    return (
+        _mean(Signal.TIME_TO_FIRST_TOKEN_SECONDS, f"{prefix}time_to_first_token_seconds"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, f"{prefix}inter_token_latency_seconds"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, f"{prefix}time_per_output_token_seconds"),
+        _mean(Signal.REQUEST_LATENCY_SECONDS, f"{prefix}e2e_request_latency_seconds"),
+    )
+
+
+VLLM: Final = EngineDefinition(
+    name=EngineName.VLLM,
+    prefixes=("vllm_",),
+    measures=(
+        _total(Signal.REQUESTS_RUNNING, "vllm:num_requests_running"),
+        # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
+        _total(Signal.REQUESTS_WAITING, "vllm:num_requests_waiting", "vllm:num_requests_swapped"),
+        _largest(Signal.KV_CACHE_USED, "vllm:kv_cache_usage_perc"),
+        _largest(Signal.KV_CACHE_USED, "vllm:gpu_cache_usage_perc"),  # Until 0.9; 1 is full too.
+        _total(Signal.PREEMPTIONS, "vllm:num_preemptions_total"),
+        *_latencies("vllm:"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "vllm:request_time_per_output_token_seconds"),
+    ),
+)
+
+
+SGLANG: Final = EngineDefinition(
+    name=EngineName.SGLANG,
+    prefixes=("sglang_",),
+    copies=frozenset({"tp_rank", "pp_rank", "moe_ep_rank"}),
+    breakdowns=frozenset({"priority"}),
+    measures=(
+        _total(Signal.REQUESTS_RUNNING, "sglang:num_running_reqs"),
+        # Prefill and decode on engines of their own queue for the other's cache memory too.
+        _total(
+            Signal.REQUESTS_WAITING,
+            "sglang:num_queue_reqs",
+            "sglang:num_prefill_bootstrap_queue_reqs",
+            "sglang:num_prefill_prealloc_queue_reqs",  # The same, in 2025.
+            "sglang:num_decode_prealloc_queue_reqs",
+        ),
+        _largest(Signal.KV_CACHE_USED, "sglang:token_usage"),
+        # A retraction: a running request gives up its cache and queues again.
+        _total(Signal.PREEMPTIONS, "sglang:num_retracted_requests_total"),
+        *_latencies("sglang:"),
+    ),
+)
+
+
+TGI: Final = EngineDefinition(
+    name=EngineName.TGI,
+    prefixes=("tgi_",),
+    measures=(
+        _total(Signal.REQUESTS_RUNNING, "tgi_batch_current_size"),
+        _total(Signal.REQUESTS_WAITING, "tgi_queue_size"),
+        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "tgi_request_mean_time_per_token_duration"),
+        _mean(Signal.REQUEST_LATENCY_SECONDS, "tgi_request_duration"),
+    ),
+)
+
+
+_MICROSECONDS: Final = 1e-6
+_MILLISECONDS: Final = 1e-3
+
+
+def _requests(state: str) -> MeasurePart:
+    return MeasurePart("nv_trt_llm_request_metrics", (("request_type", state),))
+
+
+_HANDLED: Final = MeasurePart("nv_inference_request_duration_us", factor=_MICROSECONDS)
+_QUEUED: Final = MeasurePart("nv_inference_queue_duration_us", factor=_MICROSECONDS)
+_NOT_QUEUED: Final = MeasurePart("nv_inference_queue_duration_us", factor=-_MICROSECONDS)
+
+TRITON: Final = EngineDefinition(
+    name=EngineName.TRITON,
+    prefixes=("nv_inference_", "nv_gpu_", "nv_cpu_", "nv_pinned_memory_", "nv_trt_llm_"),
+    measures=(
+        _total(Signal.REQUESTS_RUNNING, _requests("scheduled"), "vllm:num_requests_running"),
+        _occupancy(Signal.REQUESTS_RUNNING, _HANDLED, _NOT_QUEUED),
+        # What has left Triton's queue may wait in the backend's own.
+        _total(
+            Signal.REQUESTS_WAITING,
+            "nv_inference_pending_request_count",
+            _requests("waiting"),
+            "vllm:num_requests_waiting",
+        ),
+        _occupancy(Signal.REQUESTS_WAITING, _QUEUED),
+        _largest(
+            Signal.KV_CACHE_USED,
+            MeasurePart(
+                "nv_trt_llm_kv_cache_block_metrics", (("kv_cache_block_type", "fraction"),)
+            ),
+        ),
+        _mean(
+            Signal.TIME_TO_FIRST_TOKEN_SECONDS,
+            "nv_inference_first_response_histogram_ms",
+            _MILLISECONDS,
+        ),
+        EngineMeasure(
+            Signal.REQUEST_LATENCY_SECONDS,
+            MeasureKind.MEAN,
+            (_HANDLED,),
+            (MeasurePart("nv_inference_request_success"),),
+        ),
+        *VLLM.measures,
+    ),
+)
+
+
+ENGINES: Final[tuple[EngineDefinition, ...]] = (TRITON, VLLM, SGLANG, TGI)
+"""Triton before vLLM, whose metrics its backend writes on the same page."""
+
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -131,7 +324,7 @@ def _measured(
     if former is None:
         return None
     if measure.kind is MeasureKind.MEAN:
-        return _mean(measure, page, former)
+        return _mean_since(measure, page, former)
     if elapsed_seconds <= 0 or not all(page.of(part) for part in measure.parts):
         return None
     spent = sum(
@@ -146,7 +339,7 @@ def _measured(
     return max(0.0, spent) / elapsed_seconds
 
 
-def _mean(
+def _mean_since(
     measure: EngineMeasure, page: EngineMetricsPage, former: EngineMetricsPage
 ) -> float | None:
     """Sum and count of a series belong together: where one has restarted, so has the other."""
