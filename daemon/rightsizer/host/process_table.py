@@ -81,13 +81,8 @@ class ProcessTable:
         # The command name may itself hold spaces and parentheses.
         text = raw.decode(errors="replace").rpartition(")")[2].split()
         try:
-            return ProcessRow(
-                pid,
-                int(text[_PARENT]),
-                int(text[_SESSION]),
-                int(text[_STARTED]),
-                text[_STATE] not in _DEAD,
-            )
+            parent, session, started = (int(text[at]) for at in (_PARENT, _SESSION, _STARTED))
+            return ProcessRow(pid, parent, session, started, text[_STATE] not in _DEAD)
         except (IndexError, ValueError):
             return Unseen.UNKNOWN
 

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -70,30 +70,6 @@ _CLASSES: Final = (
 """The kernel's word for each; a card that speaks RDMA is in the first two."""
 
 
-def read_adapters(
-    sysfs: Path,
-    gpus: Mapping[str, PciPath],
-    *,
-    numa_node: Callable[[str], int | None],
-    has_one_node: bool,
-) -> tuple[Adapter, ...]:
-    """All adapters that hang on PCIe, with their ways to the GPUs."""
-    return tuple(
-        Adapter(
-            name=name,
-            kind=kind,
-            pci_bus_id=chain[-1],
-            numa_node=node,
-            links={
-                uuid: relate(gpu, PciPath(chain, node), has_one_node=has_one_node)
-                for uuid, gpu in gpus.items()
-            },
-        )
-        for name, kind, chain in _found(sysfs)
-        for node in [numa_node(chain[-1])]
-    )
-
-
 def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
     for folder, kind in _CLASSES:
         for name in read_names(sysfs / "class" / folder):
@@ -125,9 +101,7 @@ def read_topology(sysfs: Path, devices: Iterable[Device], facts: TopologyFacts) 
             for gpu in gpus
         },
         links=tuple(_gpu_links(sites, facts, has_one_node=tree.nodes.has_one)),
-        adapters=read_adapters(
-            sysfs, sites, numa_node=tree.numa_node, has_one_node=tree.nodes.has_one
-        ),
+        adapters=tuple(tree.adapters(sites)),
         numa_nodes=tree.nodes.cpus,
     )
 
@@ -179,6 +153,16 @@ class _PciTree:
         # is in a virtual machine, and its bus says nothing of the way between two boards.
         is_real = len(chain) >= _SHORTEST_CHAIN and chain[-1] == address
         return PciPath(chain if is_real else (), self.numa_node(address))
+
+    def adapters(self, gpus: Mapping[str, PciPath]) -> Iterator[Adapter]:
+        """All adapters that hang on PCIe, with their ways to the GPUs."""
+        for name, kind, chain in _found(self.sysfs):
+            place = PciPath(chain, self.numa_node(chain[-1]))
+            links = {
+                uuid: relate(gpu, place, has_one_node=self.nodes.has_one)
+                for uuid, gpu in gpus.items()
+            }
+            yield Adapter(name, kind, chain[-1], place.numa_node, links)
 
     def placement(self, device: Device, site: PciPath, facts: GpuPlacementFacts) -> Placement:
         """What kernel and driver know of a GPU's place.

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.simulator.physics import (
     SHUTDOWN_CELSIUS,
     SLOWDOWN_CELSIUS,
@@ -77,18 +77,13 @@ def simulated_device(
         pcie_width_maximum=board.pcie_width,
         **common,
     )
-    instances = tuple(
-        SimulatedDevice(
-            _instance(scenario.seed, slot, number, uuid, common),
-            slot,
-            DeviceLocation(slot.index, number),
-            around,
-            bus,
-            domain,
-        )
+    whole = SimulatedDevice(device, slot, DeviceLocation(slot.index), around, bus, domain)
+    parts = (
+        (DeviceLocation(slot.index, number), _instance(scenario.seed, slot, number, uuid, common))
         for number in range(len(slot.all_profiles))
     )
-    return SimulatedDevice(device, slot, DeviceLocation(slot.index), around, bus, domain, instances)
+    instances = tuple(replace(whole, spot=spot, device=part) for spot, part in parts)
+    return replace(whole, instances=instances)
 
 
 def _common(slot: BoardSlot, catalogue: Catalogue, pci_bus_id: str, gpus: int) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Faults of a scenario: kinds, active times, and their sum per GPU."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.model.frozen import dataclass, field, replace
@@ -57,8 +57,14 @@ class ActivePeriod:
         return elapsed if self.period is None else elapsed % self.period
 
 
+class FaultEffect:
+    """What a fault does while it is active, or when it begins."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class CallHang:
+class CallHang(FaultEffect):
     """Calls hang."""
 
     function: str = ""
@@ -66,7 +72,7 @@ class CallHang:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFailure:
+class CallFailure(FaultEffect):
     """Calls return an error code."""
 
     code: int
@@ -74,24 +80,24 @@ class CallFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuLoss:
+class GpuLoss(FaultEffect):
     """The GPU falls off the bus."""
 
 
 @dataclass(frozen=True, slots=True)
-class GpuAbsence:
+class GpuAbsence(FaultEffect):
     """The GPU is not listed: before it is plugged in, or after."""
 
 
 @dataclass(frozen=True, slots=True)
-class DriverUnload:
+class DriverUnload(FaultEffect):
     """The driver is unloaded; its counters restart when it is loaded again."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
-class MigReconfiguration:
+class MigReconfiguration(FaultEffect):
     """The GPU has other MIG instances."""
 
     profiles: tuple[MigProfile, ...]
@@ -100,14 +106,14 @@ class MigReconfiguration:
 
 
 @dataclass(frozen=True, slots=True)
-class XidReport:
+class XidReport(FaultEffect):
     """The driver reports an Xid when the fault begins."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryErrors:
+class MemoryErrors(FaultEffect):
     """Counted when the fault begins; pending while it is active."""
 
     corrected: int = 0
@@ -120,7 +126,7 @@ class MemoryErrors:
 
 
 @dataclass(frozen=True, slots=True)
-class ForcedThrottle:
+class ForcedThrottle(FaultEffect):
     """Lower clocks; `None` leaves a value as it was."""
 
     power_limit_watts: float | None = None
@@ -132,7 +138,7 @@ class ForcedThrottle:
 
 
 @dataclass(frozen=True, slots=True)
-class PcieDegradation:
+class PcieDegradation(FaultEffect):
     """A link that is worse than its slot; `None` leaves a value as it was."""
 
     generation: int | None = None
@@ -144,7 +150,7 @@ class PcieDegradation:
 
 
 @dataclass(frozen=True, slots=True)
-class NvlinkDegradation:
+class NvlinkDegradation(FaultEffect):
     """Links that are down while it is active, or count errors when it begins."""
 
     links: frozenset[int]
@@ -156,24 +162,8 @@ class NvlinkDegradation:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadCounters:
+class DeadCounters(FaultEffect):
     """The profiling counters always read 0."""
-
-
-FaultEffect: TypeAlias = (
-    CallHang
-    | CallFailure
-    | GpuLoss
-    | GpuAbsence
-    | DriverUnload
-    | MigReconfiguration
-    | XidReport
-    | MemoryErrors
-    | ForcedThrottle
-    | PcieDegradation
-    | NvlinkDegradation
-    | DeadCounters
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,12 +128,8 @@ class LiveSource:
         """End the workers and close NVML; what hangs is left behind."""
         deadline = time.monotonic() + self._settings.deadline_seconds
         parts = (self._xids, self._pool, self._connection, self._host_context)
-        attempt_all(
-            (
-                *(partial(part.close, deadline) for part in parts),
-                *(source.close for source in self._secondary),
-            )
-        )
+        closing = [partial(part.close, deadline) for part in parts]
+        attempt_all((*closing, *(source.close for source in self._secondary)))
 
     def _snapshot(
         self, rounds: Sequence[PollResult], deadline: float, released: str | None

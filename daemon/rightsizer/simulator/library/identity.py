@@ -24,24 +24,11 @@ from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import channel
 
 _CUDA_VERSION: Final = 13000
-_ERRORS: Final = {
-    0: b"Success",
-    1: b"Uninitialized",
-    2: b"Invalid Argument",
-    3: b"Not Supported",
-    4: b"Insufficient Permissions",
-    6: b"Not Found",
-    7: b"Insufficient Size",
-    9: b"Driver Not Loaded",
-    10: b"Timeout",
-    12: b"NVML Shared Library Not Found",
-    13: b"Function Not Found",
-    15: b"GPU is lost",
-    16: b"GPU requires restart",
-    18: b"Driver/library version mismatch",
-    25: b"Argument version mismatch",
-    999: b"Unknown Error",
-}
+
+
+def _error_text(_: SimulatedDriver, code: Any) -> bytes:
+    names = {known.value: known.name.replace("_", " ").capitalize() for known in NvmlCode}
+    return names.get(number(code), "Unknown error").encode()
 
 
 def _shut_down(driver: SimulatedDriver) -> None:
@@ -52,7 +39,7 @@ def _shut_down(driver: SimulatedDriver) -> None:
 SYSTEM: Final[Functions] = {
     "nvmlInitWithFlags": lambda driver, _=0: driver.start(),
     "nvmlShutdown": _shut_down,
-    "nvmlErrorString": lambda _, code: _ERRORS.get(number(code), b"Unknown Error"),
+    "nvmlErrorString": _error_text,
     "nvmlSystemGetDriverVersion": lambda driver, buffer, size: put_text(
         buffer, size, driver.node.scenario.driver_version
     ),

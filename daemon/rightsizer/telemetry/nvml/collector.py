@@ -70,13 +70,18 @@ class NvmlValue:
     part: Callable[[Any], Any] | None = None
     """What counts of a function's answer."""
     is_percent: bool = False
+    is_constant: bool = False
+    """Whether the first function is not asked again once it has answered."""
 
     def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
         """Ask for the value and put the answer."""
         answer = None if self.field is None else handle.field(self.field)
         is_unknown = isinstance(answer, NvmlFailure) and answer.is_unsupported
         if answer is None or (is_unknown and self.calls):
-            answer = handle.ask_first(*self.calls)
+            if self.is_constant:
+                answer = handle.ask_once(*self.calls[0])
+            else:
+                answer = handle.ask_first(*self.calls)
             if self.part is not None and not isinstance(answer, NvmlFailure):
                 answer = self.part(answer)
         if self.is_percent:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -334,11 +335,11 @@ def _profile(
     ]
     instance = facts.ask("nvmlDeviceGetGpuInstanceById", parent.handle, gpu_instance_id or 0)
     info = None if instance is None else facts.ask("nvmlGpuInstanceGetInfo", instance)
-    fitting = [
-        profile
-        for profile in profiles
-        if (profile.id == info.profileId if info is not None else _fits(profile, attributes))
-    ]
+    if info is not None:
+        fitting = [profile for profile in profiles if profile.id == info.profileId]
+    else:
+        size = None if attributes is None else _size_of_instance(attributes)
+        fitting = [profile for profile in profiles if _size_of_profile(profile) == size]
     match = _PROFILE.search(str(fitting[0].name)) if fitting else None
     if match is None:
         return ""
@@ -350,21 +351,13 @@ def _profile(
     return prefix + match.group(1)
 
 
-def _fits(profile: Any, attributes: Any) -> bool:
-    """Whether a GPU instance of this profile has these slices, memory and engines."""
-    return attributes is not None and (
-        profile.sliceCount,
-        profile.memorySizeMB,
-        profile.decoderCount,
-        profile.jpegCount,
-        profile.ofaCount,
-    ) == (
-        attributes.gpuInstanceSliceCount,
-        attributes.memorySizeMB,
-        attributes.sharedDecoderCount,
-        attributes.sharedJpegCount,
-        attributes.sharedOfaCount,
-    )
+_size_of_profile: Final = attrgetter(
+    "sliceCount", "memorySizeMB", "decoderCount", "jpegCount", "ofaCount"
+)
+_size_of_instance: Final = attrgetter(
+    *("gpuInstanceSliceCount", "memorySizeMB", "sharedDecoderCount", "sharedJpegCount"),
+    "sharedOfaCount",
+)
 
 
 def _catalogue_profile(facts: DeviceFactsReader, parent: Device, profile: str) -> MigProfile | None:

@@ -236,15 +236,11 @@ class NvmlInventoryReader:
 
     def _known(self, uuid: str | None, index: int) -> Gpu | None:
         """The same GPU at the last look; one that does not tell its uuid now goes by its index."""
-        devices = ((gpu, gpu.whole.device) for gpu in self.known)
-        return next(
-            (
-                gpu
-                for gpu, device in devices
-                if (device.index == index if uuid is None else device.uuid == uuid)
-            ),
-            None,
-        )
+        for gpu in self.known:
+            device = gpu.whole.device
+            if device.index == index if uuid is None else device.uuid == uuid:
+                return gpu
+        return None
 
     def _instances(
         self, whole: Device, whole_handle: Any
@@ -279,22 +275,15 @@ def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 def _by_index(gpu: Gpu) -> Gpu:
     """The GPU and its instances under names that no other has."""
-    uuid = f"index:{gpu.whole.device.index}"
-    return replace(
-        gpu,
-        whole=replace(gpu.whole, device=replace(gpu.whole.device, uuid=uuid)),
-        instances=tuple(
-            replace(
-                each,
-                device=replace(
-                    each.device,
-                    uuid=f"{uuid}/{place}",
-                    mig=each.device.mig and replace(each.device.mig, parent_uuid=uuid),
-                ),
-            )
-            for place, each in enumerate(gpu.instances)
-        ),
-    )
+    whole = f"index:{gpu.whole.device.index}"
+
+    def renamed(target: DeviceTarget, uuid: str) -> DeviceTarget:
+        mig = target.device.mig and replace(target.device.mig, parent_uuid=whole)
+        return replace(target, device=replace(target.device, uuid=uuid, mig=mig))
+
+    parts = enumerate(gpu.instances)
+    instances = tuple(renamed(each, f"{whole}/{place}") for place, each in parts)
+    return replace(gpu, whole=renamed(gpu.whole, whole), instances=instances)
 
 
 _NOTHING: Final = Inventory(-1, ())

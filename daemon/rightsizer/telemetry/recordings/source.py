@@ -41,15 +41,8 @@ from rightsizer.telemetry.recordings.text_file import (
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
-    NATIVE,
-    DCGMI_DMON,
-    NVIDIA_SMI_DMON,
-    PROMETHEUS_JSON,
-    GPUSTAT_JSON,
-    SYSTEM_METRICS_JSON,
-    PROMETHEUS_TEXT,
-    NVIDIA_SMI_LOG,
-    SIGNAL_CSV,
+    *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, PROMETHEUS_JSON, GPUSTAT_JSON, SYSTEM_METRICS_JSON),
+    *(PROMETHEUS_TEXT, NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In the order in which they are asked."""
 

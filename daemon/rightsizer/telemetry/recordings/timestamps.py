@@ -9,12 +9,7 @@ from typing import Final
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingNotes
 
-EPOCH_UNITS: Final[dict[str, Nanoseconds]] = {
-    "s": NANOSECONDS_PER_SECOND,
-    "ms": 1_000_000,
-    "us": 1_000,
-    "ns": 1,
-}
+EPOCH_UNITS: Final = {"s": NANOSECONDS_PER_SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 # Digits before the point that tell one unit from the next, for any day from 1973 to 5138.
 _UNIT_BY_DIGITS: Final = ((11, "s"), (14, "ms"), (17, "us"), (20, "ns"))
