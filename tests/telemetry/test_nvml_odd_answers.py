@@ -75,7 +75,7 @@ def test_impossible_number_is_missing(name: str, number: int, signal: Signal) ->
     st.sampled_from([1e-3, 1.0, 1e6]),
 )
 def test_nothing_impossible_gets_through(signal: Signal, answer: float, scale: float) -> None:
-    """Whatever a driver answers, what is kept is finite, possible and, but a margin, not negative."""
+    """Whatever a driver answers, what is kept is finite, possible and, but margins, positive."""
     draft = ReadingBuilder()
     draft.put(signal, answer, scale)
     for value in draft.values.values():
