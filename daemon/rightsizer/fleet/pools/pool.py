@@ -18,7 +18,7 @@ from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.registry import SCHEDULER_KINDS
 
-_MOST_NAMED: Final = 64
+MOST_DEVICES: Final = 64
 """Advice that names more devices than a row holds is not read."""
 _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
@@ -55,7 +55,7 @@ class PoolSubject(CaseSubject):
         """What is known of a pool over the span of a view."""
         devices = sorted((each.device for each in pool.devices), key=lambda device: device.uuid)
         case = Case(
-            pool_key(pool.name), None, tuple(devices[:_MOST_NAMED]), (_window(view, pool),), ()
+            pool_key(pool.name), None, tuple(devices[:MOST_DEVICES]), (_window(view, pool),), ()
         )
         peak = pool.held_peak
         known = len(known_values(peak)) * HOUR_SECONDS

@@ -6,7 +6,6 @@ those that it still lists count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -15,16 +14,14 @@ from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
-from rightsizer.fleet.pools.pool import PoolSubject, pool_key
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
+from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct, utc_text
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
 from rightsizer.model.units import (
-    DAY_SECONDS,
     HOUR_SECONDS,
-    NANOSECONDS_PER_SECOND,
     Nanoseconds,
     format_duration,
     nanoseconds,
@@ -36,7 +33,6 @@ from rightsizer.report.labels import first_names
 NAME: Final = "disappearance"
 _MOST_NODES: Final = 8
 """Of one pool that are told of one by one; more of them have one cause."""
-_MOST_DEVICES: Final = 64
 _MOST_NAMED: Final = 6
 _LISTED, _UNLISTED = {"fact": 0.95}, {"fact": 0.45}
 """By whether the node is known to be meant to be there. Without a scheduler's list it may have been
@@ -78,14 +74,7 @@ class DisappearanceSettings:
     minimum_known_seconds: float = setting(0.0)
     silent_seconds: float = setting(2 * HOUR_SECONDS, within=(600, None))
     unprofiled_seconds: float = setting(6 * HOUR_SECONDS, within=(HOUR_SECONDS, None))
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=14 * DAY_SECONDS,
-            short_seconds=DAY_SECONDS / 4,
-            minimum_known_seconds=0.0,
-            close_after_seconds=HOUR_SECONDS,
-        )
-    )
+    conduct: OpeningPolicy = field(default_factory=seen_conduct)
 
 
 class _Place(NamedTuple):
@@ -96,12 +85,24 @@ class _Place(NamedTuple):
     node: str
 
 
+class _Loss(NamedTuple):
+    """What is lost of a node or of a pool, and what to do about it."""
+
+    key: str
+    lost: Sequence[LostDevice]
+    summary: str
+    instructions: Sequence[Instruction]
+    factors: Mapping[str, float] = _LISTED
+    reason: Reason = Reason.TELEMETRY_LOST
+    action: Action = Action.RESTORE_TELEMETRY
+
+
 def judge(
     view: FleetView, settings: DisappearanceSettings, market: Market
 ) -> tuple[FleetVerdict, ...]:
     """Whether a node fell silent, a GPU went away, or profiling was lost, and since when."""
     there = {
-        (each.cluster, each.node): pool.size_by_node.get(each.node, 0)
+        _node(each): pool.size_by_node.get(each.node, 0)
         for pool in view.pools
         for each in pool.devices
     }
@@ -115,30 +116,26 @@ def judge(
         and view.end - each.since >= nanoseconds(settings.silent_seconds)
         and not (each.device.cluster in listed and each.device.scheduler is None)
     ]
-    silent = [each for each in gone if _node(each.device) not in there]
+    verdicts = [_profiling(view, pool, settings, market) for pool in view.pools]
+    losses = _silent_nodes(view, [each for each in gone if _node(each.device) not in there])
     single = [each for each in gone if _node(each.device) in there and not _is_replaced(view, each)]
-    verdicts = [
-        *(_profiling(view, pool, settings, market) for pool in view.pools),
-        *_silent_nodes(view, silent, market),
-    ]
-    for place, group in _by_place(single):
-        lost = list(group)
+    for place, lost in _by_place(single):
         left = there[place.cluster, place.node]
         if len(lost) >= settings.on_ratio * (left + len(lost)):
-            verdicts.append(_gone(view, place, lost, left, market))
-    return tuple(verdicts)
+            losses.append(_gone(view, place, lost, left))
+    return (*verdicts, *(FleetVerdict(each.key, _complaint(view, each, market)) for each in losses))
 
 
 def _node(device: FleetDevice) -> tuple[str, str]:
     return device.cluster, device.node
 
 
-def _by_place(lost: Iterable[LostDevice]) -> Iterable[tuple[_Place, Iterable[LostDevice]]]:
+def _by_place(lost: Iterable[LostDevice]) -> list[tuple[_Place, list[LostDevice]]]:
     def place(each: LostDevice) -> _Place:
         return _Place(each.device.cluster, each.device.pool, each.device.node)
 
     ordered = sorted(lost, key=lambda each: (place(each), each.device.device.index))
-    return groupby(ordered, key=place)
+    return [(where, list(group)) for where, group in groupby(ordered, key=place)]
 
 
 def _is_replaced(view: FleetView, lost: LostDevice) -> bool:
@@ -153,160 +150,115 @@ def _is_replaced(view: FleetView, lost: LostDevice) -> bool:
     )
 
 
-def _silent_nodes(
-    view: FleetView, silent: Sequence[LostDevice], market: Market
-) -> list[FleetVerdict]:
-    """One verdict a node, or one a pool where many of its nodes are silent."""
-    nodes = [(place, list(group)) for place, group in _by_place(silent)]
+def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
+    """One for each node, or for each pool where many of its nodes are silent."""
     found = []
-    for (cluster, pool), of_pool in groupby(nodes, key=lambda each: each[0][:2]):
+    for (cluster, pool), of_pool in groupby(_by_place(silent), key=lambda each: each[0][:2]):
         several = list(of_pool)
         if len(several) > _MOST_NODES:
-            lost = [each for _, group in several for each in group]
             names = [place.node for place, _ in several]
             what = f"{len(names)} nodes of {pool} ({first_names(names, _MOST_NAMED)})"
-            found.append(_silence(view, f"nodes/{pool}", what, names, lost, market))
-            continue
-        for place, lost in several:
-            what = f"{place.node} of {pool}"
-            key = _key(cluster, place.node)
-            found.append(_silence(view, key, what, [place.node], lost, market))
+            lost = [each for _, group in several for each in group]
+            found.append(_silence(view, f"nodes/{pool}", what, names, lost))
+        else:
+            found += [
+                _silence(view, node_key(cluster, node), f"{node} of {pool}", [node], lost)
+                for (*_, node), lost in several
+            ]
     return found
 
 
-def _key(cluster: str, node: str) -> str:
-    return f"node/{cluster}/{node}" if cluster else f"node/{node}"
-
-
-def _silence(  # noqa: PLR0913, PLR0917 - what is told of it.
-    view: FleetView,
-    key: str,
-    what: str,
-    nodes: Sequence[str],
-    lost: Sequence[LostDevice],
-    market: Market,
-) -> FleetVerdict:
-    since = max(each.since for each in lost)
-    count = counted(len(lost), "GPU")
+def _silence(
+    view: FleetView, key: str, what: str, nodes: Sequence[str], lost: Sequence[LostDevice]
+) -> _Loss:
+    since, count = max(each.since for each in lost), counted(len(lost), "GPU")
     is_listed = any(each.device.scheduler is not None for each in lost)
     beside = "" if is_listed else ", unless it was given back"
-    found = _complaint(
-        view,
+    return _Loss(
         key,
         lost,
-        market,
-        Reason.TELEMETRY_LOST,
-        Action.RESTORE_TELEMETRY,
         f"{what}: silent for {_age(view, since)}{beside}; its {count} were seen last at "
-        f"{_utc(since)}.",
-        _LISTED if is_listed else _UNLISTED,
+        f"{utc_text(since)}.",
         [
             Instruction(f"See whether {node} is up", _SEE_NODE.format(node=node), "sh")
             for node in nodes[:_MOST_NAMED]
         ],
+        _LISTED if is_listed else _UNLISTED,
     )
-    return FleetVerdict(key, found)
 
 
-def _gone(
-    view: FleetView, place: _Place, lost: Sequence[LostDevice], left: int, market: Market
-) -> FleetVerdict:
+def _gone(view: FleetView, place: _Place, lost: Sequence[LostDevice], left: int) -> _Loss:
     """GPUs of a node that is there."""
     named = ", ".join(
         f"GPU {each.device.device.index} for {_age(view, each.since)}"
         + (f" (held by {each.holder} then)" if each.holder else "")
         for each in lost
     )
-    found = _complaint(
-        view,
-        _key(place.cluster, place.node),
+    return _Loss(
+        node_key(place.cluster, place.node),
         lost,
-        market,
-        Reason.HARDWARE_UNHEALTHY,
-        Action.RESEAT_OR_DRAIN,
         f"{place.node} of {place.pool}: gone: {named}; its other {counted(left, 'GPU')} "
         f"{'is' if left == 1 else 'are'} there.",
-        _LISTED,
         [Instruction(f"See what {place.node} has left", _SEE_GPU.format(node=place.node), "sh")],
+        reason=Reason.HARDWARE_UNHEALTHY,
+        action=Action.RESEAT_OR_DRAIN,
     )
-    return FleetVerdict(_key(place.cluster, place.node), found)
 
 
 def _profiling(
     view: FleetView, pool: FleetPool, settings: DisappearanceSettings, market: Market
 ) -> FleetVerdict:
     """Of one pool: an exporter's list of counters is the same on all its nodes."""
-    subject = PoolSubject.of(NAME, view, pool, market)
+    name, key = pool.name, pool_key(pool.name)
     lost = [
         each
         for each in view.lost
         if each.is_profiling
-        and each.device.pool == subject.pool.name
+        and each.device.pool == name
         and view.end - each.since >= nanoseconds(settings.unprofiled_seconds)
     ]
     if not lost:
-        return FleetVerdict(
-            pool_key(subject.name), subject.find_nothing(f"{subject.name}: nothing was lost.")
-        )
-    since = {place.node: max(each.since for each in group) for place, group in _by_place(lost)}
-    ages = [f"{node} for {_age(view, at)}" for node, at in since.items()]
-    found = _complaint(
-        view,
-        pool_key(subject.name),
-        lost,
-        market,
-        Reason.TELEMETRY_LOST,
-        Action.RESTORE_TELEMETRY,
-        f"{subject.name}: profiling is lost on {counted(len(lost), 'GPU')} "
-        f"({first_names(ages, _MOST_NAMED)}); what limits them is not known any more.",
-        _LISTED,
-        [
-            Instruction(f"See why {node} exports no profiling", _SEE_FIELDS.format(node=node), "sh")
-            for node in list(since)[:1]
-        ],
+        subject = PoolSubject.of(NAME, view, pool, market)
+        return FleetVerdict(key, subject.find_nothing(f"{name}: nothing was lost."))
+    ages = {
+        place.node: _age(view, max(each.since for each in group))
+        for place, group in _by_place(lost)
+    }
+    named = first_names([f"{node} for {age}" for node, age in ages.items()], _MOST_NAMED)
+    summary = (
+        f"{name}: profiling is lost on {counted(len(lost), 'GPU')} ({named}); what limits them is "
+        "not known any more."
     )
-    return FleetVerdict(pool_key(subject.name), found)
+    first = next(iter(ages))
+    title, commands = f"See why {first} exports no profiling", _SEE_FIELDS.format(node=first)
+    loss = _Loss(key, lost, summary, [Instruction(title, commands, "sh")])
+    return FleetVerdict(key, _complaint(view, loss, market))
 
 
-def _complaint(  # noqa: PLR0913, PLR0917 - what differs between the three.
-    view: FleetView,
-    key: str,
-    lost: Sequence[LostDevice],
-    market: Market,
-    reason: Reason,
-    action: Action,
-    summary: str,
-    factors: Mapping[str, float],
-    instructions: Sequence[Instruction],
-) -> Finding:
-    devices = tuple(each.device.device for each in lost[:_MOST_DEVICES])
-    since = max(each.since for each in lost)
-    window = Window(key, since, view.end, states={State.UNKNOWN: view.end - since})
-    subject = CaseSubject(NAME, Case(key, None, devices, (window,), ()), market)
-    return subject.complain(
+def _complaint(view: FleetView, loss: _Loss, market: Market) -> Finding:
+    lost, since = loss.lost, max(each.since for each in loss.lost)
+    devices = tuple(each.device.device for each in lost[:MOST_DEVICES])
+    window = Window(loss.key, since, view.end, states={State.UNKNOWN: view.end - since})
+    return CaseSubject(NAME, Case(loss.key, None, devices, (window,), ()), market).complain(
         kind=FindingKind.DEGRADED,
-        reasons=(reason,),
-        action=action,
-        summary=summary,
-        factors=factors,
+        reasons=(loss.reason,),
+        action=loss.action,
+        summary=loss.summary,
+        factors=loss.factors,
         risk=Risk.VERY_LOW,
         evidence={
-            "since": {each.device.device.uuid: _utc(each.since) for each in lost},
+            "since": {each.device.device.uuid: utc_text(each.since) for each in lost},
             "nodes": sorted({each.device.node for each in lost}),
         },
         culprits=tuple(device.uuid for device in devices),
         savings=_SAVINGS,
-        instructions=tuple(instructions),
+        instructions=tuple(loss.instructions),
         affected_gpus=sum(each.device.device.capacity_ratio for each in lost),
     )
 
 
 def _age(view: FleetView, since: Nanoseconds) -> str:
     return format_duration(seconds(view.end - since))
-
-
-def _utc(time: Nanoseconds) -> str:
-    return f"{datetime.fromtimestamp(time // NANOSECONDS_PER_SECOND, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 RULE: Final = FleetRule(NAME, DisappearanceSettings(), judge)

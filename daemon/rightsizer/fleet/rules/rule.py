@@ -1,6 +1,7 @@
 """FleetRule: settings, evaluation and conduct of a rule of the fleet."""
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -12,7 +13,7 @@ from rightsizer.fleet.pools.pool import PoolSubject, pool_key
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
 
 
 class _WithPolicy(RuleSettings, Protocol):
@@ -119,3 +120,23 @@ def weekly_conduct() -> OpeningPolicy:
         minimum_known_seconds=6 * DAY_SECONDS,
         close_after_seconds=DAY_SECONDS,
     )
+
+
+def seen_conduct() -> OpeningPolicy:
+    """Two weeks, and six hours at their end: for what is seen, and not concluded from a past."""
+    return OpeningPolicy(
+        long_seconds=14 * DAY_SECONDS,
+        short_seconds=DAY_SECONDS / 4,
+        minimum_known_seconds=0.0,
+        close_after_seconds=HOUR_SECONDS,
+    )
+
+
+def node_key(cluster: str, node: str) -> str:
+    """The key of advice on a node."""
+    return f"node/{cluster}/{node}" if cluster else f"node/{node}"
+
+
+def utc_text(time: Nanoseconds) -> str:
+    """`2026-01-31 14:05 UTC`."""
+    return f"{datetime.fromtimestamp(time // NANOSECONDS_PER_SECOND, UTC):%Y-%m-%d %H:%M} UTC"

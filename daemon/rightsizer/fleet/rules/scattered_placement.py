@@ -50,30 +50,32 @@ def judge(
     """Whether a job lies on more nodes than it needs while fewer have room for it."""
     pools = {pool.name: pool for pool in view.pools}
     return tuple(
-        FleetVerdict(each.case.key, _of_workload(each, pools.get(each.pool), settings, market))
+        FleetVerdict(
+            each.case.key,
+            _of_workload(
+                CaseSubject(NAME, each.case, market), each, pools.get(each.pool), settings
+            ),
+        )
         for each in view.workloads
     )
 
 
 def _of_workload(
+    subject: CaseSubject,
     view: FleetWorkload,
     pool: FleetPool | None,
     settings: ScatteredPlacementSettings,
-    market: Market,
 ) -> Finding:
-    subject = CaseSubject(NAME, view.case, market)
     case, nodes = view.case, {node: count for node, count in view.nodes.items() if count}
-    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
     if len(nodes) <= 1:
         return subject.find_nothing("It is on one node.")
-    if workload_class is WorkloadClass.UNKNOWN:
-        why = "its class is unknown, and replicas lie apart on purpose; state it in a policy"
-        return subject.abstain(why)
-    if workload_class is not WorkloadClass.BATCH:
-        summary = f"A {workload_class} workload may lie on several nodes."
-        return subject.find_nothing(summary)
-    too_little = subject.abstain_early(settings.minimum_known_seconds)
-    if too_little is not None:
+    if case.workload_class is WorkloadClass.UNKNOWN:
+        return subject.abstain(
+            "its class is unknown, and replicas lie apart on purpose; state it in a policy"
+        )
+    if case.workload_class is not WorkloadClass.BATCH:
+        return subject.find_nothing(f"A {case.workload_class} workload may lie on several nodes.")
+    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     # The job's own GPUs count as free; it stays where it can.
     gpus, size = sum(nodes.values()), pool.size_by_node if pool else {}
@@ -106,24 +108,20 @@ def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[
 def _complaint(
     subject: CaseSubject, nodes: Mapping[str, int], then: tuple[str, ...], factors: dict[str, float]
 ) -> Finding:
-    case = subject.case
-    name = case.workload.name if case.workload else case.key
-    gpus, now = sum(nodes.values()), " and ".join(sorted(nodes))
-    there = " and ".join(sorted(then))
-    owner = scheduler_of(case.workload.kind if case.workload else None)
+    workload, gpus, better = subject.case.workload, sum(nodes.values()), sorted(then)
+    name, there = workload.name if workload else subject.case.key, " and ".join(better)
+    owner = scheduler_of(workload.kind if workload else None)
     return subject.complain(
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(
-            f"The {gpus} GPUs of {name} lie on {len(nodes)} nodes ({now}); "
+            f"The {gpus} GPUs of {name} lie on {len(nodes)} nodes ({' and '.join(sorted(nodes))}); "
             f"{there} {'has' if len(then) == 1 else 'have'} room for all of them."
         ),
         factors=factors,
         risk=Risk.LOW,
-        evidence={"nodes": dict(sorted(nodes.items())), "better_nodes": sorted(then)},
-        options=(
-            Option(f"restart it on {there}", Risk.LOW, target=",".join(sorted(then)), fits=True),
-        ),
+        evidence={"nodes": dict(sorted(nodes.items())), "better_nodes": better},
+        options=(Option(f"restart it on {there}", Risk.LOW, target=",".join(better), fits=True),),
         target=str(len(then)),
         savings=Savings(reason="a shorter way saves time, not GPUs"),
         instructions=(*owner.request_nodes(gpus, len(then)), *owner.pack_tightly()),

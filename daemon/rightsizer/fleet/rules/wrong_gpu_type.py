@@ -22,7 +22,14 @@ from rightsizer.fleet.rules.rule import (
     mostly_covered,
     weekly_conduct,
 )
-from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
+from rightsizer.model.finding import (
+    Action,
+    Finding,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
@@ -58,19 +65,29 @@ class _SpareBoards(NamedTuple):
     cluster: str
 
 
+class _Wanted(NamedTuple):
+    """A workload that is too small for its board, and the boards that would do."""
+
+    view: FleetWorkload
+    subject: CaseSubject
+    sized: Finding
+    options: tuple[Option, ...]
+
+
 def judge(
     view: FleetView, settings: WrongGpuTypeSettings, market: Market
 ) -> tuple[FleetVerdict, ...]:
     """Whether a workload would fit a cheaper board of which some stand empty."""
     room = _spare(view, settings, market)
-    wanted: list[tuple[FleetWorkload, Finding, tuple[Option, ...]]] = []
+    wanted: list[_Wanted] = []
     verdicts: dict[str, Finding] = {}
     for each in sorted(view.workloads, key=lambda each: each.case.key):
+        subject = CaseSubject(NAME, each.case, market)
         # Other boards of which a pool has enough for all of the workload's GPUs.
         own, needed = {device.board for device in each.case.devices}, sum(each.nodes.values())
         near = {some.board for some in room if some.cluster == each.cluster and some.gpus >= needed}
         boards = tuple(sorted(near - own)) if needed > 0 else ()
-        sized = _sized(each.case, boards, settings, market)
+        sized = _sized(subject, boards, settings)
         options: tuple[Option, ...] = ()
         if sized.is_complaint:
             # Those that hold its need for less, best first.
@@ -78,19 +95,20 @@ def judge(
             found = smaller_boards(each.case, replace(market, settings=of_fleet))
             options = tuple(one for one in found if one.risk is not Risk.HIGH)
         if options:
-            wanted.append((each, sized, options))
+            wanted.append(_Wanted(each, subject, sized, options))
         else:
-            verdicts[each.case.key] = _well(CaseSubject(NAME, each.case, market), sized)
-
-    def turn(one: tuple[FleetWorkload, Finding, tuple[Option, ...]]) -> tuple[float, str]:
-        """What saves most comes first."""
-        savings = one[2][0].savings
-        return -(savings.dollars_per_hour_low or 0.0) if savings else 0.0, one[0].case.key
+            verdicts[each.case.key] = _well(subject, sized)
 
     left = {each: each.gpus for each in room}
-    for each, sized, options in sorted(wanted, key=turn):
-        verdicts[each.case.key] = _given(each, sized, options, left, market)
+    for one in sorted(wanted, key=_turn):
+        verdicts[one.subject.case.key] = _given(one, left)
     return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
+
+
+def _turn(one: _Wanted) -> tuple[float, str]:
+    """What saves most comes first."""
+    savings = one.options[0].savings
+    return -(savings.dollars_per_hour_low or 0.0) if savings else 0.0, one.subject.case.key
 
 
 def _well(subject: CaseSubject, sized: Finding) -> Finding:
@@ -102,23 +120,17 @@ def _well(subject: CaseSubject, sized: Finding) -> Finding:
     return subject.find_nothing(sized.summary, sized.confidence_factors, sized.evidence)
 
 
-def _given(
-    view: FleetWorkload,
-    sized: Finding,
-    options: tuple[Option, ...],
-    left: dict[_SpareBoards, int],
-    market: Market,
-) -> Finding:
+def _given(wanted: _Wanted, left: dict[_SpareBoards, int]) -> Finding:
     """The best board of which enough are left; they are taken off what is left."""
-    needed = sum(view.nodes.values())
-    for option in options:
+    needed = sum(wanted.view.nodes.values())
+    for option in wanted.options:
         for room, gpus in left.items():
-            is_near = room.cluster == view.cluster
+            is_near = room.cluster == wanted.view.cluster
             if is_near and room.board == option.target and gpus >= needed:
                 left[room] = gpus - needed
-                return _complaint(view, sized, option, room, market)
+                return _complaint(wanted, option, room)
     summary = "A cheaper board would do; those that stand empty are better used by others."
-    return CaseSubject(NAME, view.case, market).find_nothing(summary, {}, sized.evidence)
+    return wanted.subject.find_nothing(summary, {}, wanted.sized.evidence)
 
 
 def _spare(
@@ -138,37 +150,35 @@ def _spare(
 
 
 def _sized(
-    case: Case, boards: tuple[str, ...], settings: WrongGpuTypeSettings, market: Market
+    subject: CaseSubject, boards: tuple[str, ...], settings: WrongGpuTypeSettings
 ) -> Finding:
     """Whether the workload is too small for its board at all."""
-    subject, workload_class = CaseSubject(NAME, case, market), case.workload_class
+    workload_class = subject.case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
-        why = "its class is unknown; state it in a policy"
-        return subject.abstain(why)
+        return subject.abstain("its class is unknown; state it in a policy")
     if workload_class not in MOVABLE_CLASSES:
-        summary = f"A {workload_class} workload would only run longer on a cheaper board."
-        return subject.find_nothing(summary)
+        return subject.find_nothing(
+            f"A {workload_class} workload would only run longer on a cheaper board."
+        )
     if not boards:
         return subject.find_nothing("No GPU of another board stands empty.")
-    rule = OVERPROVISIONED.in_market(market)
-    return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
+    rule = OVERPROVISIONED.in_market(subject.market)
+    own = replace(rule.settings, on_ratio=settings.on_ratio)
+    return rule.with_settings(own).judge(subject.case)
 
 
-def _complaint(
-    view: FleetWorkload, sized: Finding, option: Option, room: _SpareBoards, market: Market
-) -> Finding:
-    case, needed = view.case, sum(view.nodes.values())
-    name = case.workload.name if case.workload else case.key
-    board = case.devices[0].board or ""
-    cheaper = market.board(room.board)
+def _complaint(wanted: _Wanted, option: Option, room: _SpareBoards) -> Finding:
+    view, case, sized = wanted.view, wanted.subject.case, wanted.sized
+    name, needed = case.workload.name if case.workload else case.key, sum(view.nodes.values())
+    cheaper = wanted.subject.market.board(room.board)
     product = (cheaper.usual_name if cheaper else room.board).replace(" ", "-")
     owner = scheduler_of(case.workload.kind if case.workload else None)
-    return CaseSubject(NAME, case, market).complain(
+    return wanted.subject.complain(
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
         summary=(
             f"{name} fits {needed} x {option.target} of {room.pool}, which were free, instead "
-            f"of {needed} x {board} of {view.pool}."
+            f"of {needed} x {case.devices[0].board or ''} of {view.pool}."
         ),
         factors=sized.confidence_factors,
         risk=option.risk,
