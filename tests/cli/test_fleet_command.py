@@ -18,7 +18,7 @@ from kept_advice import keep_advice
 from rightsizer.cli.main import main
 from rightsizer.console.progress import ProgressLine
 from rightsizer.fleet.encoder import encode_answer, encode_plan
-from rightsizer.fleet.fetch_plan import FetchPlan
+from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.text import fleet_text, plan_text
 from rightsizer.fleet.usage import usage_of

@@ -16,8 +16,8 @@ from estate.truth import Metrics
 from evaluation.fleet import START, sources_of
 from fleet_command import asked_in_process, configured
 from prometheus_server import Prometheus
+from rightsizer.fleet.answers import merged
 from rightsizer.fleet.clusters import clusters_in
-from rightsizer.fleet.merge import merged
 from rightsizer.fleet.model import Cluster
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings

@@ -8,10 +8,10 @@ import pytest
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.catalogue.catalogue import built_in, mig_instance
 from rightsizer.fleet.cache.day_frame import DAY, Grid
+from rightsizer.fleet.context import CompositeSource
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.composite import CompositeSource
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.device import Device
 from rightsizer.model.units import Nanoseconds

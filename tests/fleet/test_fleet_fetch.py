@@ -8,8 +8,7 @@ import pytest
 from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, workload
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.fetch import FetchTask, fetch
-from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
+from rightsizer.fleet.fetch import FetchPlan, FetchTask, PlannedSource, fetch, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.errors import StoreError, StoreLimitError

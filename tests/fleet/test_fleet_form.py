@@ -13,7 +13,7 @@ from estate_views import hours, pool, steady, view
 from fleet_answers import fleet_answer, sources
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.encoder import encode_answer, encode_plan
-from rightsizer.fleet.fetch_plan import FetchPlan
+from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.model.finding import FindingKind, Reason
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "fleet.md"

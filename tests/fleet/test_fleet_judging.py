@@ -22,8 +22,7 @@ from rightsizer.fleet.cases.evaluation import (
 )
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.cases.view_builder import BatchContribution, view_of
-from rightsizer.fleet.fetch import FetchTask, fetch
-from rightsizer.fleet.fetch_plan import PlannedSource, plan_of
+from rightsizer.fleet.fetch import FetchTask, PlannedSource, fetch, plan_of
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.finding import Finding, FindingKind

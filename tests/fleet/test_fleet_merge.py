@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fleet_answers import fleet_answer
 from rightsizer.cli.main import main
+from rightsizer.fleet.answers import merged
 from rightsizer.fleet.encoder import encode_answer
-from rightsizer.fleet.merge import merged
 from rightsizer.fleet.settings import FleetSettings, Shard
 from rightsizer.model.errors import UsageError
 

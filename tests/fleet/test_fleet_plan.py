@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cached_fleet import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
-from rightsizer.fleet.fetch_plan import COLUMNS, SHARD_QUERIES, FetchPlan, PlannedSource, plan_of
+from rightsizer.fleet.fetch import COLUMNS, SHARD_QUERIES, FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.units import Nanoseconds

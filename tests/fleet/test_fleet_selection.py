@@ -8,9 +8,9 @@ import pytest
 from cases import finding, judgement
 from estate_views import pool, steady, view
 from fleet_answers import fleet_answer
+from rightsizer.fleet.answers import Selection, ranked, selected
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import _worth_advice
-from rightsizer.fleet.selection import Selection, ranked, selected
 from rightsizer.fleet.text import fleet_text
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason

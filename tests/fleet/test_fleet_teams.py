@@ -15,10 +15,18 @@ from readings import gpu as reading_gpu
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, DayFrame
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
-from rightsizer.fleet.cases.usage import FREE, UNKNOWN, UseKey, UseSum, WorkloadOwner, uses_of
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
-from rightsizer.fleet.usage import UseRow, usage_of
+from rightsizer.fleet.usage import (
+    FREE,
+    UNKNOWN,
+    UseKey,
+    UseRow,
+    UseSum,
+    WorkloadOwner,
+    usage_of,
+    uses_of,
+)
 from rightsizer.model.state import State
 from victoria_server import victoria_server
 

@@ -8,12 +8,11 @@ from estate_views import L4, MARKET, by_day, hours, pool, steady, used, view, wo
 from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
-from rightsizer.fleet.cases.usage import FREE, UseKey, UseSum
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.model import NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.source import SourceReport, StoreUse
-from rightsizer.fleet.usage import usage_of
+from rightsizer.fleet.usage import FREE, UseKey, UseSum, usage_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import (
     Action,

@@ -1,6 +1,7 @@
 """Clusters of a store: which there are, what selects each, and names that hold across them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
@@ -153,15 +154,7 @@ def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:
 
     A device that was in two clusters is where it was found first.
     """
-    whole = FleetInventory()
-    for each in inventories:
-        whole = FleetInventory(
-            devices={**each.devices, **whole.devices},
-            workloads={**each.workloads, **whole.workloads},
-            teams={**each.teams, **whole.teams},
-            advice=(*whole.advice, *each.advice),
-            waiting=(*whole.waiting, *each.waiting),
-        )
+    whole = reduce(FleetInventory.merged, inventories, FleetInventory())
     by_place = sorted(
         whole.devices.items(),
         key=lambda each: (each[1].cluster, each[1].node, each[1].device.index, each[0]),

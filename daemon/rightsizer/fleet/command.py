@@ -12,12 +12,11 @@ from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import checked_address, duration, whole_number
 from rightsizer.console.progress import ProgressLine
 from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.fleet.answers import Selection, merged, read_answers, selected
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge
-from rightsizer.fleet.merge import merged, read_answers
 from rightsizer.fleet.page import fleet_document
 from rightsizer.fleet.run import explain_once, run_once
-from rightsizer.fleet.selection import Selection, selected
 from rightsizer.fleet.service import serve_fleet
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.text import fleet_text, plan_text

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
+from rightsizer.fleet.answers import MOST_MISSING, ranked
 from rightsizer.fleet.cases.evaluation import VerdictKind
-from rightsizer.fleet.fetch_plan import FetchPlan
+from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
-from rightsizer.fleet.selection import ranked
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.usage import FREE_NAME, FleetUsage, UseRow, usage_of
 from rightsizer.model.advice import Advice
@@ -156,10 +156,6 @@ def encode_plan(
         "queries": plan.queries,
         "samples": plan.samples,
     }
-
-
-MOST_MISSING: Final = 3
-"""Things that the telemetry lacks, told of each rule."""
 
 
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:

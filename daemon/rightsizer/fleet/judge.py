@@ -34,7 +34,6 @@ from rightsizer.fleet.cases.evaluation import (
     spans_of,
 )
 from rightsizer.fleet.cases.occupancy import occupancy_of
-from rightsizer.fleet.cases.usage import WorkloadOwner
 from rightsizer.fleet.cases.view_builder import view_of
 from rightsizer.fleet.context import (
     FleetContext,
@@ -44,8 +43,7 @@ from rightsizer.fleet.context import (
     waiting_for_store,
 )
 from rightsizer.fleet.encoder import FleetAnswer
-from rightsizer.fleet.fetch import FetchTask, fetch
-from rightsizer.fleet.fetch_plan import FetchPlan, gaps_of
+from rightsizer.fleet.fetch import FetchPlan, FetchTask, fetch, gaps_of
 from rightsizer.fleet.model import FleetInventory, FleetView
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import paused_collection, tell, worker_count
@@ -54,7 +52,7 @@ from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.settings import FleetConfig, day_cache_path, ledger_path
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.kubernetes import namespace_key
-from rightsizer.fleet.usage import usage_of
+from rightsizer.fleet.usage import WorkloadOwner, usage_of
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError

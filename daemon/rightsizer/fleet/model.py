@@ -4,13 +4,13 @@ Devices on nodes in pools, their holders, and the hourly view that fleet rules e
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Self
 
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
@@ -119,6 +119,17 @@ class FleetInventory:
     """Of each workload, by its key: a label, its namespace or its account."""
     advice: tuple[NodeAdvice, ...] = ()
     waiting: tuple[WaitingWork, ...] = ()
+
+    def merged(self, other: Self) -> Self:
+        """With what another one knows; where both do, as it is here."""
+        return replace(
+            self,
+            devices={**other.devices, **self.devices},
+            workloads={**other.workloads, **self.workloads},
+            teams={**other.teams, **self.teams},
+            advice=(*self.advice, *other.advice),
+            waiting=(*self.waiting, *other.waiting),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,172 @@
-"""What teams, pools, clusters and kinds of workloads used, and what it cost."""
+"""Who used which GPUs for how long, and what it cost: every known hour goes to one holder."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.advice.market import Market
-from rightsizer.fleet.cases.usage import FREE, Group, UseKey, UseSum, summed
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR
+from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.model import FleetDevice
+from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.state import Cause, State
+from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, Nanoseconds
 from rightsizer.sizing.cost import HourlyCost
 from rightsizer.sizing.estimate import EstimateInterval
 
-FREE_NAME = f"({FREE})"
+FREE: Final = "free"
+"""The kind of time in which nothing held a GPU."""
+UNKNOWN: Final = "unknown"
+"""The kind of time in which a GPU was in use by what no scheduler and no agent names."""
+FREE_NAME: Final = f"({FREE})"
 """In place of a team's."""
+
+
+class WorkloadOwner(NamedTuple):
+    """Who answers for a workload, and where its identity comes from."""
+
+    team: str
+    kind: str
+
+
+class UseKey(NamedTuple):
+    """What hours are summed by."""
+
+    cluster: str
+    team: str
+    """Empty where unknown, and of free time."""
+    pool: str
+    kind: str
+    """Of the workloads, else `FREE` or `UNKNOWN`."""
+    board: str | None
+
+
+@dataclass(slots=True)
+class UseSum:
+    """What some GPUs came to, in GPU-hours."""
+
+    held: float = 0.0
+    """Whose state is known."""
+    unknown: float = 0.0
+    """That they were there, and nothing is known of them."""
+    used: float = 0.0
+    wasted: float = 0.0
+    """All but the headroom: what a GPU at work has left is not wasted."""
+    joules: float = 0.0
+    is_measured: bool = True
+    """Whether the energy of all of it is known."""
+    workloads: set[str] = field(default_factory=set)
+
+    def add(self, other: UseSum) -> None:
+        """Add those of other hours."""
+        self.held += other.held
+        self.unknown += other.unknown
+        self.used += other.used
+        self.wasted += other.wasted
+        self.joules += other.joules
+        self.is_measured &= other.is_measured or not other.held
+        self.workloads |= other.workloads
+
+
+Uses: TypeAlias = "dict[UseKey, UseSum]"
+
+
+def add_uses(found: Uses, more: Mapping[UseKey, UseSum]) -> None:
+    """Add up by key."""
+    for key, each in more.items():
+        found.setdefault(key, UseSum()).add(each)
+
+
+_UNNAMED: Final = ""
+_FREE_TIME: Final = " "
+_NOBODY: Final = {
+    _UNNAMED: WorkloadOwner("", UNKNOWN),
+    _FREE_TIME: WorkloadOwner("", FREE),
+}
+"""By what stands in place of a workload's key."""
+
+
+def uses_of(
+    device: FleetDevice,
+    days: SubjectDays,
+    rows: Iterable[HoldingRow],
+    span: tuple[Nanoseconds, Nanoseconds],
+    owners: Mapping[str, WorkloadOwner],
+) -> Uses:
+    """The hours of a device over a span of time, by who held it.
+
+    Of workloads that share an interval each has its part.
+    """
+    by_day = by_first_day(rows)
+    found: Uses = {}
+    hours = device.device.capacity_ratio / HOUR_SECONDS
+    for day in days.days:
+        for first, last, shares in _stretches(day, by_day.get(day.frame.grid.day, ()), span):
+            for holder, use in _divided(day, first, last, shares, hours).items():
+                owner = _NOBODY.get(holder) or owners.get(holder, _NOBODY[_UNNAMED])
+                if holder not in _NOBODY:
+                    use.workloads = {holder}
+                board = device.device.board
+                key = UseKey(device.cluster, owner.team, device.pool, owner.kind, board)
+                found.setdefault(key, UseSum()).add(use)
+    return found
+
+
+def _stretches(
+    day: SummedDay, rows: Iterable[HoldingRow], span: tuple[Nanoseconds, Nanoseconds]
+) -> Iterator[tuple[int, int, dict[str, float]]]:
+    """First interval, the one after the last, and shares by workload that stay the same."""
+    grid = day.frame.grid
+    low, high = (max(0, min(grid.count, -(-(at - grid.start) // grid.step))) for at in span)
+    held = []
+    for row in rows:
+        first, last = row.places(grid)
+        held.append((max(low, first), min(high, last), row))
+    cuts = {low, high, *(at for first, last, _ in held if first < last for at in (first, last))}
+    for first, last in pairwise(sorted(cuts)):
+        shares: dict[str, float] = {}
+        for begins, ends, row in held:
+            if begins <= first and last <= ends:
+                shares[row.workload] = shares.get(row.workload, 0.0) + row.share_ratio
+        yield first, last, shares
+
+
+def _divided(
+    day: SummedDay, first: int, last: int, shares: Mapping[str, float], hours: float
+) -> dict[str, UseSum]:
+    """A stretch of a device's day by holder; what was used is theirs who held it.
+
+    `hours` is what a second of it counts.
+    """
+    known = sum(day.known[first:last])
+    silent = max(0.0, sum(day.present_seconds[first:last]) - known)
+    amounts = day.amounts_over(first, last)
+    given = sum(shares.values())
+    held = {key: share / max(1.0, given) for key, share in shares.items()}
+    rest = max(0.0, 1.0 - sum(held.values()))
+    free = min(rest * known, amounts.states.get(State.IDLE_EMPTY, 0.0))
+    seconds = {key: share * known for key, share in held.items()}
+    seconds |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
+    wasted = sum(time for cause, time in amounts.waste.items() if cause is not Cause.HEADROOM)
+    busy = known - free
+    found = {}
+    for key, time in seconds.items():
+        part = time / busy if busy > 0 and key != _FREE_TIME else 0.0
+        lost = min(wasted, free) if key == _FREE_TIME else part * max(0.0, wasted - free)
+        found[key] = UseSum(
+            held=time * hours,
+            unknown=silent
+            * (held.get(key, 0.0) if key in held else rest * (key == _UNNAMED))
+            * hours,
+            used=part * amounts.used_seconds * hours,
+            wasted=lost * hours,
+            joules=amounts.joules * time / known if known > 0 else 0.0,
+            is_measured=amounts.joules > 0.0 or not time,
+        )
+    return {key: use for key, use in found.items() if use.held > 0 or use.unknown > 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +209,14 @@ def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
     """The tables of a fleet's hours."""
 
     def rows(name: Callable[[UseKey], tuple[str, str]]) -> tuple[UseRow, ...]:
-        groups: dict[tuple[str, str], list[tuple[UseKey, UseSum]]] = {}
-        for each in sorted(uses.items(), key=lambda use: str(use[0])):
-            groups.setdefault(name(each[0]), []).append(each)
+        groups = defaultdict[tuple[str, str], Uses](dict)
+        for key in sorted(uses, key=str):
+            groups[name(key)][key] = uses[key]
         found = [_row(*names, group, market) for names, group in groups.items()]
         return tuple(sorted(found, key=_turn))
 
     return FleetUsage(
-        total=_row("", "", tuple(uses.items()), market),
+        total=_row("", "", uses, market),
         teams=rows(lambda key: (key.cluster, FREE_NAME if key.kind == FREE else key.team)),
         pools=rows(lambda key: (key.cluster, key.pool)),
         clusters=rows(lambda key: (key.cluster, key.cluster)),
@@ -73,9 +229,12 @@ def _turn(row: UseRow) -> tuple[str, bool, float, str]:
     return row.cluster, row.name in {FREE, FREE_NAME}, -row.held_gpu_hours, row.name
 
 
-def _row(cluster: str, name: str, group: Group, market: Market) -> UseRow:
-    whole = summed(group)
-    costs = [market.cost(market.board(key.board)) for key, _ in group]
+def _row(cluster: str, name: str, uses: Mapping[UseKey, UseSum], market: Market) -> UseRow:
+    whole = UseSum()
+    for each in uses.values():
+        whole.add(each)
+    costs = [market.cost(market.board(key.board)) for key in uses]
+    is_measured = whole.is_measured and whole.held
     return UseRow(
         name=name,
         cluster=cluster,
@@ -84,11 +243,9 @@ def _row(cluster: str, name: str, group: Group, market: Market) -> UseRow:
         unknown_gpu_hours=whole.unknown,
         used_gpu_hours=whole.used,
         wasted_gpu_hours=whole.wasted,
-        kilowatt_hours=whole.joules / JOULES_PER_KILOWATT_HOUR
-        if whole.is_measured and whole.held
-        else None,
-        dollars=_dollars(costs, [use.held for _, use in group]),
-        wasted_dollars=_dollars(costs, [use.wasted for _, use in group]),
+        kilowatt_hours=whole.joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
+        dollars=_dollars(costs, [use.held for use in uses.values()]),
+        wasted_dollars=_dollars(costs, [use.wasted for use in uses.values()]),
         price_source=_joined(each.source for each in costs if each),
         price_date=_joined(each.date for each in costs if each),
     )

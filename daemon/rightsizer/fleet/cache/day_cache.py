@@ -1,6 +1,7 @@
 """DayCache: SQLite cache of per-device days; safe to delete, everything can be fetched again."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -92,12 +93,24 @@ class HoldingRow(NamedTuple):
     @property
     def start(self) -> Nanoseconds:
         """Wall time at which the first interval begins."""
-        return self.grid.start + self.first * self.grid.step
+        return self.grid.time(self.first)
 
     @property
     def end(self) -> Nanoseconds:
         """Wall time at which the last interval ends."""
-        return self.grid.start + (self.last + 1) * self.grid.step
+        return self.grid.time(self.last + 1)
+
+    def places(self, grid: Grid) -> tuple[int, int]:
+        """Its first interval on another grid, and the one after its last."""
+        return (self.start - grid.start) // grid.step, -(-(self.end - grid.start) // grid.step)
+
+
+def by_first_day(rows: Iterable[HoldingRow]) -> Mapping[int, list[HoldingRow]]:
+    """Rows by the first day of their grids."""
+    found: defaultdict[int, list[HoldingRow]] = defaultdict(list)
+    for row in rows:
+        found[row.grid.day].append(row)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

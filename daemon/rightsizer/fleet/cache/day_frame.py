@@ -43,12 +43,16 @@ class Grid:
     @property
     def end(self) -> Nanoseconds:
         """Wall time at which the last interval is over."""
-        return self.start + self.count * self.step
+        return self.time(self.count)
 
     @property
     def count(self) -> int:
         """Number of intervals."""
         return self.clipped or self.days * (DAY // self.step)
+
+    def time(self, place: int) -> Nanoseconds:
+        """Wall time at which an interval begins."""
+        return self.start + place * self.step
 
     def parts(self, days: int = 1) -> tuple[Grid, ...]:
         """The same in grids of so many days, oldest first; the last one may have fewer."""

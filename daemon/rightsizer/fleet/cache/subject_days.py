@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache, partial
 from math import isnan
@@ -187,26 +187,22 @@ class SubjectDays:
     @cached_property
     def last_present(self) -> Nanoseconds | None:
         """When the last interval ends in which it was there."""
-        return next(
-            (
-                day.frame.grid.start + (place + 1) * day.frame.grid.step
-                for day in reversed(self.days)
-                for place in range(day.frame.grid.count - 1, -1, -1)
-                if day.present_seconds[place] > 0
-            ),
-            None,
-        )
+        return self._last(lambda day: day.present_seconds)
 
     @cached_property
     def last_profiled(self) -> Nanoseconds | None:
         """When the last interval ends that was read with profiling; `None` where none was."""
-        for day in reversed(self.days):
-            column = day.frame.column(_PROFILED)
-            if column is not None:
-                for place in range(len(column) - 1, -1, -1):
-                    if column[place] > 0:
-                        return day.frame.grid.start + (place + 1) * day.frame.grid.step
-        return None
+        return self._last(lambda day: day.frame.column(_PROFILED) or ())
+
+    def _last(self, seconds: Callable[[SummedDay], Sequence[float]]) -> Nanoseconds | None:
+        """When the last interval ends of which there are any of some seconds."""
+        ends = (
+            day.frame.grid.end - after * day.frame.grid.step
+            for day in reversed(self.days)
+            for after, known in enumerate(reversed(seconds(day)))
+            if known > 0
+        )
+        return next(ends, None)
 
     def empty_since(self, left: Nanoseconds) -> Nanoseconds | None:
         """Since when nothing is on it; `None` where something is. What is unknown is passed over.
@@ -220,7 +216,7 @@ class SubjectDays:
                 known = day.known[place]
                 if known <= 0:
                     continue
-                start = grid.start + place * grid.step
+                start = grid.time(place)
                 is_empty = empty is not None and empty[place] >= known * _NEARLY_ALL
                 if not is_empty or start < left:
                     return since
@@ -248,7 +244,7 @@ class SubjectDays:
         """
         parts = list(self._in(start, end))
         known = (
-            day.frame.grid.start + place * day.frame.grid.step
+            day.frame.grid.time(place)
             for day, first, last in parts
             for place in range(first, last)
             if day.known[place] > 0

@@ -15,7 +15,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.board_status import board_uuid
 from rightsizer.advice.verification import Measured, Measurement, measure_all
 from rightsizer.fleet.cache.combination import DevicePart, by_the_hour, combined
-from rightsizer.fleet.cache.day_cache import CachedFrame, DayCache, HoldingRow
+from rightsizer.fleet.cache.day_cache import CachedFrame, DayCache, HoldingRow, by_first_day
 from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, DayFrame, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.history import SubjectHistory
@@ -330,10 +330,7 @@ class FleetCases:
 
     def _days_together(self, rows: Sequence[HoldingRow]) -> SubjectDays:
         """A workload's own days, over all the devices that it held."""
-        by_day: defaultdict[int, list[HoldingRow]] = defaultdict(list)
-        for row in rows:
-            by_day[row.grid.day].append(row)
-        found = [self._day(of_day) for _, of_day in sorted(by_day.items())]
+        found = [self._day(of_day) for _, of_day in sorted(by_first_day(rows).items())]
         (uuid, *others) = {row.uuid for row in rows}
         alone = self.days(uuid)
         return alone if not others and found == list(alone.days) else SubjectDays(found)
@@ -345,8 +342,8 @@ class FleetCases:
             day = next(days, None)
             frame = None if day is None else day.frame
             grid = row.grid if frame is None else frame.grid
-            first = (row.start - row.grid.start) // grid.step
-            last = max(first, -(-(row.end - row.grid.start) // grid.step) - 1)
+            first, after = row.places(grid)
+            last = max(first, after - 1)
             if day is not None and not any(day.known[last + 1 :]):
                 last = grid.count - 1  # Nothing is known of what comes after it.
             part = DevicePart(frame, grid, first, last, row.share_ratio)

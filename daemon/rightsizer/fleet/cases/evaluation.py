@@ -14,11 +14,11 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
-from rightsizer.fleet.cases.usage import WorkloadOwner
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import pooled
 from rightsizer.fleet.rules.rule import FleetRule
+from rightsizer.fleet.usage import WorkloadOwner
 from rightsizer.model.finding import FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds

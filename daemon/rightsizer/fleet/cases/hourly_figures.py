@@ -10,7 +10,7 @@ from operator import add, sub
 from typing import Final, TypeVar, overload
 
 from rightsizer.fleet.cache.combination import hourly
-from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, Grid, floats, kind_of
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
@@ -163,9 +163,7 @@ class NodeSums:
         self, device: FleetDevice, days: SubjectDays, rows: Iterable[HoldingRow]
     ) -> None:
         """Count a device in."""
-        by_day: dict[int, list[HoldingRow]] = {}
-        for row in rows:
-            by_day.setdefault(row.grid.day, []).append(row)
+        by_day = by_first_day(rows)
         mine = self.found.setdefault((device.pool, device.cluster, device.node), {})
         for day in days.days:
             grid = day.frame.grid
@@ -205,8 +203,8 @@ def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCoun
     empty, idle = known("state:idle_empty"), known("state:idle_held")
     shares = [0.0] * grid.count
     for row in rows:
-        first = max(0, (row.start - grid.start) // grid.step)
-        last = min(grid.count, -(-(row.end - grid.start) // grid.step))
+        first, last = row.places(grid)
+        first, last = max(0, first), min(grid.count, last)
         inside = shares[first:last]
         is_whole = row.share_ratio >= 1.0
         shares[first:last] = (

@@ -19,7 +19,6 @@ from rightsizer.fleet.cases.hourly_figures import (
     hours_of,
     latest,
 )
-from rightsizer.fleet.cases.usage import Uses, WorkloadOwner, add_uses, uses_of
 from rightsizer.fleet.model import (
     FleetDevice,
     FleetPool,
@@ -30,6 +29,7 @@ from rightsizer.fleet.model import (
     WaitingWork,
 )
 from rightsizer.fleet.pools.pool import placed_waiting
+from rightsizer.fleet.usage import Uses, WorkloadOwner, add_uses, uses_of
 from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass, field, replace
