@@ -42,7 +42,7 @@ def free_port() -> int:
 def serving(config: Path) -> Iterator[FleetService]:
     """The service as it is wired, listening; it looks when it is told to."""
     settings, clock = load_sections(FleetConfig, config), SystemClock()
-    with FleetJudge.open(settings, clock) as judge:
+    with FleetJudge(settings, clock) as judge:
         storage = opened_ledger(judge.ledger_path)
         try:
             service = FleetService(settings, judge, storage, clock)

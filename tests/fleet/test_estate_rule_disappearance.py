@@ -50,7 +50,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
             store=StoreSettings(url=server.url), path=path, lookback_seconds=86400.0, workers=1
         )
         settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
-        with FleetJudge.open(settings, clock, keeps_all=True) as judge:
+        with FleetJudge(settings, clock, keeps_all=True) as judge:
             answer = encode_answer(run_once(judge, settings, clock))
     return {each["key"]: each for each in answer["findings"] if each["rule"] == "disappearance"}
 

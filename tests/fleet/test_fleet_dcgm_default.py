@@ -73,7 +73,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
             workers=1,
         )
         settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
-        with FleetJudge.open(settings, clock, keeps_all=True) as judge:
+        with FleetJudge(settings, clock, keeps_all=True) as judge:
             yield encode_answer(run_once(judge, settings, clock)), judge
 
 

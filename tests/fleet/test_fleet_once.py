@@ -49,7 +49,7 @@ def settings(store: LoopbackStore, tmp_path: Path) -> FleetConfig:
 @contextmanager
 def judge_of(settings: FleetConfig, *, keeps_all: bool = False) -> Iterator[FleetJudge]:
     """A judge whose present is that of the test."""
-    with FleetJudge.open(settings, FastClock(NOW), keeps_all=keeps_all) as judge:
+    with FleetJudge(settings, FastClock(NOW), keeps_all=keeps_all) as judge:
         yield judge
 
 

@@ -55,7 +55,7 @@ def at(settings: FleetConfig, store: LoopbackStore) -> FleetConfig:
 def service_of(settings: FleetConfig, notifier: Notifier | None = None) -> Iterator[FleetService]:
     """A service that has not looked."""
     clock = FastClock(NOW)
-    with FleetJudge.open(settings, clock) as judge:
+    with FleetJudge(settings, clock) as judge:
         storage = opened_ledger(judge.ledger_path)
         try:
             yield FleetService(settings, judge, storage, clock, notifier or Notifier({}))

@@ -59,7 +59,7 @@ def looked(server: Prometheus, folder: Path) -> dict[str, Any]:
         workers=1,
     )
     settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
-    with FleetJudge.open(settings, clock) as judge:
+    with FleetJudge(settings, clock) as judge:
         return encode_answer(run_once(judge, settings, clock))
 
 

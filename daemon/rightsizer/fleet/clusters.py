@@ -9,7 +9,7 @@ from rightsizer.fleet.model import Cluster, FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.selector import quoted
 from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.dcgm_exporter.probe import UUID_LABELS, presence_spellings
-from rightsizer.fleet.sources.series import divided, one_of
+from rightsizer.fleet.sources.series import divided, one_of, over_time
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
@@ -59,12 +59,8 @@ def clusters_in(
         for some in (_DEVICES, _SCHEDULERS)
     )
     start = now - lookback // _EVERY * _EVERY
-    seen = [
-        series.labels
-        for series in divided(
-            store, lambda part: part.range(devices, start, now, _EVERY), UUID_LABELS
-        )
-    ]
+    over = over_time(devices, start, now, _EVERY)
+    seen = [series.labels for series in divided(store, over, UUID_LABELS)]
     of_schedulers = [series.labels for series in store.instant(schedulers, now)]
     known = (_TENANT, *labels)
     used = [name for name in known if any(each.get(name) for each in (*seen, *of_schedulers))]

@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     shows = sys.stderr.isatty() and not arguments.no_progress
     with (
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
-        FleetJudge.open(settings, clock, progress, keeps_all=keeps_all) as judge,
+        FleetJudge(settings, clock, progress, keeps_all=keeps_all) as judge,
     ):
         if arguments.dry_run:
             reports, plan = judge.plan()

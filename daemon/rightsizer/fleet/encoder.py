@@ -22,11 +22,6 @@ from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
 from rightsizer.report.json_encoder import advice_form, attributes, finding_form
 
 
-def gpus_of(pool: FleetPool) -> float:
-    """Whole GPUs, however divided."""
-    return sum(each.device.capacity_ratio for each in pool.devices)
-
-
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
     """GPUs that work waits for, by the pool that it waits for."""
     found: dict[str, float] = defaultdict(float)
@@ -78,7 +73,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "lookback_seconds": answer.lookback_seconds,
         "coverage_ratio": answer.view.coverage_ratio,
         "devices": sum(len(pool.devices) for pool in answer.view.pools),
-        "gpus": sum(gpus_of(pool) for pool in answer.view.pools),
+        "gpus": sum(pool.gpus for pool in answer.view.pools),
         "workloads": len(answer.view.workloads),
         "clusters": _clusters(answer),
         "sources": [encode_source(each) for each in answer.sources],
@@ -232,11 +227,11 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
                 "name": name,
                 "pools": len(pools),
                 "nodes": sum(len(each.size_by_node) for each in pools),
-                "gpus": sum(map(gpus_of, pools)),
+                "gpus": sum(each.gpus for each in pools),
                 "workloads": sum(each.cluster == name for each in answer.view.workloads),
                 "held_mean": sum(held) if held else None,
                 "active_mean": sum(active) if active else None,
-                "free_now": sum(sum(each.free_by_node.values()) for each in pools),
+                "free_now": sum(each.free for each in pools),
                 "waiting_gpus": sum(each.gpus for each in answer.waiting if each.cluster == name),
             }
         )
@@ -251,14 +246,14 @@ def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
     mean, there = mean_of(part), mean_of(pool.present)
     if mean is None or not there:
         return mean
-    return gpus_of(pool) * min(1.0, mean / there)
+    return pool.gpus * min(1.0, mean / there)
 
 
 def _peak_now(pool: FleetPool) -> float | None:
     """The largest share that was held at once, of the pool as large as it is now."""
     pairs = zip(pool.held_peak.values, pool.present.values, strict=False)
     shares = [min(1.0, held / there) for held, there in pairs if held is not None and there]
-    return gpus_of(pool) * max(shares) if shares else None
+    return pool.gpus * max(shares) if shares else None
 
 
 def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
@@ -266,12 +261,12 @@ def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
         "name": pool.name,
         "cluster": pool.cluster,
         "board": pool.board,
-        "gpus": gpus_of(pool),
+        "gpus": pool.gpus,
         "nodes": len(pool.size_by_node),
         "held_mean": _mean_now(pool, pool.held),
         "held_peak": _peak_now(pool),
         "active_mean": _mean_now(pool, pool.active),
-        "free_now": sum(pool.free_by_node.values()),
+        "free_now": pool.free,
         "waiting_gpus": waiting_gpus,
     }
 
@@ -343,12 +338,12 @@ def _pool_figures(answer: FleetAnswer, limit: int) -> dict[str, dict[str, float 
     for offer in (offer for each in answer.served for offer in each.offers):
         given[offer.pool, offer.is_now] += offer.gpus
     found: dict[str, dict[str, float | None]] = {}
-    for pool in sorted(answer.view.pools, key=lambda pool: (-gpus_of(pool), pool.name))[:limit]:
+    for pool in sorted(answer.view.pools, key=lambda pool: (-pool.gpus, pool.name))[:limit]:
         found[pool.name] = {
-            "gpus": gpus_of(pool),
+            "gpus": pool.gpus,
             "held_gpus": _mean_now(pool, pool.held),
             "active_gpus": _mean_now(pool, pool.active),
-            "free_gpus": sum(pool.free_by_node.values()),
+            "free_gpus": pool.free,
             "waiting_gpus": waiting.get(pool.name),
         }
         if answer.served:

@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from functools import cache, partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import structlog
 
@@ -100,11 +99,13 @@ class FleetGuidance:
         self, judgements: Iterable[Judgement], now: Nanoseconds
     ) -> tuple[Judgement, ...]:
         """The judgements, where what is to be ignored may not become advice."""
-        found: list[Judgement] = []
-        for each in judgements:
-            guidance = self._of(each.finding.devices)
-            found += [each] if guidance is None else guidance.suppressed((each,), now)
-        return tuple(found)
+        guided = ((each, self._of(each.finding.devices)) for each in judgements)
+        return tuple(
+            chain.from_iterable(
+                (each,) if guidance is None else guidance.suppressed((each,), now)
+                for each, guidance in guided
+            )
+        )
 
     def _of(self, uuids: Iterable[str]) -> PolicySet | None:
         """Of the pool of the first known device; a workload is in one pool."""
@@ -177,28 +178,31 @@ _DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
 
 class FleetJudge:
-    """Runs the rules over a fleet; a `Judge` for the service that keeps the ledger."""
+    """Runs the rules over a fleet; a `Judge` for the service that keeps the ledger.
+
+    It has the day cache until it is left as a context.
+    """
 
     def __init__(
         self,
         settings: FleetConfig,
         clock: Clock,
-        cache: DayCache,
         progress: ProgressCallback = lambda *_: None,
         *,
         keeps_all: bool = False,
     ) -> None:
-        """Read the files of the settings; the store is not asked yet.
+        """Read the files of the settings, and open the day cache; the store is not asked yet.
 
         Raises:
             ConfigurationError: no store is named, or an operator's file has faults.
+            HistoryError: the cache is held by another process, or out of reach.
         """
         fleet = settings.fleet
         if not fleet.store.url:
             raise ConfigurationError(
                 "fleet.store.url: no store is named; set it, or give --store.url http://..."
             )
-        self._settings, self._clock, self._cache = settings, clock, cache
+        self._settings, self._clock = settings, clock
         self._progress, self._keeps_all = progress, keeps_all
         self._rules, self._fleet_rules = configured_rules(settings), fleet_rules_of(settings)
         self._catalogue = read_catalogue(settings.catalogue.boards_path)
@@ -210,25 +214,13 @@ class FleetJudge:
         self.devices: frozenset[str] = frozenset()
         """UUIDs that the last run was about."""
         self.ledger_path = ledger_path(settings)
+        self._cache = DayCache(day_cache_path(settings))
 
-    @classmethod
-    @contextmanager
-    def open(
-        cls,
-        settings: FleetConfig,
-        clock: Clock,
-        progress: ProgressCallback = lambda *_: None,
-        *,
-        keeps_all: bool = False,
-    ) -> "Iterator[FleetJudge]":
-        """A judge with its day cache, which is closed in the end.
+    def __enter__(self) -> Self:
+        return self
 
-        Raises:
-            HistoryError: the cache is held by another process, or out of reach.
-            ConfigurationError: no store is named.
-        """
-        with DayCache(day_cache_path(settings)) as cache:
-            yield cls(settings, clock, cache, progress, keeps_all=keeps_all)
+    def __exit__(self, *_: object) -> None:
+        self._cache.close()
 
     @property
     def answer(self) -> FleetAnswer:

@@ -197,6 +197,26 @@ class FleetPool:
     """By node and hour, GPUs without a holder."""
     cluster: str = ""
 
+    @property
+    def gpus(self) -> float:
+        """Of its devices, MIG instances by their part."""
+        return sum(each.device.capacity_ratio for each in self.devices)
+
+    @property
+    def size(self) -> int:
+        """Whole GPUs of all its nodes."""
+        return sum(self.size_by_node.values())
+
+    @property
+    def free(self) -> int:
+        """Of these, those without a holder now."""
+        return sum(self.free_by_node.values())
+
+    @property
+    def largest_node(self) -> int:
+        """GPUs of the node that has most."""
+        return max(self.size_by_node.values(), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class LostDevice:

@@ -226,7 +226,7 @@ def serve_fleet(settings: FleetConfig) -> None:
     notifier = Notifier(os.environ)
     signal.signal(signal.SIGHUP, _warn_of_no_reload)
     with (
-        FleetJudge.open(settings, clock) as judge,
+        FleetJudge(settings, clock) as judge,
         closing(opened_ledger(judge.ledger_path)) as storage,
     ):
         service = FleetService(settings, judge, storage, clock, notifier)

@@ -101,7 +101,7 @@ class SpareCapacity:
 
 def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
     """What was never needed; nothing where it is not known what was."""
-    size, known = sum(pool.size_by_node.values()), known_values(pool.held_peak)
+    size, known = pool.size, known_values(pool.held_peak)
     if not known:
         return SpareCapacity(size, size, 0, ())
     held = {node: each - pool.free_by_node.get(node, 0) for node, each in pool.size_by_node.items()}
@@ -157,7 +157,7 @@ def growth_of(
 
     `full_ratio` is what the line must reach within the horizon, of all GPUs.
     """
-    size = sum(pool.size_by_node.values())
+    size = pool.size
     trend = trend_of(daily_peaks(series_of(pool.held_peak), settings.trend), settings.trend)
     if trend is None or not size:
         return None

@@ -89,8 +89,8 @@ class PoolChoice:
             memory = self._memory[pool.name]
             if needed is not None and (memory is None or memory < needed):
                 return PoolObstacle.MEMORY
-        largest = max(pool.size_by_node.values(), default=0)
-        return None if 0 < part_of(waiting, pool) <= largest else PoolObstacle.NODE
+        fits = 0 < part_of(waiting, pool) <= pool.largest_node
+        return None if fits else PoolObstacle.NODE
 
 
 _MOST_NAMED: Final = 3

@@ -70,7 +70,7 @@ class PoolSubject(CaseSubject):
     @property
     def size(self) -> int:
         """GPUs present now."""
-        return sum(self.pool.size_by_node.values())
+        return self.pool.size
 
     @property
     def workloads(self) -> tuple[FleetWorkload, ...]:
@@ -199,7 +199,7 @@ def placed_waiting(
 
 def _could_hold(pool: FleetPool, waiting: WaitingWork) -> bool:
     """Whether a part of it would fit an empty node; no work waits for another cluster's nodes."""
-    return pool.cluster == waiting.cluster and 0 < part_of(waiting, pool) <= _largest(pool)
+    return pool.cluster == waiting.cluster and 0 < part_of(waiting, pool) <= pool.largest_node
 
 
 def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
@@ -229,8 +229,4 @@ def may_wait_for(view: FleetView, pool: FleetPool) -> float:
 def part_of(waiting: WaitingWork, pool: FleetPool) -> float:
     """GPUs of one node that it needs; where that is unknown, as many of them as a node has."""
     each = waiting.gpus_each
-    return min(waiting.gpus, _largest(pool)) if each is None else each
-
-
-def _largest(pool: FleetPool) -> int:
-    return max(pool.size_by_node.values(), default=0)
+    return min(waiting.gpus, pool.largest_node) if each is None else each

@@ -85,7 +85,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         "scattered_ratio": round(ratio, 4),
         "hours": len(hours),
     }
-    free, most = sum(pool.free_by_node.values()), max(pool.free_by_node.values(), default=0)
+    free, most = pool.free, max(pool.free_by_node.values(), default=0)
     if not is_fragmented(pool.free_by_node, wanted) or ratio < settings.on_ratio:
         summary = f"{pool.name}: {free} free GPUs, not scattered."
         return subject.find_nothing(summary, factors, evidence)
@@ -123,8 +123,7 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
 
 def _wanted(subject: PoolSubject, here: Sequence[FleetWorkload]) -> tuple[int, bool]:
     """GPUs on one node of the largest waiting job, or else of the largest present one."""
-    pool = subject.pool
-    largest = max(pool.size_by_node.values(), default=0)
+    pool, largest = subject.pool, subject.pool.largest_node
     waiting = [min(largest, round(part_of(each, pool))) for each in waiting_for(subject.view, pool)]
     if max(waiting, default=0) > 1:
         return max(waiting), True

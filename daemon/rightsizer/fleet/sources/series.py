@@ -51,7 +51,7 @@ def word_of(words: type[_Word], text: str) -> _Word | None:
         return None
 
 
-_DIGITS: Final = "0123456789abcdef"
+DIGITS: Final = "0123456789abcdef"
 _DEEPEST: Final = 2
 """Digits of a uuid that a part of a fleet is chosen by: 256 parts."""
 
@@ -72,8 +72,16 @@ def divided(
     try:
         return list(ask(store))
     except StoreLimitError:
-        others = ",".join(f'{label}!~"(GPU|MIG)-[{_DIGITS}].*"' for label in labels)
+        others = ",".join(f'{label}!~"(GPU|MIG)-[{DIGITS}].*"' for label in labels)
         return [*_by_digit(store, ask, labels, ""), *ask(store.within(others))]
+
+
+def matchers_of(labels: Sequence[str], start: str) -> list[str]:
+    """Of devices whose uuids begin with some digits, by each label that may hold them."""
+    return [
+        ",".join((f'{label}=~"(GPU|MIG)-{start}.*"', *(f'{other}=""' for other in labels[:place])))
+        for place, label in enumerate(labels)
+    ]
 
 
 def _by_digit(
@@ -82,16 +90,11 @@ def _by_digit(
     labels: Sequence[str],
     begin: str,
 ) -> Iterator[_Value]:
-    for digit in _DIGITS:
+    for digit in DIGITS:
         start = begin + digit
-        chosen = [
-            ",".join(
-                (f'{label}=~"(GPU|MIG)-{start}.*"', *(f'{other}=""' for other in labels[:place]))
-            )
-            for place, label in enumerate(labels)
-        ]
+        parts = matchers_of(labels, start)
         try:
-            found = [each for matchers in chosen for each in ask(store.within(matchers))]
+            found = [each for matchers in parts for each in ask(store.within(matchers))]
         except StoreLimitError:
             if len(start) >= _DEEPEST:
                 raise
@@ -102,6 +105,13 @@ def _by_digit(
 def at_moment(query: str, now: Nanoseconds) -> Callable[[MetricStore], Sequence[SampledSeries]]:
     """An instant query, for `divided`."""
     return lambda store: store.instant(query, now)
+
+
+def over_time(
+    query: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
+) -> Callable[[MetricStore], Sequence[SampledSeries]]:
+    """A range query, for `divided`."""
+    return lambda store: store.range(query, start, end, step)
 
 
 def total_of(

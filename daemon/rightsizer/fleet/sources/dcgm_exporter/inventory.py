@@ -1,7 +1,6 @@
 """Devices and holders seen within the lookback, completed by the catalogue."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from itertools import product
 from typing import Any, Final
 
@@ -10,26 +9,9 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
+from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
-from rightsizer.fleet.sources.dcgm_exporter.probe import (
-    DEVICE_LABELS,
-    EXPORTER,
-    FACT_LABELS,
-    FIGURES,
-    HEALTH,
-    HOLDER_LABELS,
-    PIPES_TOLD,
-    POWER_VIOLATION,
-    REASONS,
-    THERMAL_VIOLATION,
-    UUID_LABELS,
-    XID,
-    device_of,
-    node_of,
-    presence_names,
-    spellings,
-)
 from rightsizer.fleet.sources.kubernetes import (
     NODE_LABELS,
     POD_LABELS,
@@ -37,7 +19,15 @@ from rightsizer.fleet.sources.kubernetes import (
     Pod,
     object_labels,
 )
-from rightsizer.fleet.sources.series import at_moment, divided, first_label, one_of
+from rightsizer.fleet.sources.series import (
+    DIGITS,
+    at_moment,
+    divided,
+    first_label,
+    matchers_of,
+    one_of,
+    over_time,
+)
 from rightsizer.model.dcgm_fields import DcgmField, Entity
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
@@ -81,10 +71,9 @@ def _device(
     return device if board is None else completed(device, board)
 
 
-_DEVICE: Final = ", ".join(DEVICE_LABELS)
+_DEVICE: Final = ", ".join(dcgm.DEVICE_LABELS)
 _STEP: Final[Nanoseconds] = 6 * COARSE_STEP
 """Between two samples: a device that was there for less than that may be missed, if it is gone."""
-_DIGITS: Final = "0123456789abcdef"
 
 
 def read_inventory(
@@ -98,25 +87,21 @@ def read_inventory(
 
     GPUs that have instances are among them, and marked.
     """
-    series = one_of("__name__", presence_names(report.metrics))
-    by = ", ".join((*FACT_LABELS, *HOLDER_LABELS))
+    series = one_of("__name__", dcgm.presence_names(report.metrics))
+    by = ", ".join((*dcgm.FACT_LABELS, *dcgm.HOLDER_LABELS))
     begin, step = span.end - span.length, min(_STEP, span.length)
-    seen = [
-        found
+    queries = (
+        f"group by ({by}) ({{{series}{part}}})"
         for part in _parts(report.devices, settings.store.series_maximum)
-        for found in divided(
-            store,
-            partial(_over, f"group by ({by}) ({{{series}{part}}})", begin, span.end, step),
-            UUID_LABELS,
-        )
-        if found.times
-    ]
+    )
+    asked = (over_time(query, begin, span.end, step) for query in queries)
+    seen = [each for one in asked for each in divided(store, one, dcgm.UUID_LABELS) if each.times]
     seen.sort(key=lambda each: each.times[-1])
     all_labels = [each.labels for each in seen]
     figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, span)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     for each in all_labels:
-        entity = device_of(each)
+        entity = dcgm.device_of(each)
         if entity is not None:
             former = labels_of.get(entity.device, (entity, {}))[1]
             labels_of[entity.device] = entity, {**former, **each}
@@ -128,7 +113,7 @@ def read_inventory(
         if device is not None:
             devices[uuid] = FleetDevice(
                 replace(device, has_mig_instances=uuid in parents),
-                node_of(labels, nodes),
+                dcgm.node_of(labels, nodes),
                 device.board or device.name or "unknown",
                 readings=readings.get(entity.whole or uuid, {}),
                 xids=xids.get(entity.whole or uuid),
@@ -136,7 +121,7 @@ def read_inventory(
     exported = HolderNames.seen_in(all_labels)
     holders: dict[str, set[DeviceHolder]] = {}
     for one in seen:
-        entity, holder = device_of(one.labels), exported.holder(one.labels)
+        entity, holder = dcgm.device_of(one.labels), exported.holder(one.labels)
         if one.times[-1] >= span.end and entity is not None and holder is not None:
             holders.setdefault(entity.device, set()).add(holder)
     for uuid, found in holders.items():
@@ -144,12 +129,6 @@ def read_inventory(
         if uuid in devices and len(pods) == 1:
             devices[uuid] = replace(devices[uuid], pod=pods.pop())
     return devices, {holder for found in holders.values() for holder in found}
-
-
-def _over(
-    query: str, begin: Nanoseconds, end: Nanoseconds, step: Nanoseconds, store: MetricStore
-) -> Iterable[SampledSeries]:
-    return store.range(query, begin, end, step)
 
 
 def _largest(metric: str) -> str:
@@ -161,13 +140,9 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
     """Matchers that divide a fleet by its devices' uuids."""
     if devices <= series_maximum:
         return ("",)
-    digits = 1 if devices <= len(_DIGITS) * series_maximum else 2
-    tails = map("".join, product(_DIGITS, repeat=digits))
-    return tuple(
-        matcher
-        for tail in tails
-        for matcher in (f',UUID=~"(GPU|MIG)-{tail}.*"', f',uuid=~"(GPU|MIG)-{tail}.*",UUID=""')
-    )
+    digits = 1 if devices <= len(DIGITS) * series_maximum else 2
+    starts = map("".join, product(DIGITS, repeat=digits))
+    return tuple(f",{each}" for start in starts for each in matchers_of(dcgm.UUID_LABELS, start))
 
 
 def _nodes(
@@ -178,7 +153,7 @@ def _nodes(
         value
         for each in labels
         for value in (each.get("Hostname", ""), each.get("hostname", ""))
-        if EXPORTER in value
+        if dcgm.EXPORTER in value
     }
     infos = object_labels(
         store, "kube_pod_info", (POD_LABELS, pods), NODE_LABELS, LookbackSpan(span.end, _STEP)
@@ -189,7 +164,7 @@ def _nodes(
 def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figures:
     total, free, used, kept, limit, enforced, clock = (
         {uuid: value for uuid, value in _figure(store, field, report.metrics, now).items() if value}
-        for field in FIGURES
+        for field in dcgm.FIGURES
     )
     sums = {
         device: used.get(device, 0.0) + size + kept.get(device, 0.0)
@@ -210,9 +185,9 @@ def _figure(
         return {}
     _, factor = convert(field.unit)
     found: dict[str, float] = {}
-    for metric in (each for each in spellings(field) if each in metrics):
-        for series in divided(store, at_moment(_largest(metric), now), UUID_LABELS):
-            entity = device_of(series.labels)
+    for metric in (each for each in dcgm.spellings(field) if each in metrics):
+        for series in divided(store, at_moment(_largest(metric), now), dcgm.UUID_LABELS):
+            entity = dcgm.device_of(series.labels)
             value = plausible(field.signal, series.values[0] * factor)
             if entity is None or (entity.is_instance and field.is_of_card):
                 continue
@@ -221,7 +196,7 @@ def _figure(
     return found
 
 
-_READ: Final = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION, *PIPES_TOLD, *HEALTH)
+_READ: Final = (*dcgm.THROTTLING, *dcgm.PIPES_TOLD, *dcgm.HEALTH)
 
 
 def _readings(
@@ -242,15 +217,15 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
     An exporter shows the last Xid until it is started again, which a reset of the GPU asks for.
     """
     found: dict[str, XidLog] = {}
-    for metric in (name for name in spellings(XID) if name in report.metrics):
-        for series in divided(store, at_moment(_largest(metric), span.end), UUID_LABELS):
-            entity = device_of(series.labels)
+    for metric in (name for name in dcgm.spellings(dcgm.XID) if name in report.metrics):
+        for series in divided(store, at_moment(_largest(metric), span.end), dcgm.UUID_LABELS):
+            entity = dcgm.device_of(series.labels)
             if entity is None or entity.is_instance:
                 continue
             code = int(series.values[-1])
             found[entity.device] = XidLog({})
             if code in CRITICAL_XIDS:
-                label = next(each for each in UUID_LABELS if series.labels.get(each))
+                label = next(each for each in dcgm.UUID_LABELS if series.labels.get(each))
                 chosen = selector(metric, {label: series.labels[label]})
                 found[entity.device] = _xid_log(store, chosen, code, span)
     return found

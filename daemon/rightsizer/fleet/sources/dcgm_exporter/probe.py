@@ -14,6 +14,7 @@ from rightsizer.fleet.sources.series import (
     names_of,
     number_of,
     one_of,
+    over_time,
     seconds_by_day,
     shares_of,
     total_of,
@@ -54,6 +55,7 @@ ENERGY, POWER_VIOLATION, THERMAL_VIOLATION, XID = _fields(
     "DEV_XID_ERRORS",
 )
 REASONS: Final = _fields("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")
+THROTTLING: Final = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION)
 HEALTH: Final = _fields(
     *("DEV_ROW_REMAP_FAILURE", "DEV_ROW_REMAP_PENDING", "DEV_ECC_DBE_VOL_TOTAL"),
     *("DEV_UNCORRECTABLE_REMAPPED_ROWS", "DEV_CORRECTABLE_REMAPPED_ROWS"),
@@ -154,8 +156,7 @@ def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
 
 
 NAME: Final = "dcgm-exporter"
-_ASKED: Final = (*MEASURED, ENERGY, *REASONS, POWER_VIOLATION, THERMAL_VIOLATION, XID)
-_ALL_ASKED: Final = (*_ASKED, *HEALTH, *FIGURES)
+_ASKED: Final = (*MEASURED, ENERGY, *THROTTLING, XID, *HEALTH, *FIGURES)
 _AT_ONCE: Final = 24
 _FEW: Final = 5
 _MINUTES: Final = 10
@@ -179,7 +180,7 @@ _CANNOT: Final = {
 
 def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
     """What there is; a report of no devices where there is nothing."""
-    all_names = [name for field in dict.fromkeys(_ALL_ASKED) for name in spellings(field)]
+    all_names = [name for field in dict.fromkeys(_ASKED) for name in spellings(field)]
     parts = (names_of(store, part, now, UUID_LABELS) for part in shares_of(all_names, _AT_ONCE))
     metrics = frozenset[str]().union(*parts)
     names = presence_names(metrics)
@@ -190,17 +191,13 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     middle = f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))"
     medians = divided(store, at_moment(middle, now), UUID_LABELS)
     density = max((each.values[-1] for each in medians), default=0.0)
-    counts = divided(
-        store,
-        lambda part: part.range(f"count({{{series}}})", now - lookback, now, _HOUR),
-        UUID_LABELS,
-    )
+    over = over_time(f"count({{{series}}})", now - lookback, now, _HOUR)
+    counts = divided(store, over, UUID_LABELS)
     tier = tier_of_metrics(metrics)
     can = [_CAN[tier]] if tier in _CAN else []
     if not metrics.isdisjoint(spellings(ENERGY)):
         can.append("Energy, by the driver's counter.")
-    fields = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION)
-    if has_throttling := any(not metrics.isdisjoint(spellings(field)) for field in fields):
+    if has_throttling := any(not metrics.isdisjoint(spellings(field)) for field in THROTTLING):
         can.append("Throttling by power and heat.")
     report = SourceReport(
         NAME,

@@ -14,20 +14,7 @@ from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
-from rightsizer.fleet.sources.dcgm_exporter.probe import (
-    DEVICE_LABELS,
-    ENERGY,
-    EXPORTER,
-    HOLDER_LABELS,
-    MEASURED,
-    PEAKED,
-    POWER_VIOLATION,
-    REASONS,
-    SCRAPER_LABELS,
-    THERMAL_VIOLATION,
-    device_of,
-    spellings,
-)
+from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.series import placed
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.driver_codes import ClockEvent
@@ -37,11 +24,11 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, convert, seconds
 
-_DEVICE: Final = ", ".join(DEVICE_LABELS)
-_SCRAPED: Final = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
-_HELD: Final = ", ".join((*DEVICE_LABELS, *HOLDER_LABELS))
+_DEVICE: Final = ", ".join(dcgm.DEVICE_LABELS)
+_SCRAPED: Final = ", ".join((*dcgm.DEVICE_LABELS, *dcgm.SCRAPER_LABELS))
+_HELD: Final = ", ".join((*dcgm.DEVICE_LABELS, *dcgm.HOLDER_LABELS))
 # A scrape may write the exporter's own pod where the holder's would be.
-_NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
+_NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{dcgm.EXPORTER}.*"'
 
 MEAN: Final = (
     f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (sum_over_time({{0}}))"
@@ -112,11 +99,9 @@ def by_device(
     """
     found: SignalColumns = {}
     for series in answer:
-        entity = device_of(series.labels)
-        if entity is None or (is_of_card and entity.is_instance):
-            continue
-        column = placed(series, grid)
-        found |= largest({entity.device: column}, found)
+        entity = dcgm.device_of(series.labels)
+        if entity is not None and not (is_of_card and entity.is_instance):
+            found |= largest({entity.device: placed(series, grid)}, found)
     return found
 
 
@@ -161,8 +146,8 @@ def joined(preferred: SignalColumns, other: SignalColumns) -> SignalColumns:
 
 
 VIOLATIONS: Final = (
-    (POWER_VIOLATION, Condition.POWER_THROTTLED, ClockEvent.SW_POWER_CAP),
-    (THERMAL_VIOLATION, Condition.THERMAL_THROTTLED, ClockEvent.SW_THERMAL_SLOWDOWN),
+    (dcgm.POWER_VIOLATION, Condition.POWER_THROTTLED, ClockEvent.SW_POWER_CAP),
+    (dcgm.THERMAL_VIOLATION, Condition.THERMAL_THROTTLED, ClockEvent.SW_THERMAL_SLOWDOWN),
 )
 
 
@@ -220,19 +205,19 @@ class DeviceDay:
 def read_devices(queries: DayQueries, metrics: AbstractSet[str]) -> dict[str, DeviceDay]:
     """All that a day's queries give, by device."""
     found: defaultdict[str, DeviceDay] = defaultdict(DeviceDay)
-    for form, fields in ((MEAN, MEASURED), (PEAK, PEAKED)):
+    for form, fields in ((MEAN, dcgm.MEASURED), (PEAK, dcgm.PEAKED)):
         for signal, columns in _signals(queries, form, fields, metrics).items():
             for device, column in columns.items():
                 day = found[device]
                 (day.means if form == MEAN else day.peaks)[signal] = column
-    for device, column in _columns(queries, GAINED, ENERGY, metrics).items():
+    for device, column in _columns(queries, GAINED, dcgm.ENERGY, metrics).items():
         found[device].energy_joules = column
     length = seconds(queries.grid.step)
     for each, condition, _ in VIOLATIONS:
         for device, column in _columns(queries, GAINED, each, metrics).items():
             found[device].violations[condition] = array("d", (gain / length for gain in column))
-    for each in REASONS:
-        if not metrics.isdisjoint(spellings(each)):
+    for each in dcgm.REASONS:
+        if not metrics.isdisjoint(dcgm.spellings(each)):
             parts = [_columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)]
             for device in set.intersection(*map(set, parts)):
                 found[device].reasons = ThrottleReasons(*(part[device] for part in parts))
@@ -257,7 +242,7 @@ def _signals(
 def _columns(
     queries: DayQueries, form: str, each: DcgmField, metrics: AbstractSet[str]
 ) -> SignalColumns:
-    names = tuple(name for name in spellings(each) if name in metrics)
+    names = tuple(name for name in dcgm.spellings(each) if name in metrics)
     if not names or each.signal is None:
         return {}
     columns = by_device(queries.read(form, names), queries.grid, is_of_card=each.is_of_card)

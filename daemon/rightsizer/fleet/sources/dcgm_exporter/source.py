@@ -38,7 +38,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     read_devices,
 )
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
-from rightsizer.fleet.sources.series import divided, one_of
+from rightsizer.fleet.sources.series import divided, one_of, over_time
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
@@ -175,13 +175,8 @@ class DcgmExporterSource:
             series = one_of("__name__", names)
 
             def labels_in(query: str) -> list[Mapping[str, str]]:
-                first = grid.start + COARSE_STEP
-                found = divided(
-                    store,
-                    lambda part: part.range(query, first, grid.end, COARSE_STEP),
-                    UUID_LABELS,
-                )
-                return [each.labels for each in found]
+                over = over_time(query, grid.start + COARSE_STEP, grid.end, COARSE_STEP)
+                return [each.labels for each in divided(store, over, UUID_LABELS)]
 
             labels = tuple(
                 each for each in UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
