@@ -12,7 +12,6 @@ from dcgm_estate import YESTERDAY, gpu
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
-    DeviceHolder,
     ExporterPresence,
     HolderNames,
     held_runs,
@@ -34,7 +33,6 @@ from rightsizer.model.workload import Workload, WorkloadKind
 STEP: Final = YESTERDAY.step
 UTIL: Final = DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]
 COUNTS: Final = st.lists(st.integers(0, 20), min_size=288, max_size=288)
-HOLDERS: Final = (DeviceHolder("a", "one-0"), DeviceHolder("a", "two-0"), None)
 
 
 def series(values: list[float], **labels: str) -> SampledSeries:
@@ -48,6 +46,13 @@ def workload(name: str) -> Workload:
     return Workload(f"kubernetes:a/{name}", WorkloadKind.KUBERNETES, name)
 
 
+def pod(name: str) -> Workload:
+    """A pod that holds a device."""
+    labels = {"pod": name, "namespace": "a"}
+    return HolderNames().holder(labels) or workload(name)
+
+
+HOLDERS: Final = (pod("one-0"), pod("two-0"), None)
 WORKLOADS: Final = {holder: workload(holder.pod) for holder in HOLDERS if holder is not None}
 
 
@@ -148,9 +153,9 @@ def test_the_exporter_s_own_pod_holds_nothing() -> None:
     """Where a scrape writes it into `pod`, whatever it is called."""
     names = HolderNames.seen_in([{"job": "gpu", "exported_pod": "llm-0", "pod": "metrics-x"}])
     assert names.holder({"job": "gpu", "pod": "metrics-x", "namespace": "ops"}) is None
-    assert names.holder({"job": "other", "pod": "llm-0", "namespace": "a"}) == DeviceHolder(
-        "a", "llm-0"
-    )
+    held = names.holder({"job": "other", "pod": "llm-0", "namespace": "a"})
+    assert held is not None
+    assert (held.namespace, held.pod) == ("a", "llm-0")
 
 
 def test_a_node_is_the_host_not_the_exporter_s_pod() -> None:

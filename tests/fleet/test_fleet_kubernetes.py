@@ -15,7 +15,7 @@ from rightsizer.fleet.sources.kubernetes import (
     LookbackSpan,
     Pod,
     PodOwners,
-    workload_of,
+    workload_key,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import WorkloadClass, WorkloadKind, owner_of_pod
@@ -129,8 +129,8 @@ def test_pods_belong_to_who_made_them(store: PrometheusStore, pod: str) -> None:
 def test_keys_are_those_of_an_agent(store: PrometheusStore, pod: str) -> None:
     """Who knows the pod's name alone finds the same workload."""
     name = Pod("chat", pod)
-    known = workload_of(name, PodOwners().of(store, [name], SPAN)[name])
-    assert known.key == workload_of(name, owner_of_pod(pod)).key
+    known = PodOwners().of(store, [name], SPAN)[name]
+    assert workload_key(name, known) == workload_key(name, owner_of_pod(pod))
 
 
 def test_who_is_unknown_goes_by_name(store: PrometheusStore) -> None:

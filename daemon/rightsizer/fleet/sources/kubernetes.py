@@ -112,17 +112,9 @@ _MADE: Final = (
 """What is itself made by another object: kind, metric, and the label with its name."""
 
 
-def workload_of(pod: Pod, owner: PodOwner, container: str = "") -> Workload:
-    """The workload that a pod is a part of, by the key that its successors have too."""
-    return Workload(
-        f"kubernetes:{pod.namespace}/{owner.name}",
-        WorkloadKind.KUBERNETES,
-        owner.name,
-        owner.workload_class,
-        namespace=pod.namespace,
-        pod=pod.name,
-        container=container,
-    )
+def workload_key(pod: Pod, owner: PodOwner) -> str:
+    """The key of the workload that a pod is a part of, which its successors have too."""
+    return f"kubernetes:{pod.namespace}/{owner.name}"
 
 
 class PodOwners:
@@ -214,7 +206,7 @@ def waiting_pods(
     owner_by_pod = owners.of(store, gpus, LookbackSpan(now, COARSE_STEP))
     pods: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in sorted(gpus):
-        pods[workload_of(pod, owner_by_pod[pod]).key].append(pod)
+        pods[workload_key(pod, owner_by_pod[pod])].append(pod)
     return tuple(
         WaitingWork(
             key=key,

@@ -12,7 +12,7 @@ from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import first_label, names_of, number_of, one_of
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadKind
 
 _BLOCKED: Final = (
     "(?i)Dependency.*|JobHeld.*|BeginTime|QOS.*|Assoc.*|Licenses|Reservation"
@@ -141,11 +141,6 @@ _JOB_LABELS: Final = (*_ID_LABELS, *chain.from_iterable(_FACT_LABELS.values()))
 _LOOK: Final[Nanoseconds] = 6 * COARSE_STEP
 
 
-def workload_of_job(job: str, name: str = "") -> Workload:
-    """A job, by the key that our own agents give it."""
-    return Workload(f"slurm:{job}", WorkloadKind.SLURM, name or job, WorkloadClass.BATCH)
-
-
 class SlurmState:
     """Job names, accounts, partitions and pending jobs of a fleet, from Slurm."""
 
@@ -212,7 +207,7 @@ class SlurmState:
         found: dict[str, dict[str, str]] = {}
         for series in store.range(query, now - lookback, now, min(_LOOK, lookback)):
             if number := first_label(series.labels, _ID_LABELS):
-                own = found.setdefault(workload_of_job(number).key, dict.fromkeys(_FACT_LABELS, ""))
+                own = found.setdefault(f"slurm:{number}", dict.fromkeys(_FACT_LABELS, ""))
                 # Exporters of different kinds know different things of one job.
                 for fact, names in _FACT_LABELS.items():
                     own[fact] = own[fact] or first_label(series.labels, names)

@@ -7,31 +7,20 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
-from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, workload_of
+from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.fleet.sources.series import placed, runs_of
-from rightsizer.fleet.sources.slurm import workload_of_job
 from rightsizer.model.dcgm_fields import holder_of
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload
-from rightsizer.owners.registry import owner_of
 
 _OWN: Final = ("pod", "namespace", "container")
-
-
-class DeviceHolder(NamedTuple):
-    """A pod's container, or a job."""
-
-    namespace: str = ""
-    pod: str = ""
-    container: str = ""
-    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +37,29 @@ class HolderNames:
             frozenset(labels.get("job", "") for labels in series if labels.get("exported_pod"))
         )
 
-    def holder(self, labels: Mapping[str, str]) -> DeviceHolder | None:
-        """The holder of the device, `None` without one."""
+    def holder(self, labels: Mapping[str, str]) -> Workload | None:
+        """The pod or job that holds the device, `None` without one."""
         if labels.get("job", "") in self.exported_jobs:
             labels = {name: value for name, value in labels.items() if name not in _OWN}
-        found = holder_of(labels)
-        if found is None:
-            return None
-        if job := owner_of(found.kind).job_of(found):
-            return DeviceHolder(job=job)
-        return DeviceHolder(found.namespace, found.pod, found.container)
+        return holder_of(labels)
 
 
 def workloads_of(
-    store: MetricStore, owners: PodOwners, holders: Iterable[DeviceHolder], span: LookbackSpan
-) -> dict[DeviceHolder, Workload]:
+    store: MetricStore, owners: PodOwners, holders: Iterable[Workload], span: LookbackSpan
+) -> dict[Workload, Workload]:
     """The workload that each holder is a part of, under the key that its successors have."""
-    pods = {holder: Pod(holder.namespace, holder.pod) for holder in set(holders)}
-    owned = owners.of(store, (pod for pod in pods.values() if pod.name), span)
-    return {
-        holder: workload_of(pod, owned[pod], holder.container)
-        if pod.name
-        else workload_of_job(holder.job)
-        for holder, pod in pods.items()
-    }
+    found = {holder: holder for holder in holders}
+    pods = {holder: Pod(holder.namespace, holder.pod) for holder in found if holder.pod}
+    owned = owners.of(store, pods.values(), span)
+    for holder, pod in pods.items():
+        owner = owned[pod]
+        found[holder] = replace(
+            holder,
+            key=workload_key(pod, owner),
+            name=owner.name,
+            workload_class=owner.workload_class,
+        )
+    return found
 
 
 _WHOLE = 0.9
@@ -87,7 +75,7 @@ _TWICE = 1.5
 class ExporterPresence:
     """Of one device, how many samples there were in each interval, by holder."""
 
-    counts: dict[DeviceHolder | None, array[float]] = field(default_factory=dict)
+    counts: dict[Workload | None, array[float]] = field(default_factory=dict)
     """`None` for the time without a holder; 0 for no samples."""
     usual_samples: float = 0.0
     """Of an interval, at the fleet's usual interval of scrapes."""
@@ -151,7 +139,7 @@ def presences(
 
 
 def held_runs(
-    presence: ExporterPresence, workloads: Mapping[DeviceHolder, Workload], grid: Grid
+    presence: ExporterPresence, workloads: Mapping[Workload, Workload], grid: Grid
 ) -> tuple[DeviceHolding, ...]:
     """Each workload's part of the device, as runs of intervals with the same share.
 
@@ -160,15 +148,15 @@ def held_runs(
     """
     shares: defaultdict[str, array[float]] = defaultdict(lambda: array("d", [0.0]) * grid.count)
     known: dict[str, Workload] = {}
-    has_own_series = presence.has_own_series
-    for at, columns in enumerate(zip(*presence.counts.values(), strict=True)):
-        counts = dict(zip(presence.counts, columns, strict=True))
-        if has_own_series:
-            unheld = counts.pop(None)
-            counts[None] = max(0.0, unheld - max(counts.values()))
-        total = sum(counts.values())
-        for holder, count in counts.items():
-            workload = None if holder is None else workloads.get(holder)
+    columns = dict(presence.counts)
+    if presence.has_own_series:
+        unheld, most = columns.pop(None), map(max, zip(*columns.values(), strict=True))
+        pairs = zip(unheld, most, strict=True)
+        columns[None] = array("d", (max(0.0, own - held) for own, held in pairs))
+    holders = [None if holder is None else workloads.get(holder) for holder in columns]
+    for at, counts in enumerate(zip(*columns.values(), strict=True)):
+        total = sum(counts)
+        for workload, count in zip(holders, counts, strict=True):
             if workload is not None and count:
                 known[workload.key] = workload  # The latest pod stands for it.
                 shares[workload.key][at] += count / total

@@ -11,7 +11,7 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
+from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames
 from rightsizer.fleet.sources.kubernetes import (
     NODE_LABELS,
     POD_LABELS,
@@ -35,6 +35,7 @@ from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, convert
+from rightsizer.model.workload import Workload
 
 _NAME_LABELS: Final = ("modelName", "model", "model_name")
 _PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile")
@@ -82,7 +83,7 @@ def read_inventory(
     span: LookbackSpan,
     catalogue: Catalogue,
     settings: FleetSettings,
-) -> tuple[dict[str, FleetDevice], set[DeviceHolder]]:
+) -> tuple[dict[str, FleetDevice], set[Workload]]:
     """Every device that was there, at a moment in six hours, and who holds devices now.
 
     GPUs that have instances are among them, and marked.
@@ -119,7 +120,7 @@ def read_inventory(
                 xids=xids.get(entity.whole or uuid),
             )
     exported = HolderNames.seen_in(all_labels)
-    holders: dict[str, set[DeviceHolder]] = {}
+    holders: dict[str, set[Workload]] = {}
     for one in seen:
         entity, holder = dcgm.device_of(one.labels), exported.holder(one.labels)
         if one.times[-1] >= span.end and entity is not None and holder is not None:

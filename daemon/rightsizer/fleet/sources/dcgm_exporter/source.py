@@ -16,7 +16,6 @@ from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import accounted_days
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
-    DeviceHolder,
     ExporterPresence,
     HolderNames,
     held_runs,
@@ -46,7 +45,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload
 
 
-def pods_of(holders: Collection[DeviceHolder | None]) -> frozenset[Pod]:
+def pods_of(holders: Collection[Workload | None]) -> frozenset[Pod]:
     """The pods among some holders."""
     return frozenset(Pod(each.namespace, each.pod) for each in holders if each and each.pod)
 
@@ -155,7 +154,7 @@ class DcgmExporterSource:
         grid: Grid,
         present: Mapping[str, ExporterPresence],
         read: Mapping[str, DeviceDay],
-    ) -> dict[DeviceHolder, Workload]:
+    ) -> dict[Workload, Workload]:
         """The workloads of holders; their engines' signals are added to the devices."""
         holders = {each for one in present.values() for each in one.counts if each is not None}
         signals = self._serving.signals(store, pods_of(holders), grid)
