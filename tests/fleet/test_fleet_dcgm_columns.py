@@ -20,6 +20,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
 from rightsizer.fleet.sources.dcgm_exporter.probe import node_of, presence_names, tier_of_metrics
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     ThrottleReasons,
+    alive,
     by_device,
     joined,
     plausible_columns,
@@ -120,7 +121,7 @@ def test_a_counter_that_died_is_not_preferred() -> None:
     """Where it reads 0 and the driver says otherwise."""
     better = {gpu(0): array("d", [0.0, 0.7, math.nan, 0.0])}
     other = {gpu(0): array("d", [0.9, 0.9, 0.4, 0.1])}
-    assert list(joined(better, other)[gpu(0)]) == [0.9, 0.7, 0.4, 0.0]
+    assert list(joined(better, other, alive)[gpu(0)]) == [0.9, 0.7, 0.4, 0.0]
 
 
 def test_two_pods_of_one_device_share_it() -> None:

@@ -32,16 +32,16 @@ def test_loads_that_take_turns_fit_where_their_peaks_would_not() -> None:
     """Sums are of the same hours, never of peaks."""
     packed = pack([load("day", [0.8, 0.0]), load("night", [0.0, 0.8])], LIMITS)
     assert packed.bins == (("day", "night"),)
-    assert packed.freed == 1
     together = pack([load("one", [0.8, 0.0]), load("two", [0.8, 0.0])], LIMITS)
-    assert together.freed == 0
+    assert together.bins == (("one",), ("two",))
     assert together.at_least == 2
 
 
 def test_memory_is_a_limit_of_its_own() -> None:
     """Nearly no compute, and more memory than there is."""
-    assert pack([load("a", [0.1], 0.5), load("b", [0.1], 0.5)], LIMITS).freed == 0
-    assert pack([load("a", [0.1], 0.45), load("b", [0.1], 0.45)], LIMITS).freed == 1
+    apart = pack([load("a", [0.1], 0.5), load("b", [0.1], 0.5)], LIMITS)
+    assert apart.bins == (("a",), ("b",))
+    assert pack([load("a", [0.1], 0.45), load("b", [0.1], 0.45)], LIMITS).bins == (("a", "b"),)
 
 
 def test_no_more_are_put_together_than_may_fall_together() -> None:

@@ -123,16 +123,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
     """Print what was asked for of an answer, and write its page."""
-    form = selected(whole, _selection(arguments))
+    asked = Selection(arguments.cluster, arguments.team, arguments.since, arguments.top)
+    form = selected(whole, asked)
     text = fleet_text(form) if arguments.top is None else fleet_text(form, arguments.top)
     if arguments.html is not None:
         with whole_file(arguments.html, "page") as file:
             file.write(fleet_document(form).encode())
     answer(arguments, form, text)
-
-
-def _selection(arguments: argparse.Namespace) -> Selection:
-    return Selection(arguments.cluster, arguments.team, arguments.since, arguments.top)
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
@@ -163,25 +160,27 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
 
 
 _SELECTED: Final = ("top", "cluster", "team", "since")
+_REFUSED: Final[dict[str, tuple[str, ...]]] = {
+    "merge": ("store.url", "shard", "lookback", "at", "serve", "dry-run", "explain", "save"),
+    "--serve": ("save", "html", "at", "all", "json", *_SELECTED),
+    "--dry-run": ("save", "html", "all", *_SELECTED),
+    "--explain": ("save", "html", "all", *_SELECTED),
+}
+"""By what is done, the flags that would do nothing."""
 
 
 def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     """Before anything is asked: a flag that would do nothing is a misunderstanding."""
-    if arguments.action == "merge":
-        _refuse_what_is_no_merge(arguments)
-    elif arguments.answers:
+    is_merge = arguments.action == "merge"
+    if is_merge and not arguments.answers:
+        raise UsageError("merge: name the answers, as in `rightsizer fleet merge a.json b.json`")
+    if arguments.answers and not is_merge:
         raise UsageError("files are for `rightsizer fleet merge`; leave them out")
-    refused: dict[str, tuple[str, ...]] = {
-        "--serve": ("save", "html", "at", "all", "json", *_SELECTED),
-        "--dry-run": ("save", "html", "all", *_SELECTED),
-        "--explain": ("save", "html", "all", *_SELECTED),
-    }
-    for mode, flags in refused.items():
-        if not getattr(arguments, mode.strip("-").replace("-", "_")):
+    for mode, flags in _REFUSED.items():
+        if not (is_merge if mode == "merge" else _given(arguments, mode.strip("-"))):
             continue
         for flag in flags:
-            given = getattr(arguments, flag)
-            if given is not None and given is not False:
+            if _given(arguments, flag):
                 raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
     if arguments.web_listen_address and not arguments.serve:
         raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
@@ -189,13 +188,9 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
         raise UsageError("--all is for --json; the text tells of complaints alone")
 
 
-def _refuse_what_is_no_merge(arguments: argparse.Namespace) -> None:
-    if not arguments.answers:
-        raise UsageError("merge: name the answers, as in `rightsizer fleet merge a.json b.json`")
-    for flag in ("store.url", "shard", "lookback", "at", "serve", "dry-run", "explain", "save"):
-        given = getattr(arguments, flag.replace(".", "_").replace("-", "_"))
-        if given is not None and given is not False:
-            raise UsageError(f"--{flag} is nothing for merge; leave it out")
+def _given(arguments: argparse.Namespace, flag: str) -> bool:
+    value = getattr(arguments, flag.replace(".", "_").replace("-", "_"))
+    return value is not None and value is not False
 
 
 COMMAND: Final = Command("fleet", configure, run, _DESCRIPTION)

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from rightsizer.advice.market import Market
@@ -13,13 +14,13 @@ from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvic
 from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
-from rightsizer.fleet.usage import FREE_NAME, FleetUsage, UseRow, usage_of
+from rightsizer.fleet.usage import FREE_NAME, FleetUsage, usage_of
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
-from rightsizer.report.json_encoder import advice_form, attributes, finding_form
+from rightsizer.report.json_encoder import advice_form, attributes, finding_form, plain
 
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
@@ -67,7 +68,8 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """All of it; of verdicts that were not kept, there are counts."""
     keys = {each.finding.id: each.key for each in answer.judgements}
     place = _places(answer)
-    waiting = waiting_by_pool(answer.waiting)
+    waiting, usage = waiting_by_pool(answer.waiting), plain(answer.usage)
+    teams = usage.pop("teams")
     return {
         "time": seconds(answer.time),
         "lookback_seconds": answer.lookback_seconds,
@@ -79,47 +81,33 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "sources": [encode_source(each) for each in answer.sources],
         "pools": [_pool(each, waiting.get(each.name)) for each in answer.view.pools],
         "findings": [
-            {**place(each.key, each.finding), **finding_form(each.finding)}
-            for each in answer.judgements
+            place(each.key, each.finding) | finding_form(each.finding) for each in answer.judgements
         ],
         "verdicts": _verdicts(answer),
         "advice": ranked(
             [
-                {
-                    **place(keys.get(each.id, each.finding.workload), each.finding),
-                    **advice_form(each),
-                }
+                place(keys.get(each.id, each.finding.workload), each.finding) | advice_form(each)
                 for each in answer.advice
             ]
         ),
         "node_advice": [asdict(each) for each in answer.node_advice],
         "waiting": [asdict(each) for each in answer.waiting],
         "waiting_work": [_served(each) for each in answer.served],
-        "teams": [_team(each) for each in answer.usage.teams],
-        "usage": {
-            "total": asdict(answer.usage.total),
-            **{
-                name: [asdict(each) for each in getattr(answer.usage, name)]
-                for name in ("pools", "clusters", "kinds")
-            },
-        },
+        "teams": [{"team": each.pop("name"), **each} for each in teams],
+        "usage": usage,
         "use": asdict(answer.use),
         "notes": list(answer.notes),
     }
 
 
-def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, str | None]]:
+def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, Any]]:
     """Key, cluster and team of what a finding is about; empty where they are not known."""
     workloads = {each.case.key: each for each in answer.view.workloads}
-    clusters = {
-        each.device.uuid: each.cluster
-        for each in (
-            *(device for pool in answer.view.pools for device in pool.devices),
-            *(lost.device for lost in answer.view.lost),
-        )
-    }
+    present = chain.from_iterable(pool.devices for pool in answer.view.pools)
+    devices = chain(present, (each.device for each in answer.view.lost))
+    clusters = {each.device.uuid: each.cluster for each in devices}
 
-    def place(key: str | None, finding: Finding) -> dict[str, str | None]:
+    def place(key: str | None, finding: Finding) -> dict[str, Any]:
         workload = workloads.get(key or "")
         known = (clusters[uuid] for uuid in finding.devices if uuid in clusters)
         return {
@@ -129,11 +117,6 @@ def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, st
         }
 
     return place
-
-
-def _team(row: UseRow) -> dict[str, Any]:
-    form = asdict(row)
-    return {"team": form.pop("name"), **form}
 
 
 def encode_plan(
@@ -217,21 +200,19 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
     """Each with the sums over its pools, of which unknown means are left out."""
     found = []
     for name in dict.fromkeys(each.cluster.name for each in answer.sources):
-        pools = [each for each in answer.view.pools if each.cluster == name]
-        held, active = (
-            [mean for each in pools if (mean := _mean_now(each, getattr(each, figure))) is not None]
-            for figure in ("held", "active")
-        )
+        pools = [_pool(each, None) for each in answer.view.pools if each.cluster == name]
+        means = {
+            figure: [pool[figure] for pool in pools if pool[figure] is not None]
+            for figure in ("held_mean", "active_mean")
+        }
         found.append(
             {
                 "name": name,
                 "pools": len(pools),
-                "nodes": sum(len(each.size_by_node) for each in pools),
-                "gpus": sum(each.gpus for each in pools),
+                **{figure: sum(pool[figure] for pool in pools) for figure in ("nodes", "gpus")},
                 "workloads": sum(each.cluster == name for each in answer.view.workloads),
-                "held_mean": sum(held) if held else None,
-                "active_mean": sum(active) if active else None,
-                "free_now": sum(each.free for each in pools),
+                **{figure: sum(known) if known else None for figure, known in means.items()},
+                "free_now": sum(pool["free_now"] for pool in pools),
                 "waiting_gpus": sum(each.gpus for each in answer.waiting if each.cluster == name),
             }
         )
@@ -288,13 +269,14 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
     def add(name: str, value: float | None, **labels: str) -> None:
         if value is not None:
             # A name that others gave may hold quotes.
-            plain = {label: text.replace('"', "'") for label, text in labels.items()}
-            found[series_key(f"rightsizer_{name}", **plain)] = float(value)
+            safe = {label: text.replace('"', "'") for label, text in labels.items()}
+            found[series_key(f"rightsizer_{name}", **safe)] = float(value)
 
     for (name, reason), count in _verdicts_by_reason(answer).items():
         add(f"recommender_{name}", count, reason=reason)
     add("fleet_coverage_ratio", answer.view.coverage_ratio)
-    for source, devices in _devices_by_source(answer.sources).items():
+    for source in dict.fromkeys(each.source for each in answer.sources):
+        devices = sum(each.devices for each in answer.sources if each.source == source)
         add("fleet_source_devices", devices, source=source)
     for name, count in Counter(each.finding for each in answer.node_advice).items():
         add("fleet_node_advice", count, finding=name)
@@ -308,14 +290,6 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
     for team in teams[:limit]:
         name = f"{team.cluster}/{team.name}" if is_several else team.name
         add("fleet_team_wasted_gpus", team.wasted_gpu_hours / hours, team=name)
-    return found
-
-
-def _devices_by_source(sources: Iterable[SourceReport]) -> Counter[str]:
-    """Those of all clusters together."""
-    found: Counter[str] = Counter()
-    for each in sources:
-        found[each.source] += each.devices
     return found
 
 

@@ -180,7 +180,7 @@ def fleet_text(form: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
         *_clusters(form["clusters"]),
         *_pools(form["pools"]),
         *_waiting(form["waiting_work"]),
-        *_teams(form["teams"]),
+        *_used("team", form["teams"]),
         *_kinds(form["usage"]),
         *_advice(form["advice"], top),
         *_node_advice(form["node_advice"], form["advice"]),
@@ -204,10 +204,6 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for pool in pools
     ]
     yield from _table(header, rows, ("pool", "board"))
-
-
-def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield from _used("team", teams)
 
 
 def _kinds(usage: Mapping[str, Any]) -> Iterator[str]:

@@ -67,11 +67,6 @@ class Packed:
     at_least: int
     """GPUs that no arrangement could go below."""
 
-    @property
-    def freed(self) -> int:
-        """GPUs that are free then, where each workload has its own now."""
-        return sum(map(len, self.bins)) - len(self.bins)
-
 
 def pack(loads: Iterable[HourlyLoad], limits: PackingLimits) -> Packed:
     """An arrangement in which no GPU is beyond its limits at any hour.

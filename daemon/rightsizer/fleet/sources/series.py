@@ -187,6 +187,19 @@ def placed(series: SampledSeries, grid: Grid, blank: float = math.nan) -> array[
     return found
 
 
+def together(
+    one: Iterable[float], other: Iterable[float], both: Callable[[float, float], float]
+) -> array[float]:
+    """Of two columns what is known; where both are, what `both` makes of them."""
+
+    def known(value: float, former: float) -> float:
+        if math.isnan(former):
+            return value
+        return former if math.isnan(value) else both(value, former)
+
+    return array("d", map(known, one, other))
+
+
 def by_label(
     answer: Iterable[SampledSeries], grid: Grid, label: str, blank: float = math.nan
 ) -> dict[str, dict[str, array[float]]]:

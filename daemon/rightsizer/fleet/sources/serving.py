@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import accumulate, product
+from operator import add
 from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
@@ -19,6 +20,7 @@ from rightsizer.fleet.sources.series import (
     names_of,
     placed,
     shares_of,
+    together,
 )
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
@@ -47,6 +49,12 @@ class ServingMeasure(NamedTuple):
             for label in _POD_LABELS
         )
         return f"{self.together} by ({_LABELS}) (max by ({_LABELS}, {_PART_LABELS}) ({parts}))"
+
+    def column(self, series: SampledSeries, grid: Grid) -> array[float]:
+        """The values of one of its series on a grid."""
+        column = placed(series, grid)
+        factor = self.factor_per_second / seconds(grid.step)
+        return array("d", map(factor.__mul__, column)) if factor else column
 
 
 _WAITING: Final = Signal.REQUESTS_WAITING
@@ -152,7 +160,12 @@ class ServingMetrics:
                 namespace = first_label(series.labels, _NAMESPACE_LABELS)
                 pod = Pod(namespace, first_label(series.labels, _POD_LABELS))
                 if pod in pods:
-                    _add(found.setdefault(pod, {}), measure, series, grid)
+                    signals, column = found.setdefault(pod, {}), measure.column(series, grid)
+                    former = signals.get(measure.signal)
+                    both = max if measure.together == "max" else add
+                    signals[measure.signal] = (
+                        column if former is None else together(column, former, both)
+                    )
         for signals in found.values():
             if Signal.PREEMPTIONS in signals:
                 known = (0.0 if math.isnan(each) else each for each in signals[Signal.PREEMPTIONS])
@@ -167,17 +180,3 @@ def _among(names: AbstractSet[str]) -> tuple[ServingMeasure, ...]:
     """The measures that some metrics give."""
     unwanted = {_OLDER} if _NEWER in names else set()
     return tuple(each for each in MEASURES if each.metric in names - unwanted)
-
-
-def _add(
-    signals: dict[Signal, array[float]], measure: ServingMeasure, series: SampledSeries, grid: Grid
-) -> None:
-    column = signals.setdefault(measure.signal, array("d", [math.nan]) * grid.count)
-    factor = measure.factor_per_second / seconds(grid.step) if measure.factor_per_second else 1.0
-    for at, value in enumerate(placed(series, grid)):
-        if not math.isnan(value):
-            former, new = column[at], value * factor
-            if math.isnan(former):
-                column[at] = new
-            else:
-                column[at] = max(former, new) if measure.together == "max" else former + new

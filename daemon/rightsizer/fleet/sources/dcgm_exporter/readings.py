@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import product
 from typing import Final, TypeAlias
@@ -15,7 +15,7 @@ from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
-from rightsizer.fleet.sources.series import placed
+from rightsizer.fleet.sources.series import placed, together
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.frozen import dataclass, field
@@ -101,20 +101,27 @@ def by_device(
     for series in answer:
         entity = dcgm.device_of(series.labels)
         if entity is not None and not (is_of_card and entity.is_instance):
-            found |= largest({entity.device: placed(series, grid)}, found)
+            found |= joined({entity.device: placed(series, grid)}, found, max)
     return found
 
 
-def largest(columns: SignalColumns, others: SignalColumns) -> SignalColumns:
-    """One for each device: the larger value where both are known."""
-
-    def larger(value: float, other: float) -> float:
-        return value if math.isnan(other) or value > other else other
-
+def joined(
+    columns: SignalColumns, others: SignalColumns, both: Callable[[float, float], float]
+) -> SignalColumns:
+    """One for each device: where two values are known, what `both` makes of them."""
     return others | {
-        device: array("d", map(larger, column, others[device])) if device in others else column
+        device: together(column, others[device], both) if device in others else column
         for device, column in columns.items()
     }
+
+
+def alive(value: float, former: float) -> float:
+    """The first value where it can be.
+
+    A profiling counter may die and read 0 for good, while the driver's own figure goes on
+    (dcgm-exporter#662).
+    """
+    return former if value == 0.0 and former >= _AT_WORK else value
 
 
 def plausible_columns(columns: SignalColumns, field: DcgmField, signal: Signal) -> SignalColumns:
@@ -126,23 +133,6 @@ def plausible_columns(columns: SignalColumns, field: DcgmField, signal: Signal) 
         return math.nan if isinstance(found, Missing) else found
 
     return {device: array("d", map(known, column)) for device, column in columns.items()}
-
-
-def joined(preferred: SignalColumns, other: SignalColumns) -> SignalColumns:
-    """One for each device: the preferred value where it is known and can be.
-
-    A profiling counter may die and read 0 for good, while the driver's own figure goes on
-    (dcgm-exporter#662).
-    """
-
-    def better(value: float, former: float) -> float:
-        is_out = math.isnan(value) or (value == 0.0 and former >= _AT_WORK)
-        return former if is_out else value
-
-    return other | {
-        device: array("d", map(better, column, other[device])) if device in other else column
-        for device, column in preferred.items()
-    }
 
 
 VIOLATIONS: Final = (
@@ -234,8 +224,8 @@ def _signals(
         if each.signal is not None:
             columns = _columns(queries, form, each, metrics)
             # The engines of one GPU are fields of one signal, of which the busiest counts.
-            together = largest if each.signal is Signal.JPEG else joined
-            found[each.signal] = together(columns, found.get(each.signal, {}))
+            both = max if each.signal is Signal.JPEG else alive
+            found[each.signal] = joined(columns, found.get(each.signal, {}), both)
     return found
 
 

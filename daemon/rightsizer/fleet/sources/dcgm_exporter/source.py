@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from operator import add
 from typing import Final
 
 from rightsizer.accounting.settings import EntrySettings
@@ -37,7 +35,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     read_devices,
 )
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
-from rightsizer.fleet.sources.series import divided, one_of, over_time
+from rightsizer.fleet.sources.series import divided, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
@@ -60,21 +58,13 @@ def add_serving_signals(
     The pressure is the application's: each GPU of an engine on several has the same. Of several
     engines on one device the fullest cache counts, and the sum of all else.
     """
-
-    def together(signal: Signal, one: float, other: float) -> float:
-        if math.isnan(one) or math.isnan(other):
-            return other if math.isnan(one) else one
-        return max(one, other) if signal is Signal.KV_CACHE_USED else one + other
-
     for device in presences.keys() & days.keys():
         means = days[device].means
         for pod in sorted(pods_of(presences[device].counts.keys())):
             for signal, column in signals.get(pod, {}).items():
-                means[signal] = (
-                    array("d", map(partial(together, signal), means[signal], column))
-                    if signal in means
-                    else column
-                )
+                both = max if signal is Signal.KV_CACHE_USED else add
+                former = means.get(signal)
+                means[signal] = column if former is None else together(column, former, both)
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
