@@ -17,8 +17,7 @@ from rightsizer.exposition.report_collector import RISK_BOUNDS
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, ColumnKind, Grid
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
-from rightsizer.fleet.sources.agent.day import held
-from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_of
+from rightsizer.fleet.sources.agent.day import held, workload_by_key, workload_of
 from rightsizer.fleet.sources.agent.measure_columns import measure_columns
 from rightsizer.fleet.sources.agent.metrics import AgentMetric
 from rightsizer.fleet.sources.agent.source import node_advice

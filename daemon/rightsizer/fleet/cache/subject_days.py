@@ -10,7 +10,6 @@ from math import isnan
 from operator import add
 from typing import Any, Final, NamedTuple
 
-from rightsizer.fleet.cache.blocks import BlockColumns, CachedBlocks
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
     DEVICES,
@@ -19,7 +18,7 @@ from rightsizer.fleet.cache.day_frame import (
     FrameLayout,
     kind_of,
 )
-from rightsizer.fleet.cache.demands import DayDemands, Demands
+from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, DayDemands, Demands
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier

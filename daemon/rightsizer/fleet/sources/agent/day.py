@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -13,7 +14,6 @@ from rightsizer.fleet.cache.day_frame import DAY, ColumnKind, DayFrame, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
-from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_query, workloads_of
 from rightsizer.fleet.sources.agent.measure_columns import measure_columns, needs_power
 from rightsizer.fleet.sources.agent.metrics import FIGURE, AgentMetric, Labels, MetricForm, grouped
 from rightsizer.fleet.sources.agent.time_columns import (
@@ -25,11 +25,12 @@ from rightsizer.fleet.sources.agent.time_columns import (
     pressure_columns,
     time_columns,
 )
-from rightsizer.fleet.sources.series import by_label, placed, runs_of
+from rightsizer.fleet.sources.series import by_label, placed, runs_of, word_of
 from rightsizer.model.block import Measure
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.owners.registry import owner_of
 
 _LEAST: Final = 0.005
 """Half of what the store's answer is rounded to."""
@@ -86,6 +87,73 @@ _PEAKS: Final = {
 """Of what has a distribution."""
 _ZERO: Final = 0.0
 _ByDevice = Mapping[str, Mapping[str, Any]]
+
+
+WORKLOAD_LABELS: Final = (
+    *("workload", "kind", "class", "name"),
+    *("exported_namespace", "namespace", "exported_pod", "pod"),
+    *("exported_container", "container", "allocator"),
+)
+"""Where the scrape sets `namespace`, `pod` and `container` of the agent itself, the workload's
+are `exported_*`."""
+_KEY: Final = re.compile(r"([a-z]+)[:/](.+)", re.DOTALL)
+
+
+def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanoseconds) -> str | None:
+    """The query of some workloads over a span; `None` where the store has none."""
+    for name in ("workload:rightsizer_workload_info:last5m", "rightsizer_workload_info"):
+        if name in names:
+            value = MetricForm(name, "last_over_time").promql({"workload": tuple(keys)}, span)
+            # Without what changes from pod to pod.
+            return (
+                "max by (workload, kind, class, name, exported_namespace, namespace, allocator)"
+                f" ({value})"
+            )
+    return None
+
+
+def workload_of(labels: Mapping[str, str]) -> Workload | None:
+    """The workload of a series of `rightsizer_workload_info`; `None` where it has no key."""
+    key = labels.get("workload")
+    if not key:
+        return None
+    usual = workload_by_key(key)
+    return Workload(
+        key=key,
+        kind=word_of(WorkloadKind, labels.get("kind", "")) or usual.kind,
+        name=labels.get("name") or usual.name,
+        workload_class=word_of(WorkloadClass, labels.get("class", "")) or usual.workload_class,
+        allocator=word_of(Allocator, labels.get("allocator", "")) or usual.allocator,
+        namespace=_own(labels, "namespace") or usual.namespace,
+        pod=_own(labels, "pod"),
+        container=_own(labels, "container"),
+    )
+
+
+def workload_by_key(key: str) -> Workload:
+    """What a key says by itself: `kubernetes:NAMESPACE/NAME`, `slurm:JOB`."""
+    parts = _KEY.fullmatch(key)
+    kind = (parts and word_of(WorkloadKind, parts[1])) or WorkloadKind.OTHER
+    return owner_of(kind).workload_by_key(key, kind, parts[2] if parts else key)
+
+
+def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
+    """The workloads of an answer by key; of many pods the same one each time."""
+    known = sorted(
+        filter(None, (workload_of(series.labels) for series in answer)),
+        key=lambda workload: (
+            workload.key,
+            # How a workload takes memory is seen a while after it has begun.
+            workload.allocator is Allocator.UNKNOWN,
+            *(workload.namespace, workload.pod, workload.container),
+        ),
+    )
+    return {workload.key: workload for workload in reversed(known)}
+
+
+def _own(labels: Mapping[str, str], name: str) -> str:
+    exported = f"exported_{name}"
+    return labels[exported] if exported in labels else labels.get(name, "")
 
 
 class DayReader:

@@ -3,30 +3,95 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.cache.day_frame import DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory, NodeAdvice
 from rightsizer.fleet.settings import AgentSourceSettings, FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
-from rightsizer.fleet.sources.agent.day import DayReader
-from rightsizer.fleet.sources.agent.devices import (
-    DEVICE_LABELS,
-    WORKLOAD_LABELS,
-    devices_of,
-    workloads_of,
-)
+from rightsizer.fleet.sources.agent.day import WORKLOAD_LABELS, DayReader, workloads_of
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
-from rightsizer.fleet.sources.series import NODE_LABELS, at_moment, divided, first_label, word_of
+from rightsizer.fleet.sources.series import (
+    NODE_LABELS,
+    at_moment,
+    divided,
+    first_label,
+    node_of,
+    word_of,
+)
+from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
+
+DEVICE_LABELS: Final = (
+    *("uuid", "gpu", "pci_bus_id", "model", "architecture"),
+    *("parent_uuid", "mig_profile", "numa_node"),
+)
+
+
+def devices_of(
+    infos: Iterable[Mapping[str, str]],
+    shares: Mapping[str, float],
+    figures: Mapping[str, Mapping[str, float]],
+    catalogue: Catalogue,
+    settings: FleetSettings,
+) -> dict[str, FleetDevice]:
+    """The devices by uuid.
+
+    `infos` has labels of `rightsizer_device_info`, of each device the latest first; `shares` are of
+    a whole GPU, and `figures` by field of `Device`, both by uuid.
+    """
+    latest: dict[str, Mapping[str, str]] = {}
+    for labels in infos:
+        if labels.get("uuid"):
+            latest.setdefault(labels["uuid"], labels)
+    parents = {labels.get("parent_uuid") for labels in latest.values()}
+    found = {}
+    for uuid, labels in latest.items():
+        board = catalogue.find(labels.get("model", ""))
+        known = {name: values.get(uuid) for name, values in figures.items()}
+        device = _device(labels, board, shares.get(uuid, 1.0), known)
+        own = board.key if board else device.name or "unknown"
+        found[uuid] = FleetDevice(
+            device=replace(device, has_mig_instances=uuid in parents),
+            node=node_of(labels),
+            pool=first_label(labels, settings.pool_labels) or own,
+        )
+    return found
+
+
+def _device(
+    labels: Mapping[str, str], board: Board | None, share: float, figures: Mapping[str, Any]
+) -> Device:
+    mig = None
+    parent, profile = labels.get("parent_uuid", ""), labels.get("mig_profile", "")
+    if parent or profile:
+        mig = None if board is None else mig_instance(board, profile, parent, 0)
+        mig = mig or MigInstance(parent, profile, 0, 0, compute_share=share, memory_share=share)
+    device = Device(
+        uuid=labels["uuid"],
+        index=_whole(labels.get("gpu")) or 0,
+        name=labels.get("model", ""),
+        architecture=labels.get("architecture") or None,
+        pci_bus_id=labels.get("pci_bus_id") or None,
+        numa_node=_whole(labels.get("numa_node")),
+        mig=mig,
+        **figures,
+    )
+    return device if board is None else completed(device, board)
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
+
 
 _TEXTS: Final = ("id", "finding", "reason", "action", "workload")
 _LABELS: Final = "id, finding, reason, action, uuid, workload"
