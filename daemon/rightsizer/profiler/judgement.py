@@ -22,9 +22,7 @@ _UNSEEN: Final[Nanoseconds] = 120 * NANOSECONDS_PER_SECOND
 """A holder is written down once a minute, so that one of a moment ago is seen no later."""
 
 
-def history_telemetry(
-    history: HistoryRepository,
-) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
+def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
     """The devices that a history knows, and their windows, those of long ago in hours.
 
     Raises:

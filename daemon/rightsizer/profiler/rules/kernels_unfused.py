@@ -17,9 +17,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
     """Whether a device mostly reads and writes what the operator before has just written."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
     worst, ratio, culprits = rule.over(
-        members,
-        lambda each: each.share(each.time.kernel_seconds * _part(each)),
-        settings.on_ratio,
+        members, lambda each: each.share(each.time.kernel_seconds * _part(each)), settings.on_ratio
     )
     kernels = _small(worst)
     runs = sum(each.count for each in kernels)
