@@ -10,7 +10,7 @@ from capture_recorder import trace_of
 from profile_stories import launch_bound_trace
 from rightsizer.io.codec import decode, encode
 from rightsizer.model.profile import Profile
-from rightsizer.profiler.capture.reader_protocol import ReaderAnswer, ReaderTask
+from rightsizer.profiler.capture.isolated_reader import ReaderAnswer, ReaderTask
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
 

@@ -8,13 +8,14 @@ from profile_mlperf import detail, detail_text, logged, summary, training
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import BenchmarkResult, Profile
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.mlperf.figures import finite, named_figure, percentile_name
 from rightsizer.telemetry.profiles.mlperf.load_generator import (
     MLPERF_DETAIL,
     MLPERF_SUMMARY,
     merged,
+    named_figure,
+    percentile_name,
 )
-from rightsizer.telemetry.profiles.mlperf.training import MLPERF_TRAINING
+from rightsizer.telemetry.profiles.mlperf.training import MLPERF_TRAINING, finite
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 
 READERS = (MLPERF_SUMMARY, MLPERF_DETAIL, MLPERF_TRAINING)
@@ -269,6 +270,13 @@ def test_logs_of_two_runs_are_not_made_one_unsaid(tmp_path: Path) -> None:
         "The summary and the detail log differ in the scenario, samples_per_second: "
         "they may be of two runs."
     )
+
+
+def test_summary_and_detail_that_differ_in_validity_are_told(tmp_path: Path) -> None:
+    """One run is either valid or not."""
+    one = read(tmp_path, summary("Samples per second: 200"))
+    other = read(tmp_path, detail({"result_validity": "INVALID"}), MLPERF_DETAIL)
+    assert any("differ in whether it is valid" in each for each in merged(one, other).notes)
 
 
 @pytest.mark.parametrize(

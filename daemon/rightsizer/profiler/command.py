@@ -19,11 +19,10 @@ from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiler.join import ProfileJoin, join
-from rightsizer.profiler.judgement import history_telemetry
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.profiler.taken_profile import weighed
+from rightsizer.profiler.taken_profile import history_telemetry, weighed
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.reader import progress_told

@@ -69,7 +69,7 @@ class ProfileService:
         The same files taken again are kept once. What cannot be written now is tried again with
         the next profile, or in the next run of the recommender.
         """
-        from rightsizer.profiler.judgement import taken_profiles  # noqa: PLC0415 - see above.
+        from rightsizer.profiler.taken_profile import taken_profiles  # noqa: PLC0415 - see above.
 
         settings, now = self._settings, self._clock.wall_time()
         found = taken_profiles(profiles, self._accountant, self._tenures(), settings, now)
@@ -91,7 +91,7 @@ class ProfileService:
             texts = tuple(self._kept.values())
         if not texts:
             return ()
-        from rightsizer.profiler.judgement import profile_from_json  # noqa: PLC0415 - see above.
+        from rightsizer.profiler.taken_profile import profile_from_json  # noqa: PLC0415 - see above.
 
         return profile_from_json(texts)
 

@@ -1,7 +1,11 @@
-"""Isolated reader: one file read in a process of its own, which may crash or hang."""
+"""Isolated reader: one file read in a process of its own, which may crash or hang.
+
+The same module is that process's program; task and answer go over its pipes as JSON.
+"""
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -15,17 +19,37 @@ from typing import Final
 
 from rightsizer.io.codec import decode, encode
 from rightsizer.model.errors import ProfileError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import Profile
-from rightsizer.profiler.capture.reader_protocol import ReaderAnswer, ReaderTask
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
-_PROGRAM: Final = (sys.executable, "-I", "-m", "rightsizer.profiler.capture.reader_program")
+_PROGRAM: Final = (sys.executable, "-I", "-m", "rightsizer.profiler.capture.isolated_reader")
 _ANSWER_BYTES: Final = 16 * 2**20
 """Of a profile cut down to what the reading program gives: a tenth at most."""
 _CHUNK_BYTES: Final = 2**18
 _LOOK_MILLISECONDS: Final = 50
 _END_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTask:
+    """What to read."""
+
+    path: str
+    """A way to the open file that was handed over, under the name that it goes by."""
+    name: str
+    limits: ReadLimits
+    memory_bytes: int
+    cpu_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderAnswer:
+    """What came of it: one of the two."""
+
+    profile: Profile | None
+    fault: str = ""
 
 
 class ReadInterrupted(Exception):  # noqa: N818 - nothing is wrong.
@@ -134,3 +158,65 @@ def _understood(
     if answer.profile is None:
         raise ProfileError(answer.fault)
     return answer.profile
+
+
+_KERNEL_NAMES: Final = 2000
+_STEPS: Final = 2000
+_DEVICES: Final = 64
+"""More would be told than the agent has room for; readers show the rest as one, or count it."""
+_OPEN_FILES: Final = 64
+_FIRST_VICTIM: Final = "1000"
+
+
+def main() -> None:
+    """Read the task, then the file; always answers, unless it is ended."""
+    task = decode(sys.stdin.buffer.read(), ReaderTask)
+    _confine(task)
+    sys.stdout.write(encode(_answer(task)))
+
+
+def _confine(task: ReaderTask) -> None:
+    for what, most in (
+        (resource.RLIMIT_AS, task.memory_bytes),
+        (resource.RLIMIT_CPU, task.cpu_seconds),
+        (resource.RLIMIT_FSIZE, task.memory_bytes),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(what)
+        soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        # A second more than the warning, which ends it and says why.
+        last = soft + 1 if hard == resource.RLIM_INFINITY else hard
+        resource.setrlimit(what, (soft, last))
+    # Where memory runs out in all, this goes and the agent stays.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_VICTIM)
+    os.umask(0o077)
+
+
+def _answer(task: ReaderTask) -> ReaderAnswer:
+    limits = replace(
+        task.limits,
+        kernel_names_maximum=min(task.limits.kernel_names_maximum, _KERNEL_NAMES),
+        steps_maximum=min(task.limits.steps_maximum, _STEPS),
+        devices_maximum=min(task.limits.devices_maximum, _DEVICES),
+    )
+    # The agent, which asks for files to be read, does not load what reads them.
+    from rightsizer.telemetry.profiles.registry import open_profile  # noqa: PLC0415
+
+    try:
+        profile = open_profile(Path(task.path), limits)
+    except ProfileError as error:
+        return ReaderAnswer(None, str(error).replace(task.path, task.name))
+    except MemoryError:
+        most = task.memory_bytes // 2**20
+        return ReaderAnswer(
+            None,
+            f"{task.name}: takes more than {most} MiB to read; record a shorter time, or raise "
+            "profiles.drop_folder.read_memory",
+        )
+    return ReaderAnswer(replace(profile, source=task.name))
+
+
+if __name__ == "__main__":
+    main()

@@ -26,7 +26,6 @@ from rightsizer.telemetry.profiles.json_events import (
     percent,
     whole_number,
 )
-from rightsizer.telemetry.profiles.launches import Launches
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import (
     copy_kind,
@@ -39,6 +38,7 @@ from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
 from rightsizer.telemetry.profiles.time_line import Column, Interval
+from rightsizer.telemetry.profiles.time_use import Launches
 
 _UNNAMED: Final = ("", "__missing__")
 _TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")

@@ -1,6 +1,7 @@
 """Reader of one kind of file, and its bytes, unpacked as they are read."""
 
 import codecs
+import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -37,8 +38,6 @@ class ProfileReader:
 
 
 _GZIP: Final = b"\x1f\x8b"
-_GZIP_WINDOW: Final = 31
-"""For zlib: a gzip header, the largest window."""
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """How text begins that a shell of Windows wrote into a file for a program."""
 _OTHERS: Final = (
@@ -93,12 +92,10 @@ class Unpacked:
                 f"{path.name}: {error.strerror or error}; name a file that can be read"
             ) from None
         self.is_packed = beginning == _GZIP
-        self._inflate = zlib.decompressobj(_GZIP_WINDOW) if self.is_packed else None
+        self._unpacked = gzip.GzipFile(fileobj=self._file) if self.is_packed else self._file
         self._decoder = (
             codecs.getincrementaldecoder("utf-16")("replace") if beginning in _WIDE else None
         )
-        self._waiting = b""
-        self._packed = 0
         self.unpacked_bytes = 0
         """That were read so far."""
         self.is_torn = False
@@ -116,60 +113,33 @@ class Unpacked:
         Raises:
             ProfileError: the file is larger than allowed, grew more than allowed, or went away.
         """
-        data = self._inflated(size) if self.is_packed else self._plain(size)
+        data = self._raw(size) if self._decoder is None else self._wide(size, self._decoder)
         self.unpacked_bytes += len(data)
         self._judge()
         return data
 
-    def _plain(self, size: int) -> bytes:
-        while self._decoder is not None:
+    def _wide(self, size: int, decoder: codecs.IncrementalDecoder) -> bytes:
+        while True:
             # Two bytes make three of UTF-8 at most.
             data = self._raw(max(size // 2, 2))
-            text = self._decoder.decode(data, final=not data)
+            text = decoder.decode(data, final=not data)
             if text or not data:
                 return text.encode("utf-8", "replace")
-        return self._raw(size)
 
     def _raw(self, size: int) -> bytes:
+        if self.is_torn:
+            return b""
         try:
-            data = self._file.read(size)
+            data = self._unpacked.read1(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            data, self.is_torn = b"", True
         except OSError as error:
             raise ProfileError(
-                f"{self._name}: {error.strerror or error} after {self._packed} bytes; "
+                f"{self._name}: {error.strerror or error} after {self._file.tell()} bytes; "
                 "copy it to a disk that can be read"
             ) from None
-        self._packed += len(data)
-        _progress.get()(self._name, self._packed, self._size)
+        _progress.get()(self._name, self._file.tell(), self._size)
         return data
-
-    def _inflated(self, size: int) -> bytes:
-        while self._inflate is not None:
-            packed = self._waiting or self._raw(_CHUNK)
-            try:
-                data = self._inflate.decompress(packed, size)
-            except zlib.error:
-                packed = b""
-            if not packed:
-                # Neither its data nor its end is there.
-                self.is_torn, self._inflate = not self._inflate.eof, None
-                break
-            self._waiting = self._inflate.unconsumed_tail
-            if self._inflate.eof:
-                self._next_member()
-            if data:
-                return data
-        return b""
-
-    def _next_member(self) -> None:
-        """Files of gzip may follow each other in one; zeros fill them up."""
-        assert self._inflate is not None  # noqa: S101 - called while there is one.
-        rest = (self._inflate.unused_data or self._raw(_CHUNK)).lstrip(b"\0")
-        self._waiting = rest
-        if rest.startswith(_GZIP):
-            self._inflate = zlib.decompressobj(_GZIP_WINDOW)
-            return
-        self.is_torn = bool(rest)
-        self._inflate = None
 
     def _judge(self) -> None:
         if self.unpacked_bytes > self._limits.unpacked_maximum_bytes:
@@ -179,7 +149,7 @@ class Unpacked:
             )
         if not self.is_packed or self.unpacked_bytes < _JUDGED_FROM:
             return
-        used = self._packed - len(self._waiting)
+        used = self._file.tell()
         if self.unpacked_bytes > self._limits.expansion_maximum_ratio * max(used, 1):
             raise ProfileError(
                 f"{self._name}: grew over {self._limits.expansion_maximum_ratio:g} times as it "

@@ -18,11 +18,11 @@ from rightsizer.model.profile import (
     StepUse,
 )
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.telemetry.profiles.launches import Launches
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
 from rightsizer.telemetry.profiles.time_line import CoveredLength, KernelLine, SpanLine
 from rightsizer.telemetry.profiles.time_use import (
+    Launches,
     MeasuredLine,
     StepSpan,
     apart,

@@ -2,18 +2,104 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from rightsizer.model.errors import ProfileError
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.mlperf.figures import mlperf_records, named_figure
+from rightsizer.telemetry.profiles.mlperf.training import finite, mlperf_records
 from rightsizer.telemetry.profiles.printed_text import PrintedText
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+
+_RATES: Final = {
+    "samples per second": "samples_per_second",
+    "completed samples per second": "completed_samples_per_second",
+    "completed samples per sec": "completed_samples_per_second",
+    "scheduled samples per second": "scheduled_samples_per_second",
+    "scheduled samples per sec": "scheduled_samples_per_second",
+    "tokens per second": "tokens_per_second",
+    "completed tokens per second": "completed_tokens_per_second",
+    "tokens per second (inferred)": "inferred_tokens_per_second",
+    "completed tokens per second (inferred)": "inferred_tokens_per_second",
+    "inferred tokens per second": "inferred_tokens_per_second",
+    "inferred completed tokens per second": "inferred_tokens_per_second",
+    "tps w/o loadgen overhead": "tokens_per_second",
+    "tps w/ loadgen overhead": "tokens_per_second_with_overhead",
+    "qps w/o loadgen overhead": "queries_per_second",
+    "qps without loadgen overhead": "queries_per_second",
+    "qps w/ loadgen overhead": "queries_per_second_with_overhead",
+    "qps with loadgen overhead": "queries_per_second_with_overhead",
+    "samples per query": "samples_per_query",
+    "query count": "queries",
+    "target qps": "target_queries_per_second",
+}
+_TIMES: Final = {
+    "target latency": "target_latency_seconds",
+    "ttft latency": "target_ttft_seconds",
+    "server ttft latency": "target_ttft_seconds",
+    "requested server ttft latency": "target_ttft_seconds",
+    "tpot latency": "target_tpot_seconds",
+    "requested server tpot latency": "target_tpot_seconds",
+    "min duration": "minimum_duration_seconds",
+}
+_STANDING: Final = re.compile(r"^(?:result|effective) ")
+"""Before the names of detail logs that summaries have alone."""
+_TARGETS_OF_NOTHING: Final = frozenset(
+    {"target_latency_seconds", "target_ttft_seconds", "target_tpot_seconds"}
+)
+"""Where 0 means that there is none."""
+_PER_SECOND: Final = {"ns": 1e9, "us": 1e6, "ms": 1e3}
+_UNIT: Final = re.compile(r"[ _]\(?(ns|us|ms)\)?$")
+_SUBJECTS: Final = (
+    ("ttft", re.compile(r"first token")),
+    ("tpot", re.compile(r"(time to output token|time per output token|tpot)")),
+)
+_NOT_MEASURED: Final = re.compile(r"requested|effective|overlatency")
+_PERCENTILE: Final = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)(?:th|st|nd|rd)? percentile")
+_EDGE: Final = re.compile(r"\b(min|max|mean)\b")
+_ESTIMATE: Final = re.compile(r"early stopping (\d{1,3})(?:th|st|nd|rd) percentile estimate")
+
+
+def percentile_name(percentile: str) -> str:
+    """`p99` of `99.00`, `p999` of `99.90`."""
+    whole, _, rest = percentile.partition(".")
+    return f"p{int(whole)}{rest.rstrip('0')}"
+
+
+def named_figure(key: str, value: object) -> tuple[str, float] | None:
+    """Name and value of what is known by this key; `None` where it is no figure."""
+    number = finite(value)
+    if number is None or number < 0:
+        return None
+    plain = " ".join(key.lower().replace("_", " ").split())
+    unit = _UNIT.search(plain)
+    plain = _UNIT.sub("", plain)
+    known = _STANDING.sub("", plain)
+    if known in _RATES:
+        return _RATES[known], number
+    name = _TIMES.get(known) or _measured_time(plain, has_unit=unit is not None)
+    if name is None or (number == 0 and name in _TARGETS_OF_NOTHING):
+        return None
+    return name, number / _PER_SECOND[unit[1] if unit else "ns"]
+
+
+def _measured_time(plain: str, *, has_unit: bool) -> str | None:
+    if estimate := _ESTIMATE.search(plain):
+        return f"early_stopping_latency_{percentile_name(estimate[1])}_seconds"
+    subject = next((name for name, words in _SUBJECTS if words.search(plain)), "latency")
+    is_time = subject != "latency" or (has_unit and "latency" in plain)
+    if not is_time or _NOT_MEASURED.search(plain):
+        return None
+    if percentile := _PERCENTILE.search(plain):
+        return f"{subject}_{percentile_name(percentile[1])}_seconds"
+    edge = _EDGE.search(plain)
+    return f"{subject}_{edge[1]}_seconds" if edge else None
+
 
 _VALIDITY: Final = {"VALID": True, "INVALID": False}
 _NAME_CHARACTERS: Final = 80
@@ -37,21 +123,15 @@ class LoadGeneratorFindings:
     figures: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     events: int = 0
-    unread: dict[str, int] = field(default_factory=dict)
     may_hold_result: bool = True
     """Round 0.7 wrote results into the summary alone."""
 
-    def add(self, figure: tuple[str, float] | None) -> None:
-        """Takes a figure; the first of a name stays, for headlines come first."""
-        if figure is not None:
-            self.figures.setdefault(*figure)
-
     def take(self, key: str, field_key: str, value: object) -> None:
-        """Takes a word or a figure of a detail log."""
+        """Takes a word or a figure of a detail log; the first figure of a name stays."""
         if (word := _FIELDS.get(field_key)) is not None:
             setattr(self, word, str(value)[:200])
-        else:
-            self.add(named_figure(key, value))
+        elif figure := named_figure(key, value):
+            self.figures.setdefault(*figure)
 
     def line(self, key: str, value: str, group: str) -> None:
         """Takes a line of a summary, which stands under a heading."""
@@ -60,22 +140,20 @@ class LoadGeneratorFindings:
             setattr(self, word, getattr(self, word) or value)
         elif requirement is not None and value.lower() in _BINDING:
             self.notes.append(f"Not satisfied: {requirement[1][:80]}.")
-        elif not group.startswith(("intervals", "ttft", "tpot")):
-            figure = named_figure(key.strip(" *"), value)
+        elif not group.startswith(("intervals", "ttft", "tpot")) and (
+            figure := named_figure(key.strip(" *"), value)
+        ):
             is_of_samples = group.startswith("per-sample latency")
-            if figure and is_of_samples and figure[0].startswith("latency_"):
-                figure = f"sample_{figure[0]}", figure[1]
-            self.add(figure)
+            sample = "sample_" if is_of_samples and figure[0].startswith("latency_") else ""
+            self.figures.setdefault(sample + figure[0], figure[1])
 
-    def profile(self, source: str) -> Profile:
+    def profile(self, source: str, unread: Mapping[str, int]) -> Profile:
         """The profile that they make."""
-        figures = dict(self.figures)
+        figures, notes = self.figures, self.notes
         for name, others in _HEADLINES:
-            found = next((figures[each] for each in others if each in figures), None)
-            if found is not None:
+            for found in [figures[each] for each in others if each in figures][:1]:
                 figures.setdefault(name, found)
         has_result = self.validity != "" or any(name.startswith("latency") for name in figures)
-        notes = list(self.notes)
         if "accuracy" in self.mode.lower():
             notes.append("An accuracy run: it measures no speed.")
         elif not self.may_hold_result:
@@ -94,7 +172,7 @@ class LoadGeneratorFindings:
                 figures,
             ),
             events=self.events,
-            unread=self.unread,
+            unread=dict(unread),
             notes=tuple(notes),
         )
 
@@ -117,6 +195,7 @@ _REQUIREMENTS: Final = {
     "result_min_queries_met": "Min queries",
     "early_stopping_met": "Early stopping",
 }
+_FAULTS: Final = ("is_error", "is_warning")
 _TEXT: Final = re.compile(r'^"pid": \d+, "tid": \d+, "ts": \d+ns : ?(.*)$')
 _TEXT_HEAD: Final = re.compile(rb'(?m)^"pid": \d+, "tid": \d+, "ts": \d+ns : ')
 _TEXT_DATE: Final = "Date + time of test:"
@@ -142,26 +221,23 @@ def _read_detail(path: Path, limits: ReadLimits) -> Profile:
             f"{path}: none of its lines is the load generator's; name the run's "
             "mlperf_log_detail.txt"
         )
-    findings.unread = dict(text.unread)
-    return findings.profile(path.name)
+    return findings.profile(path.name, text.unread)
 
 
 def _from_json(text: PrintedText) -> LoadGeneratorFindings:
     findings = LoadGeneratorFindings()
-    faults = {"is_error": 0, "is_warning": 0}
+    faults: Counter[str] = Counter()
     for entry in mlperf_records(text):
         findings.events += 1
-        for name in faults:
-            faults[name] += entry.metadata.get(name) is True
+        faults.update(name for name in _FAULTS if entry.metadata.get(name) is True)
         if entry.key == "test_datetime":
             findings.start = _time(str(entry.value))
         elif entry.key in _REQUIREMENTS and entry.value is False:
             findings.notes.append(f"Not satisfied: {_REQUIREMENTS[entry.key]}.")
         else:
             findings.take(entry.key, entry.key, entry.value)
-    for name, count in faults.items():
-        if count:
-            findings.notes.append(f"The load generator counted {count} {name[3:]}(s).")
+    for name in filter(faults.get, _FAULTS):
+        findings.notes.append(f"The load generator counted {faults[name]} {name[3:]}(s).")
     return findings
 
 
@@ -189,9 +265,7 @@ def _time(text: str) -> Nanoseconds | None:
     """Of a date in ISO 8601, in UTC where it does not say."""
     try:
         moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return nanoseconds(moment.timestamp())
+        return nanoseconds(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
     except (ValueError, OverflowError):
         return None
 
@@ -225,13 +299,13 @@ def _read_summary(path: Path, limits: ReadLimits) -> Profile:
         plain = line.strip()
         findings.events += bool(plain)
         key, colon, value = line.partition(":")
-        if (counted := _COUNTS.match(plain)) is not None:
-            is_summary = True
-            if counted[1].lower() != "no":
-                count, what = counted[1][:9], counted[2].lower()
-                findings.notes.append(f"The load generator counted {count} {what}(s).")
-        elif "MLPerf Results Summary" in plain:
-            is_summary = True
+        counted, is_title = _COUNTS.match(plain), "MLPerf Results Summary" in plain
+        is_summary = is_summary or is_title or counted is not None
+        if counted is not None and counted[1].lower() != "no":
+            count, what = counted[1][:9], counted[2].lower()
+            findings.notes.append(f"The load generator counted {count} {what}(s).")
+        elif counted is not None or is_title:
+            continue
         elif plain.startswith("==="):
             group = ""
         elif _HEADING.match(line):
@@ -243,8 +317,7 @@ def _read_summary(path: Path, limits: ReadLimits) -> Profile:
             f"{path}: no summary of the load generator: neither its title nor its closing lines "
             "are there; the run did not end, or the file was cut"
         )
-    findings.unread = dict(text.unread)
-    return findings.profile(path.name)
+    return findings.profile(path.name, text.unread)
 
 
 MLPERF_SUMMARY: Final = ProfileReader(
@@ -266,13 +339,14 @@ def merged(summary: Profile, detail: Profile) -> Profile:
     notes = [*summary.notes, *(each for each in detail.notes if each not in summary.notes)]
     if ours.figures:
         notes = [each for each in notes if not each.startswith(_NO_RESULT)]
+    unstated = ("", None)
     differing = [
         word
         for word, one, other in (
             ("the scenario", ours.scenario, theirs.scenario),
             ("whether it is valid", ours.is_valid, theirs.is_valid),
         )
-        if one and other and one != other
+        if one not in unstated and other not in unstated and one != other
     ]
     differing += [
         name

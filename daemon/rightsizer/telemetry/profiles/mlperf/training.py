@@ -1,18 +1,112 @@
-"""Reader of MLPerf training logs: `result_*.txt`."""
+"""MLPerf's lines `:::MLLOG {...}`, and the reader of training logs, `result_*.txt`."""
 
+import json
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from rightsizer.model.errors import ProfileError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.mlperf.figures import MlperfRecord, finite, mlperf_records
 from rightsizer.telemetry.profiles.printed_text import PrintedText
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+
+
+def finite(value: object) -> float | None:
+    """The number that a value or a text is; `None` for words, switches and what is not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+_MARK: Final = ":::MLLOG "
+_SYSTEM_MARK: Final = ":::SYSJSON "
+_FORMER: Final = re.compile(
+    r":::ML(?:L|Pv[\d.]+ (?P<benchmark>\w+)) (?P<time>\d{1,12}(?:\.\d{1,12})?) (?:\([^()]*\) )?"
+    r"(?P<key>\w+)(?:: (?P<value>.*))?"
+)
+_DEEPEST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MlperfRecord:
+    """One line."""
+
+    key: str
+    value: Any
+    milliseconds: float | None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_system: bool = False
+    """It describes the system, in `value`."""
+    benchmark: str = ""
+    """Round 0.5 named it in each line."""
+
+
+def mlperf_records(text: PrintedText) -> Iterator[MlperfRecord]:
+    """The lines in order, also where two have run together; those that are broken are counted."""
+    for line in text.lines():
+        is_system = _MARK not in line and _SYSTEM_MARK in line
+        parts = line.split(_SYSTEM_MARK if is_system else _MARK)[1:]
+        if not parts:
+            if (former := _FORMER.search(line)) is not None:
+                yield _logged_formerly(former)
+            else:
+                text.unread["other lines"] += bool(line.strip())
+        for entry in map(_object, parts):
+            if entry is None:
+                text.unread["broken lines"] += 1
+            elif is_system:
+                yield MlperfRecord("system", entry, None, is_system=True)
+            else:
+                metadata = entry.get("metadata")
+                yield MlperfRecord(
+                    key=str(entry.get("key", ""))[:100],
+                    value=entry.get("value"),
+                    milliseconds=finite(entry.get("time_ms")),
+                    metadata=metadata if isinstance(metadata, dict) else {},
+                )
+
+
+def _logged_formerly(line: "re.Match[str]") -> MlperfRecord:
+    """A line of a round before 0.7, whose times are in seconds."""
+    said = _object(line["value"] or "") or {}
+    metadata = said.get("metadata", said)
+    if not isinstance(metadata, dict):
+        metadata = {}
+    elif "success" in metadata:
+        metadata = {**metadata, "status": "success" if metadata["success"] is True else "aborted"}
+    seconds = finite(line["time"])
+    return MlperfRecord(
+        key=line["key"][:100],
+        value=said.get("value") if said else line["value"],
+        milliseconds=None if seconds is None else seconds * 1e3,
+        metadata=metadata,
+        benchmark=line["benchmark"] or "",
+    )
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    if text.count("[") + text.count("{") > _DEEPEST:
+        # Brackets in texts are counted too: more is refused than must be.
+        steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+        if max(accumulate(steps.get(each, 0) for each in text)) > _DEEPEST:
+            return None
+    try:
+        # Loggers of others put their own after it, as a change of color.
+        entry, _ = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
 
 _SPANS: Final = {"init": "init_seconds", "eval": "evaluation_seconds", "block": "block_seconds"}
 _NUMBERS: Final = ("global_batch_size", "eval_accuracy", "gradient_accumulation_steps")
@@ -50,13 +144,16 @@ class _TrainingRun:
         elif entry.key == "run_stop":
             self.stop, self.status = time, str(entry.metadata.get("status", ""))[:20].lower()
         elif entry.key == "tracked_stats" and isinstance(entry.value, Mapping):
-            self._track(entry.value)
+            self._track(finite(entry.value.get("throughput")))
         elif entry.key in _NUMBERS:
-            number = finite(entry.value)
-            if number is not None:
+            if (number := finite(entry.value)) is not None:
                 self.figures[entry.key] = number
         elif time is not None:
             self._span(entry.key, time)
+
+    def _track(self, throughput: float | None) -> None:
+        if throughput is not None and len(self.throughputs) < _THROUGHPUTS_KEPT:
+            self.throughputs.append(throughput)
 
     def _begin(self, time: float | None) -> None:
         """Starts over where a file holds several runs, so that the last is told of."""
@@ -68,11 +165,6 @@ class _TrainingRun:
         for name in ("evaluation_seconds", "block_seconds"):
             self.figures.pop(name, None)
 
-    def _track(self, stats: Mapping[str, Any]) -> None:
-        throughput = finite(stats.get("throughput"))
-        if throughput is not None and len(self.throughputs) < _THROUGHPUTS_KEPT:
-            self.throughputs.append(throughput)
-
     def _span(self, key: str, time: float) -> None:
         what, _, edge = key.rpartition("_")
         if what in _SPANS and edge == "start":
@@ -82,8 +174,8 @@ class _TrainingRun:
             self.figures[_SPANS[what]] = self.figures.get(_SPANS[what], 0.0) + took
 
     def _describe(self, system: Mapping[str, Any]) -> None:
-        nodes = finite(system.get("number_of_nodes"))
-        each = finite(system.get("accelerators_per_node"))
+        names = ("number_of_nodes", "accelerators_per_node")
+        nodes, each = (finite(system.get(name)) for name in names)
         if nodes and each:
             self.figures["accelerators"] = nodes * each
         name = str(system.get("accelerator_model_name", ""))
@@ -102,13 +194,13 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         run.take(entry)
     if not run.events:
         raise ProfileError(f"{path}: no line of it begins with :::MLLOG; name a result_*.txt")
-    figures = dict(run.figures)
+    figures, is_success = run.figures, run.status == "success"
     if run.throughputs:
         figures["samples_per_second"] = median(run.throughputs)
     if run.start is not None and run.stop is not None and run.stop >= run.start:
-        name = "time_to_train_seconds" if run.status == "success" else "run_seconds"
+        name = "time_to_train_seconds" if is_success else "run_seconds"
         figures[name] = (run.stop - run.start) / 1e3
-    is_valid = run.status == "success" if run.status else None
+    is_valid = is_success if run.status else None
     return Profile(
         format=ProfileFormat.MLPERF_TRAINING,
         source=path.name,
@@ -120,21 +212,19 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     )
 
 
-def _notes(run: _TrainingRun) -> list[str]:
-    notes = []
+def _notes(run: _TrainingRun) -> Iterator[str]:
     if run.system:
-        notes.append(f"Its accelerators, as the log names them: {run.system}.")
+        yield f"Its accelerators, as the log names them: {run.system}."
     if run.runs > 1:
-        notes.append(f"It holds {run.runs} runs; this is the last.")
+        yield f"It holds {run.runs} runs; this is the last."
     if run.start is None:
-        notes.append("The run did not start.")
+        yield "The run did not start."
     elif run.stop is None:
-        notes.append("The run did not stop: its log ends before.")
+        yield "The run did not stop: its log ends before."
     elif not run.status:
-        notes.append("Its log does not say whether the run succeeded.")
+        yield "Its log does not say whether the run succeeded."
     elif run.status != "success":
-        notes.append("The run was aborted, so that its time is no time to train.")
-    return notes
+        yield "The run was aborted, so that its time is no time to train."
 
 
 MLPERF_TRAINING: Final = ProfileReader(ProfileFormat.MLPERF_TRAINING, recognizes, _read)

@@ -24,14 +24,17 @@ from rightsizer.telemetry.profiles.xplane.plane import (
     SPACE_HOSTS,
     SPACE_PLANES,
     SPACE_WARNINGS,
+    FileWindow,
     PlaneEvent,
     StatValue,
     XPlane,
     XPlaneLine,
     event_key,
     key_bytes,
+    messages,
     read_event,
     read_plane,
+    scan,
 )
 from rightsizer.telemetry.profiles.xplane.recorded_events import (
     HOST_STATS,
@@ -41,7 +44,6 @@ from rightsizer.telemetry.profiles.xplane.recorded_events import (
     record_host_event,
     record_stream_event,
 )
-from rightsizer.telemetry.profiles.xplane.wire import FileWindow, messages, scan
 
 GPU_PLANE: Final = re.compile(r"^/device:GPU:(\d{1,6})$")
 WALL_CLOCK: Final = 10**18
