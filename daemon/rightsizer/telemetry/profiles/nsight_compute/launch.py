@@ -78,71 +78,65 @@ class KernelLaunch:
         return None
 
 
+def _keys(*texts: str) -> tuple[MetricKey, ...]:
+    """Of `section/name`, or of the name that the hardware has; `SOL/` is for both its sections."""
+    keys: list[MetricKey] = []
+    for text in texts:
+        section, _, name = text.rpartition("/")
+        keys += [(each, name) for each in (_SPEED_OF_LIGHT if section == "SOL" else (section,))]
+    return tuple(keys)
+
+
 _SPEED_OF_LIGHT: Final = ("GPU Speed Of Light Throughput", "GPU Speed Of Light")
 """The section's name, and the one it had until 2021."""
-DURATION: Final[tuple[MetricKey, ...]] = (
-    *((section, "Duration") for section in _SPEED_OF_LIGHT),
-    ("", "gpu__time_duration.sum"),
-    ("", "gpu__time_duration.avg"),
-)
+DURATION: Final = _keys("SOL/Duration", "gpu__time_duration.sum", "gpu__time_duration.avg")
 _RATIOS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
-    "compute_ratio": (
-        *((section, "Compute (SM) Throughput") for section in _SPEED_OF_LIGHT),
-        ("GPU Speed Of Light", "SOL SM"),
-        ("", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+    "compute_ratio": _keys(
+        *("SOL/Compute (SM) Throughput", "GPU Speed Of Light/SOL SM"),
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     ),
-    "dram_ratio": (
-        *((section, "DRAM Throughput") for section in _SPEED_OF_LIGHT),
-        ("GPU Speed Of Light", "SOL DRAM"),
-        ("GPU Speed Of Light", "SOL FB"),
-        ("", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"),
-        ("", "dram__throughput.avg.pct_of_peak_sustained_elapsed"),
+    "dram_ratio": _keys(
+        *("SOL/DRAM Throughput", "GPU Speed Of Light/SOL DRAM", "GPU Speed Of Light/SOL FB"),
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     ),
-    "occupancy_ratio": (
-        ("Occupancy", "Achieved Occupancy"),
-        ("", "sm__warps_active.avg.pct_of_peak_sustained_active"),
+    "occupancy_ratio": _keys(
+        "Occupancy/Achieved Occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active"
     ),
-}
-"""By the field's name in `KernelUse`."""
-_COUNTER_RATIOS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
-    "memory_ratio": (
-        *((section, "Memory Throughput") for section in _SPEED_OF_LIGHT),
-        ("GPU Speed Of Light", "SOL Memory"),
-        ("", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"),
+    "memory_ratio": _keys(
+        *("SOL/Memory Throughput", "GPU Speed Of Light/SOL Memory"),
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
     ),
-    "theoretical_occupancy_ratio": (
-        ("Occupancy", "Theoretical Occupancy"),
-        ("", "sm__maximum_warps_per_active_cycle_pct"),
+    "theoretical_occupancy_ratio": _keys(
+        "Occupancy/Theoretical Occupancy", "sm__maximum_warps_per_active_cycle_pct"
     ),
 }
-_COUNTER_NUMBERS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
-    "register_blocks": (
-        ("Occupancy", "Block Limit Registers"),
-        ("", "launch__occupancy_limit_registers"),
+"""By the field's name in `KernelUse` or `KernelCounters`, as are the numbers."""
+_NUMBERS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
+    "register_blocks": _keys(
+        "Occupancy/Block Limit Registers", "launch__occupancy_limit_registers"
     ),
-    "shared_memory_blocks": (
-        ("Occupancy", "Block Limit Shared Mem"),
-        ("", "launch__occupancy_limit_shared_mem"),
+    "shared_memory_blocks": _keys(
+        "Occupancy/Block Limit Shared Mem", "launch__occupancy_limit_shared_mem"
     ),
-    "warp_blocks": (("Occupancy", "Block Limit Warps"), ("", "launch__occupancy_limit_warps")),
-    "waves": (("Launch Statistics", "Waves Per SM"), ("", "launch__waves_per_multiprocessor")),
-    "active_threads": (
-        ("Warp State Statistics", "Avg. Active Threads Per Warp"),
-        ("", "smsp__thread_inst_executed_per_inst_executed.ratio"),
+    "warp_blocks": _keys("Occupancy/Block Limit Warps", "launch__occupancy_limit_warps"),
+    "waves": _keys("Launch Statistics/Waves Per SM", "launch__waves_per_multiprocessor"),
+    "active_threads": _keys(
+        "Warp State Statistics/Avg. Active Threads Per Warp",
+        "smsp__thread_inst_executed_per_inst_executed.ratio",
     ),
 }
-"""By the field's name in `KernelCounters`, as are the ratios."""
-_EXCESS_SECTORS: Final[tuple[MetricKey, MetricKey]] = (
-    ("", "derived__memory_l2_theoretical_sectors_global_excessive"),
-    ("", "memory_l2_theoretical_sectors_global"),
+_EXCESS_SECTORS: Final = _keys(
+    "derived__memory_l2_theoretical_sectors_global_excessive",
+    "memory_l2_theoretical_sectors_global",
 )
-_BYTES_USED: Final[tuple[MetricKey, ...]] = tuple(
-    ("", f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{way}.pct")
-    for way in ("ld", "st")
+_WAYS: Final = ("ld", "st")
+_BYTES_USED: Final = _keys(
+    *(f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{way}.pct" for way in _WAYS)
 )
 """Of a sector's bytes, those that the threads asked for."""
 _SECTORS: Final = tuple(
-    tuple(("", f"l1tex__t_{what}_pipe_lsu_mem_global_op_{way}.sum") for way in ("ld", "st"))
+    _keys(*(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{way}.sum" for way in _WAYS))
     for what in ("sectors", "requests")
 )
 _COALESCED_SECTORS: Final = 16.0
@@ -153,19 +147,15 @@ _EXCESS_RULE: Final = re.compile(
     r"global access, expected (\d+) transactions, got (\d+)"
 )
 """What the profiler's rule on access says, and what it said until 2020."""
-_DRAM_RATE: Final[tuple[MetricKey, ...]] = (
-    ("Memory Workload Analysis", "Memory Throughput"),
-    ("", "dram__bytes.sum.per_second"),
+_DRAM_RATE: Final = _keys(
+    "Memory Workload Analysis/Memory Throughput", "dram__bytes.sum.per_second"
 )
-_DRAM_BYTES: Final[tuple[tuple[MetricKey, ...], ...]] = (
-    (("", "dram__bytes.sum"),),
-    (("", "dram__bytes_read.sum"), ("", "dram__bytes_write.sum")),
-    (("", "dram__bytes_op_read.sum"), ("", "dram__bytes_op_write.sum")),
+_DRAM_BYTES: Final = (
+    _keys("dram__bytes.sum"),
+    _keys("dram__bytes_read.sum", "dram__bytes_write.sum"),
+    _keys("dram__bytes_op_read.sum", "dram__bytes_op_write.sum"),
 )
-MULTIPROCESSORS: Final[tuple[MetricKey, ...]] = (
-    ("Launch Statistics", "# SMs"),
-    ("", "device__attribute_multiprocessor_count"),
-)
+MULTIPROCESSORS: Final = _keys("Launch Statistics/# SMs", "device__attribute_multiprocessor_count")
 _TENSOR: Final = re.compile(r"sm(?:sp)?__(?:inst_executed_pipe_tensor|pipe_tensor|ops_path_tensor)")
 _ALL_TENSOR: Final = re.compile(
     r"sm(?:sp)?__(?:inst_executed_pipe_tensor|pipe_tensor(?:_cycles_active|_inst)?)\."
@@ -179,8 +169,7 @@ _TENSOR_RULE: Final = re.compile(
 _WANTED: Final = frozenset(
     chain(
         *(DURATION, _DRAM_RATE, MULTIPROCESSORS, _EXCESS_SECTORS, _BYTES_USED),
-        *(*_RATIOS.values(), *_COUNTER_RATIOS.values(), *_COUNTER_NUMBERS.values()),
-        *(*_DRAM_BYTES, *_SECTORS),
+        *(*_RATIOS.values(), *_NUMBERS.values(), *_DRAM_BYTES, *_SECTORS),
     )
 )
 
@@ -192,9 +181,8 @@ def is_wanted(key: MetricKey) -> bool:
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
     """What was measured beside its time, by the field's name in `KernelUse` or its counters."""
-    ratios = {**_RATIOS, **_COUNTER_RATIOS}
-    found = {name: launch.first(keys, ratio_in) for name, keys in ratios.items()}
-    found |= {name: launch.first(keys, _as_it_is) for name, keys in _COUNTER_NUMBERS.items()}
+    found = {name: launch.first(keys, ratio_in) for name, keys in _RATIOS.items()}
+    found |= {name: launch.first(keys, _as_it_is) for name, keys in _NUMBERS.items()}
     found["excess_sectors_ratio"] = _excess_sectors(launch)
     found["dram_bytes_per_second"] = _dram_rate(launch)
     return {name: value for name, value in found.items() if value is not None}
@@ -202,8 +190,7 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
 
 def extremes(launch: KernelLaunch) -> tuple[float, float] | None:
     """The shortest and the longest time; `None` where no time was measured."""
-    found = (launch.first(DURATION, seconds_in, part) for part in ("least", "most"))
-    shortest, longest = found
+    shortest, longest = (launch.first(DURATION, seconds_in, part) for part in ("least", "most"))
     return None if shortest is None or longest is None else (shortest, longest)
 
 
@@ -213,9 +200,8 @@ def _dram_rate(launch: KernelLaunch) -> float | None:
         return rate
     for keys in _DRAM_BYTES:
         parts = [launch.first((key,), bytes_in) for key in keys]
-        known = [part for part in parts if part is not None]
-        if len(known) == len(parts):
-            return sum(known) / duration
+        if None not in parts:
+            return sum(filter(None, parts)) / duration
     return None
 
 
@@ -229,12 +215,10 @@ def _excess_sectors(launch: KernelLaunch) -> float | None:
     excess, whole = (launch.first((key,), _as_it_is) for key in _EXCESS_SECTORS)
     if excess is not None and whole:
         return min(1.0, excess / whole)
-    used = [launch.first((key,), ratio_in) for key in _BYTES_USED]
     # Of what it does not do at all, loads or stores, the ratio is 0.
-    if told := [each for each in used if each]:
-        return 1.0 - min(1.0, *told, 1.0)
-    said = [found for each in launch.rules if (found := _EXCESS_RULE.search(each.text))]
-    if said:
+    if used := [each for key in _BYTES_USED if (each := launch.first((key,), ratio_in))]:
+        return 1.0 - min(1.0, *used)
+    if said := [found for each in launch.rules if (found := _EXCESS_RULE.search(each.text))]:
         return max(
             float(each[1]) / 100 if each[1] else 1.0 - int(each[2]) / max(1, int(each[3]))
             for each in said
@@ -344,12 +328,8 @@ class ComputePages:
                 continue
             this = [table.cell(cells, name) for name in _LAUNCH]
             # Where launches have no number, a metric that comes again begins the next one.
-            has_number = "ID" in table.places
-            if (
-                current is None
-                or key != this
-                or (not has_number and table.metric(cells) in current.metrics)
-            ):
+            again = current is not None and table.metric(cells) in current.metrics
+            if current is None or key != this or (again and "ID" not in table.places):
                 if current is not None:
                     yield current
                 current, key = self._begun(table, cells), this
