@@ -17,7 +17,7 @@ def test_a_number_used_twice_names_its_first_call(calls: tuple[tuple[int, int, i
         launches.add(*call)
     row = launches.row(5)
     assert row is not None
-    assert (launches.start(row), launches.duration(row)) == (10, 10)
+    assert launches.span(row) == (10, 20)
 
 
 def test_an_unknown_number_names_none() -> None:

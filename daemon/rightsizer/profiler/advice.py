@@ -40,23 +40,19 @@ def judgements_of(
             for finding in profile.findings:
                 if finding.abstained is None:
                     found[profile.key, finding.rule] = profile, finding
-    judgements: list[Judgement] = []
-    for (key, _), (profile, finding) in found.items():
-        if not _is_settled(key, profile, finding, advice):
-            is_complaint = finding.is_complaint
-            conduct = _HOLDS if is_complaint else _OVER
-            is_sure = finding.confidence >= conduct.minimum_confidence_ratio
-            judgements.append(
-                Judgement(
-                    finding,
-                    key,
-                    conduct,
-                    may_open=is_complaint and is_sure,
-                    still_holds=is_complaint,
-                    workload=present[key],
-                )
-            )
-    return tuple(judgements)
+    return tuple(
+        _judged(finding, key, present[key])
+        for (key, _), (profile, finding) in found.items()
+        if not _is_settled(key, profile, finding, advice)
+    )
+
+
+def _judged(finding: Finding, key: str, workload: Workload | None) -> Judgement:
+    is_complaint, policy = finding.is_complaint, _HOLDS if finding.is_complaint else _OVER
+    may_open = is_complaint and finding.confidence >= policy.minimum_confidence_ratio
+    return Judgement(
+        finding, key, policy, may_open=may_open, still_holds=is_complaint, workload=workload
+    )
 
 
 def with_profiles(
@@ -71,11 +67,9 @@ def with_profiles(
     """
     judgements = list(found)
     for judgement in profiled:
-        place = _place_of(judgement, judgements)
-        if place is None:
-            judgements.append(judgement)
-            continue
-        judgements[place], other = _as_one(judgements[place], judgement, open_now)
+        other, place = judgement, _place_of(judgement, judgements)
+        if place is not None:
+            judgements[place], other = _as_one(judgements[place], judgement, open_now)
         judgements.append(other)
     return without_conflicts(judgements)
 

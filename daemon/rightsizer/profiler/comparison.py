@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from operator import mul
 from typing import Final
 
 from rightsizer.model.block import Measure
@@ -47,23 +48,19 @@ class ProfileTelemetry:
     def busy_ratio(self) -> float | None:
         """Part of the active time with a kernel resident; `None` where that was not read."""
         series = self.window.blocks.series(Measure.BUSY)
-        busy = sum(
-            known * mean for known, mean in zip(series.known_seconds, series.means, strict=True)
-        )
         # A running window has no block yet, so that its time would count as idle.
         is_whole = sum(series.known_seconds) >= _WHOLE_RATIO * self.window.known_seconds
         if not is_whole or self.active_seconds <= 0:
             return None
+        busy: float = sum(map(mul, series.known_seconds, series.means))
         return min(1.0, busy / self.active_seconds)
 
     @property
     def memory_peak_bytes(self) -> float | None:
         """The most that was in use; `None` where that was not read."""
-        held = self.window.demands.get(Resource.MEMORY)
+        held, total = self.window.demands.get(Resource.MEMORY), self.memory_total_bytes
         highest = None if held is None else held.maximum()
-        if highest is None or self.memory_total_bytes is None:
-            return None
-        return highest * self.memory_total_bytes
+        return None if highest is None or total is None else highest * total
 
     def share(self, *states: State) -> float:
         """The part of the active time in any of these states; 0 where there was none."""
@@ -118,8 +115,7 @@ def compare(
     telemetry saw less activity than the profile has kernels, only that is said.
     """
     both = _Both(member, name, telemetry, settings)
-    idle = _idle(both)
-    if idle is not None:
+    if (idle := _idle(both)) is not None:
         return (idle,)
     if telemetry.active_seconds < _LEAST_RATIO * member.time.kernel_seconds:
         return ()  # Most of it fell where nothing was read.
@@ -161,20 +157,18 @@ class _Both:
 def _idle(both: _Both) -> ProfileComparison | None:
     """Kernels where telemetry saw no activity that could be theirs."""
     telemetry, kernels, settings = both.telemetry, both.member.time.kernel_seconds, both.settings
-    seen = telemetry.active_seconds + telemetry.unknown_seconds
-    was_active = telemetry.active_seconds > 0
-    unseen = settings.tick_seconds if was_active else settings.idle_tolerance_seconds
-    if kernels <= seen + unseen:
+    active, whole = telemetry.active_seconds, telemetry.span_seconds
+    unseen = settings.tick_seconds if active > 0 else settings.idle_tolerance_seconds
+    if kernels <= active + telemetry.unknown_seconds + unseen:
         return None
-    whole = telemetry.span_seconds
     return ProfileComparison(
         ACTIVE_SECONDS,
         round(kernels, 6),
-        round(telemetry.active_seconds, 6),
+        round(active, 6),
         is_contradiction=True,
         text=f"The profile has {_length(kernels)} of kernels on {both.name}; {both.around} says "
-        f"that it was active for {_length(telemetry.active_seconds)} of {_length(whole)}: the "
-        "profile is of another GPU, or the clocks differ.",
+        f"that it was active for {_length(active)} of {_length(whole)}: the profile is of another "
+        "GPU, or the clocks differ.",
     )
 
 

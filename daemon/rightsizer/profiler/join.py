@@ -54,12 +54,10 @@ class JoinedDevice:
 def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
     """The device of a node that a profile's device is, as far as the profile tells."""
     if found.uuid:
-        same = [each for each in node if _uuid(each.uuid) == _uuid(found.uuid)]
-        return (
-            _of_its_own(same[0], node, "uuid")
-            if same
-            else _foreign(f"no GPU of this node has the uuid {found.uuid}")
-        )
+        same = next((each for each in node if _uuid(each.uuid) == _uuid(found.uuid)), None)
+        if same is None:
+            return _foreign(f"no GPU of this node has the uuid {found.uuid}")
+        return _of_its_own(same, node, "uuid")
     gpus = [each for each in node if each.mig is None]
     if len(gpus) == 1:
         if _differs(found, gpus[0]):
@@ -85,9 +83,9 @@ def _foreign(why: str) -> JoinedDevice:
 
 def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "") -> JoinedDevice:
     """A GPU that is cut has no states; its only instance stands for it."""
-    if not device.has_mig_instances:
-        return JoinedDevice(device, by, note=note)
-    parts = [each for each in node if each.mig and each.mig.parent_uuid == device.uuid]
+    parts = [device]
+    if device.has_mig_instances:
+        parts = [each for each in node if each.mig and each.mig.parent_uuid == device.uuid]
     if len(parts) == 1:
         return JoinedDevice(parts[0], by, note=note)
     why = f"GPU {device.index} is cut into {len(parts)} MIG instances, and it does not say which"
@@ -96,8 +94,7 @@ def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "")
 
 def _differs(found: ProfiledDevice, device: Device) -> bool:
     """Whether the names cannot be of one GPU; some profilers shorten them."""
-    names = (each.name.casefold().removeprefix("nvidia ").strip() for each in (found, device))
-    one, other = names
+    one, other = (each.name.casefold().removeprefix("nvidia ").strip() for each in (found, device))
     return one not in other and other not in one
 
 
@@ -172,10 +169,11 @@ def _joined(
         last = first + nanoseconds(found.time.span_seconds)
         if 0 <= first <= last < _LATEST:
             start, end = first, last
-    match = replace(match_device(found.device, node), key=key_of(profile, found))
+    match = match_device(found.device, node)
+    match = replace(match, key=key_of(profile, found), start=start, end=end)
     device = match.device
     if device is None:
-        return replace(match, start=start, end=end)
+        return match
     if found.time is None or start is None or end is None:
         why = "its time is none that a clock has"
         if found.time is None:
@@ -183,11 +181,9 @@ def _joined(
         elif profile.start is None:
             why = f"{profile.format} has no wall time in it"
         return replace(match, unmatched=why)
-    match = replace(match, start=start, end=end)
     telemetry = telemetry_of(device.uuid, start, end)
     if telemetry is None or not telemetry.window.known:
-        why = f"no telemetry of GPU {device.index} at that time is kept"
-        return replace(match, unmatched=why)
+        return replace(match, unmatched=f"no telemetry of GPU {device.index} at that time is kept")
     member = ProfiledMember(profile, found, found.time)
     compared = compare(member, f"GPU {device.index}", telemetry, settings)
     return replace(match, telemetry=telemetry, comparisons=compared)

@@ -1,7 +1,7 @@
 """Taken profiles: judged beside telemetry of the same time, and as they are stored."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -40,18 +40,15 @@ def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], P
     Raises:
         HistoryError: it cannot be read.
     """
-    known, tenures = history.devices(), history.tenures()
 
-    def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
+    def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window:
         builder = WindowBuilder(uuid)
         for window in history.load(start - HOUR, end + 1):
             if window.uuid == uuid and window.end > start:
                 builder.merge(window)
-        window = builder.window()
-        holder = _holder(uuid, start, end, tenures)
-        return _telemetry(window, known, holder, (start, end)) if window.accounted else None
+        return builder.window()
 
-    return tuple(each.device for each in known), telemetry
+    return _telemetry(history.devices(), history.tenures(), window_of)
 
 
 def _accounts_telemetry(
@@ -61,23 +58,13 @@ def _accounts_telemetry(
     queries = {each.uuid: each for each in accountant.remembered()[1]}
     known = tuple(accountant.known())
 
-    def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
-        remembered = queries.get(uuid)
-        if remembered is None:
+    def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window | None:
+        if (remembered := queries.get(uuid)) is None:
             return None
         grain = remembered.grain(start - start % HOUR, end)
-        window = remembered.window(start - start % grain, end + 1)
-        if not window.accounted:
-            return None
-        present = (
-            each.holder.key
-            for each in known
-            if each.device.uuid == uuid and each.holder and each.holder_since < end
-        )
-        holder = next(present, None) or _holder(uuid, start, end, tenures)
-        return _telemetry(window, known, holder, (start, end))
+        return remembered.window(start - start % grain, end + 1)
 
-    return tuple(each.device for each in known), telemetry
+    return _telemetry(known, tenures, window_of, present=known)
 
 
 def _holder(
@@ -93,16 +80,29 @@ def _holder(
 
 
 def _telemetry(
-    window: Window,
-    known: Iterable[DeviceRecord],
-    workload: str | None,
-    asked: tuple[Nanoseconds, Nanoseconds],
-) -> ProfileTelemetry:
-    devices = (each.device for each in known)
-    total = next((each.memory_total_bytes for each in devices if each.uuid == window.uuid), None)
-    start, end = asked
-    unseen = max(0, min(window.start, end) - start) + max(0, end - max(window.end, start))
-    return ProfileTelemetry(window, workload, total, seconds(unseen))
+    known: Sequence[DeviceRecord],
+    tenures: Sequence[HolderPeriod],
+    window_of: Callable[[str, Nanoseconds, Nanoseconds], Window | None],
+    present: Sequence[DeviceRecord] = (),
+) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
+    """Known devices, and what windows tell of them; those present have their holders now."""
+    devices = {each.device.uuid: each.device for each in known}
+
+    def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
+        window = window_of(uuid, start, end)
+        if window is None or not window.accounted:
+            return None
+        holders = (
+            each.holder.key
+            for each in present
+            if each.device.uuid == uuid and each.holder and each.holder_since < end
+        )
+        holder = next(holders, None) or _holder(uuid, start, end, tenures)
+        total = devices[uuid].memory_total_bytes if uuid in devices else None
+        unseen = max(0, min(window.start, end) - start) + max(0, end - max(window.end, start))
+        return ProfileTelemetry(window, holder, total, seconds(unseen))
+
+    return tuple(each.device for each in known), telemetry
 
 
 _LONGEST: Final = 300
@@ -175,33 +175,31 @@ def taken(
     now: Nanoseconds,
 ) -> TakenProfile:
     """What is kept of the profiles of one workload: one file, or one for each rank."""
-    span = join.span
-    profiles, first = workload.profiles, workload.profiles[0]
+    profiles, written_by = workload.profiles, str(workload.profiles[0].format)
     sources = tuple(each.source[:_LONGEST] for each in profiles)
     parts = "|".join(f"{each.source}/{each.start}/{each.rank}/{each.events}" for each in profiles)
-    profile = {
-        "sources": list(sources[:_MOST_NAMED]),
-        "format": str(first.format),
+    profile: dict[str, object] = {"sources": list(sources[:_MOST_NAMED]), "format": written_by}
+    profile |= {"start": None, "seconds": None}
+    # A clock that is ahead makes nothing valid for longer.
+    moment = now
+    if join.span is not None:
+        start, end = join.span
         # A wall time for people, who read evidence.
-        "start": None
-        if span is None
-        else datetime.fromtimestamp(span[0] // NANOSECONDS_PER_SECOND, UTC).isoformat(" "),
-        "seconds": None if span is None else seconds(span[1] - span[0]),
-    }
+        began = datetime.fromtimestamp(start // NANOSECONDS_PER_SECOND, UTC).isoformat(" ")
+        profile |= {"start": began, "seconds": seconds(end - start)}
+        moment = min(now, end)
+    findings = weighed(workload, join, settings).findings
     return TakenProfile(
-        id=finding_id(parts, "profile", str(first.format), ""),
+        id=finding_id(parts, "profile", written_by, ""),
         taken=now,
-        # A clock that is ahead makes nothing valid for longer.
-        moment=now if span is None else min(now, span[1]),
+        moment=moment,
         sources=sources,
-        format=str(first.format),
+        format=written_by,
         key=join.key,
         unmatched=join.unmatched,
         devices=tuple(device_forms(join)),
         contradictions=join.contradictions,
-        findings=tuple(
-            _kept(each, join, profile) for each in weighed(workload, join, settings).findings
-        ),
+        findings=tuple(_kept(each, join, profile) for each in findings),
     )
 
 
@@ -228,16 +226,19 @@ def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSet
 def _kept(finding: Finding, join: ProfileJoin, profile: Mapping[str, object]) -> Finding:
     """A verdict on the node's own devices and workload, with what it rests on cut short."""
     uuids = {each.key: each.device.uuid for each in join.devices if each.device is not None}
-    evidence: dict[str, Any] = _short(dict(finding.evidence))
-    evidence["profile"] = dict(profile)
+    evidence = {**_short(finding.evidence), "profile": dict(profile)}
     if finding.is_complaint and join.contradictions:
         evidence["contradictions"] = list(join.contradictions)
     named = finding.reasons[0] if finding.is_complaint else finding.rule
+    devices, culprits = (
+        tuple(dict.fromkeys(uuids.get(each, each) for each in keys))
+        for keys in (finding.devices, finding.culprits)
+    )
     return replace(
         finding,
         id=finding_id(join.key or "", named, finding.action, ""),
-        devices=tuple(dict.fromkeys(uuids.get(each, each) for each in finding.devices)),
-        culprits=tuple(dict.fromkeys(uuids.get(each, each) for each in finding.culprits)),
+        devices=devices,
+        culprits=culprits,
         workload=join.key if join.key not in uuids.values() else None,
         summary=_short(finding.summary),
         evidence=evidence,
@@ -267,15 +268,10 @@ def taken_profiles(
 ) -> tuple[TakenProfile, ...]:
     """What is kept of profiles in any order, one for each program, beside the accounts."""
     devices, telemetry = _accounts_telemetry(accountant, tenures)
-    workloads = judged_workloads(profiles, settings.judges)
+    comparison = settings.comparison
     return tuple(
-        taken(
-            each,
-            join(each.profiles, devices, telemetry, settings.comparison),
-            settings.comparison,
-            now,
-        )
-        for each in workloads
+        taken(each, join(each.profiles, devices, telemetry, comparison), comparison, now)
+        for each in judged_workloads(profiles, settings.judges)
     )
 
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 import structlog
@@ -15,11 +16,10 @@ from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.profiler.capture.policy import (
     CaptureCandidate,
-    PastCapture,
     WorkloadCourse,
     WorkloadSample,
     advanced,
@@ -159,18 +159,13 @@ class CaptureController:
         found = capture_candidates(
             self._context.judgements(),
             self._courses,
-            [
-                PastCapture(each.workload, self._cache.ago_seconds(each), each.outcome.is_fruitful)
-                for each in records
-            ],
+            [(each, self._cache.ago_seconds(each)) for each in records],
             self._settings.timing,
             now=self._clock.wall_time(),
             quiet={each.id for each in self._context.advice() if each.state in _QUIET},
         )
         return tuple(
-            replace(each, why_not=self._obstacle(here[each.key], records))
-            if each.why_not is None
-            else each
+            replace(each, why_not=each.why_not or self._obstacle(here[each.key], records))
             for each in found
         )
 
@@ -184,18 +179,17 @@ class CaptureController:
             return why
         if not self._settings.needs_pids or workload.pids:
             return None
-        if not workload.is_alone:
-            return "it shares its GPUs, and which processes are its own is unknown"
-        return "its processes are not known"
+        shares = "it shares its GPUs, and which processes are its own is unknown"
+        return "its processes are not known" if workload.is_alone else shares
 
     def _begin(self, chosen: CaptureCandidate, workload: ActiveWorkload) -> None:
         finding, now = chosen.finding, self._clock.wall_time()
-        worst = finding.culprits or finding.devices
+        worst, devices = finding.culprits or finding.devices, workload.devices
         request = CaptureRequest(
             id=(capture_id := new_id(now)),
             finding=finding,
             workload=workload.workload,
-            devices=tuple(sorted(workload.devices, key=lambda each: each.uuid not in worst)),
+            devices=tuple(sorted(devices, key=lambda each: each.uuid not in worst)),
             pids=workload.pids,
             seconds=self._settings.seconds,
             folder=self._room.make(capture_id),
@@ -205,9 +199,7 @@ class CaptureController:
             workload=workload.workload.key,
             finding=finding.id,
             reason=request.reason,
-            devices=tuple(
-                each.uuid for each in sorted(workload.devices, key=lambda each: each.index)
-            ),
+            devices=tuple(each.uuid for each in sorted(devices, key=attrgetter("index"))),
             started=now,
             outcome=CaptureOutcome.RUNNING,
         )
@@ -264,14 +256,12 @@ class CaptureController:
         by_age = self._is_clock_trusted()
         for each in self._room.prune(records, now, by_age=by_age):
             self._log.info("capture_deleted", id=each)
+        oldest = now - nanoseconds(_RECORDS_KEPT_SECONDS)
         beyond = [
             each.id
             for place, each in enumerate(reversed(records))
             if each.outcome.is_final
-            and (
-                place >= _MOST_RECORDS
-                or (by_age and seconds(now - each.started) > _RECORDS_KEPT_SECONDS)
-            )
+            and (place >= _MOST_RECORDS or (by_age and each.started < oldest))
         ]
         self._cache.forget(beyond)
         return [each for each in records if each.id not in beyond]

@@ -10,6 +10,7 @@ from rightsizer.model.finding import Finding, Severity
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
+from rightsizer.profiler.capture.repository import CaptureRecord
 from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
 _NOTHING: Final[Mapping[State, float]] = {}
@@ -125,18 +126,6 @@ _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, slots=True)
-class PastCapture:
-    """A capture of the past, or one that is under way."""
-
-    workload: str
-    """Its key."""
-    ago_seconds: float
-    """Since it began; by whichever clock can be trusted."""
-    is_fruitful: bool
-    """Whether a profile came of it, or still may."""
-
-
-@dataclass(frozen=True, slots=True)
 class CaptureCandidate:
     """A finding that a profile would settle."""
 
@@ -150,7 +139,7 @@ class CaptureCandidate:
 def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
     judgements: Sequence[Judgement],
     courses: Mapping[str, WorkloadCourse],
-    taken: Sequence[PastCapture],
+    taken: Sequence[tuple[CaptureRecord, float]],
     settings: CaptureTimingSettings,
     *,
     now: Nanoseconds,
@@ -158,7 +147,8 @@ def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
 ) -> tuple[CaptureCandidate, ...]:
     """The findings that a profile would settle, most severe and most certain first.
 
-    Courses are by the key of the workload; `quiet` are ids of advice that was dismissed or snoozed.
+    Courses are by the key of the workload; what was taken comes with the seconds since it began, by
+    whichever clock can be trusted; `quiet` are ids of advice that was dismissed or snoozed.
     """
     settled = {
         (each.key, reason)
@@ -196,29 +186,25 @@ def _of_the_finding(
         return "another finding contradicts it"
     if judgement.exclusion_of(finding, now) is not None:
         return "a policy leaves the workload out"
-    if finding.confidence < settings.minimum_confidence_ratio:
-        return (
-            f"its confidence of {finding.confidence:.2f} is below "
-            f"{settings.minimum_confidence_ratio:.2f}"
-        )
-    if finding.confidence > settings.maximum_confidence_ratio:
-        return (
-            f"its confidence of {finding.confidence:.2f} is above "
-            f"{settings.maximum_confidence_ratio:.2f}: there is nothing left to settle"
-        )
+    confidence = f"its confidence of {finding.confidence:.2f} is"
+    if finding.confidence < (least := settings.minimum_confidence_ratio):
+        return f"{confidence} below {least:.2f}"
+    if finding.confidence > (most := settings.maximum_confidence_ratio):
+        return f"{confidence} above {most:.2f}: there is nothing left to settle"
     if not judgement.may_open:
         return "it is not true for as long as advice takes, or not of the last minutes"
     return None
 
 
 def _of_the_past(
-    key: str, taken: Sequence[PastCapture], settings: CaptureTimingSettings
+    key: str, taken: Sequence[tuple[CaptureRecord, float]], settings: CaptureTimingSettings
 ) -> str | None:
-    for each in taken:
-        rest = settings.cool_down_seconds if each.is_fruitful else settings.retry_after_seconds
-        if each.workload == key and each.ago_seconds < rest:
-            return f"it was profiled {_told(each.ago_seconds)} ago, and rests for {_told(rest)}"
-    today = sum(each.ago_seconds < _DAY_SECONDS for each in taken)
+    for each, ago_seconds in taken:
+        is_fruitful = each.outcome.is_fruitful
+        rest = settings.cool_down_seconds if is_fruitful else settings.retry_after_seconds
+        if each.workload == key and ago_seconds < rest:
+            return f"it was profiled {_told(ago_seconds)} ago, and rests for {_told(rest)}"
+    today = sum(ago_seconds < _DAY_SECONDS for _, ago_seconds in taken)
     if today >= settings.maximum_a_day:
         return f"{today} captures were made on this node within 24 hours"
     return None

@@ -75,9 +75,8 @@ class PyTorchEvents:
         self._has_steps = False
         self._memory: dict[str, int] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
-        self.ranges = KernelTable(limits)
+        self.ranges, self.range_count = KernelTable(limits), 0
         """The kernels of a profile that has counters in place of a time line."""
-        self.range_count = 0
         self.unread: Counter[str] = Counter()
         """By category."""
         self.used_devices: dict[str, None] = {}
@@ -122,10 +121,8 @@ class PyTorchEvents:
         self._tie({})
         for correlation in self._awaited:
             if (row := self._copy_calls.row(correlation)) is not None:
-                start = self._copy_calls.start(row)
-                end = start + self._copy_calls.duration(row)
-                thread = self._copy_threads[correlation]
-                self._stacks.wait(thread, _AWAITED_COPY, (start, end))
+                thread, span = self._copy_threads[correlation], self._copy_calls.span(row)
+                self._stacks.wait(thread, _AWAITED_COPY, span)
         for name, span in self._stacks.waits():
             self._recorder.wait(name, *span)
         if not self._has_steps:
@@ -227,10 +224,8 @@ class PyTorchEvents:
         return True
 
     def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name = _name(event)
-        correlation = _correlation(arguments)
-        is_wait = is_wait_call(name)
-        if is_wait:
+        name, correlation = _name(event), _correlation(arguments)
+        if is_wait := is_wait_call(name):
             self._stacks.wait(self._thread(event), name, span)
         if correlation is not None and "Synchronize" not in name:
             self._recorder.launch(correlation, *span)
@@ -256,8 +251,7 @@ class PyTorchEvents:
 
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
         self._stacks.frame(self._thread(event), _name(event), span)
-        found = python_span(_name(event))
-        if found is not None:
+        if found := python_span(_name(event)):
             self._recorder.host_span(*found, *span)
         return found is not None
 
@@ -277,8 +271,7 @@ class PyTorchEvents:
         row = self.ranges.row("(unnamed)" if name in _UNNAMED else name)
         row.add(end - start)
         for metric, written in arguments.items():
-            value = number(written)
-            if value is None:
+            if (value := number(written)) is None:
                 continue
             if _TENSOR.search(metric):
                 row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
@@ -316,8 +309,8 @@ def _facts(key: str, listed: Mapping[int, Mapping[str, Any]]) -> Mapping[str, An
     ROCm numbers the devices of kernels otherwise than those of the list; where all in the list
     are alike, what they are is known all the same.
     """
-    index, kinds = whole_number(key), list(listed.values())
-    alike = kinds[0] if kinds and all(each == kinds[0] for each in kinds) else {}
+    index, kinds = whole_number(key), [*listed.values(), {}]
+    alike = kinds[0] if all(each == kinds[0] for each in kinds[:-1]) else {}
     return {"index": index, **(alike if index is None else listed.get(index, alike))}
 
 
@@ -327,26 +320,18 @@ def _listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         index = whole_number(entry.get("id")) if isinstance(entry, dict) else None
         if index is None:
             continue
-        name = entry.get("name")
         multiprocessors = entry.get("numSms", entry.get("multiProcessorCount"))
-        yield (
-            index,
-            {
-                "name": name[:200] if isinstance(name, str) else "",
-                "memory_bytes": whole_number(entry.get("totalGlobalMem")),
-                "multiprocessors": whole_number(multiprocessors),
-            },
-        )
+        facts = {
+            "name": _name(entry)[:200],
+            "memory_bytes": whole_number(entry.get("totalGlobalMem")),
+            "multiprocessors": whole_number(multiprocessors),
+        }
+        yield index, facts
 
 
 _KEPT: Final = (
-    "schemaVersion",
-    "deviceProperties",
-    "computeProperties",
-    "distributedInfo",
-    "baseTimeNanoseconds",
-    "cuda_runtime_version",
-    "hip_runtime_version",
+    *("schemaVersion", "deviceProperties", "computeProperties", "distributedInfo"),
+    *("baseTimeNanoseconds", "cuda_runtime_version", "hip_runtime_version"),
 )
 """Of the top level. Its `metadata` may hold the whole environment of the program."""
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
@@ -409,10 +394,8 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
 
 
 def _version(values: Mapping[str, Any]) -> str:
-    schema, cuda, hip = (
-        whole_number(values.get(key))
-        for key in ("schemaVersion", "cuda_runtime_version", "hip_runtime_version")
-    )
+    keys = ("schemaVersion", "cuda_runtime_version", "hip_runtime_version")
+    schema, cuda, hip = (whole_number(values.get(key)) for key in keys)
     parts = (
         "" if schema is None else f"schema {schema}",
         "" if cuda is None else f"CUDA {cuda // 1000}.{cuda % 1000 // 10}",

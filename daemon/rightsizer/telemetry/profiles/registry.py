@@ -13,7 +13,7 @@ from typing import Final
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.profile import Profile
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.mlperf.load_generator import (
     MLPERF_DETAIL,
@@ -86,12 +86,12 @@ def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
 
 def _repeated(found: Mapping[Path, ProfileReader]) -> Iterator[Path]:
     """What holds the same events as another file beside it."""
-    planes = {_place(path) for path, each in found.items() if each.format is ProfileFormat.XPLANE}
+    planes = {_place(path) for path, reader in found.items() if reader is XPLANE}
     folders = {folder for folder, _ in planes}
     exports = {_place(path) for path in found if path.suffix == ".sqlite"}
     for path, reader in found.items():
         place = _place(path)
-        if reader.format is ProfileFormat.TRACE_VIEWER:
+        if reader is TRACE_VIEWER:
             if place in planes or (path.name.startswith(_PERFETTO) and place[0] in folders):
                 yield path
         elif path.suffix in _REPORTS and place in exports:
@@ -166,13 +166,12 @@ def _unfinished(data: bytes) -> str:
     if len(data) >= _HEAD_BYTES or not _EVENTS.match(data):
         return ""
     try:
-        document = json.loads(data)
+        events = json.loads(data)["traceEvents"]
     except (ValueError, RecursionError):
         return (
             "a trace that is cut off before an event that tells its profiler; wait until the "
             "profiler has finished writing, copy it again, or record again"
         )
-    events = document["traceEvents"]
     if isinstance(events, list) and not any(events):
         return (
             "a trace without events; record again, with steps between the profiler's start and "
@@ -297,11 +296,11 @@ def _told_apart(
             head = _head(path, limits)
         except ProfileError as error:
             broken[path] = error
-            continue
-        if (reader := _reader_for(head)) is not None:
-            found[path] = reader
-        elif fault := _unfinished(head.data):
-            broken[path] = ProfileError(f"{path}: {fault}")
+        else:
+            if (reader := _reader_for(head)) is not None:
+                found[path] = reader
+            elif fault := _unfinished(head.data):
+                broken[path] = ProfileError(f"{path}: {fault}")
     return found, broken
 
 
@@ -312,22 +311,21 @@ def _read(path: Path, reader: ProfileReader, limits: ReadLimits) -> Profile:
 
 def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
     head = _head(path, limits)
-    reader = _reader_for(head)
-    if reader is not None:
+    if (reader := _reader_for(head)) is not None:
         return reader
     if not head.data:
         what = "its packed data is broken" if head.is_packed else "it is empty"
-        raise ProfileError(f"{path}: {what}; wait until it is written, or copy it again")
-    if fault := _unfinished(head.data):
-        raise ProfileError(f"{path}: {fault}")
-    if packing := other_packing(head.data):
-        raise ProfileError(
-            f"{path}: packed by {packing}, and gzip alone is read in place; unpack it and name "
-            "what is in it"
+        fault = f"{what}; wait until it is written, or copy it again"
+    elif packing := other_packing(head.data):
+        fault = (
+            f"packed by {packing}, and gzip alone is read in place; unpack it and name what is in "
+            "it"
         )
-    raise ProfileError(
-        f"{path}: of no known format: it begins with '{excerpt(head.data)}'; looked for {_known()}"
-    )
+    else:
+        begins = f"it begins with '{excerpt(head.data)}'"
+        unknown = f"of no known format: {begins}; looked for {_known()}"
+        fault = _unfinished(head.data) or unknown
+    raise ProfileError(f"{path}: {fault}")
 
 
 def _reader_for(head: Head) -> ProfileReader | None:

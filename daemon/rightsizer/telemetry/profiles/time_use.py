@@ -34,8 +34,6 @@ from rightsizer.telemetry.profiles.time_line import (
 
 Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
 """A kernel's start, its end, and when the host began to launch it, where that is known."""
-
-
 Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 """A time in which nothing ran, and what the next kernel waited for: `host_wait`, `kernel_wait`
 or nothing that is known."""
@@ -59,7 +57,7 @@ def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
     if (first := next(rest, None)) is None:
         return
     busy_until = first[1]
-    waiting: tuple[Nanoseconds, Nanoseconds, Nanoseconds | None] | None = None
+    waiting: Started | None = None
     for start, end, launched in rest:
         if waiting is not None:
             begin, until, earliest = waiting
@@ -107,23 +105,18 @@ class Launches:
             return place
         return None
 
-    def start(self, row: int) -> Nanoseconds:
-        """When it began."""
-        return self._starts[row]
-
-    def duration(self, row: int) -> Nanoseconds:
-        """How long the host was in it."""
-        return self._ends[row] - self._starts[row]
+    def span(self, row: int) -> Interval:
+        """When it began and ended."""
+        return self._starts[row], self._ends[row]
 
     def _put_in_order(self) -> None:
         """By number, and by start and end where one number was used twice."""
-        for key in ("_ends", "_starts", "_correlations"):
-            if is_ordered(getattr(self, key)):
-                continue
-            rows = order(getattr(self, key))
-            for name in ("_correlations", "_starts", "_ends"):
-                column: Column = getattr(self, name)
-                setattr(self, name, array("q", map(column.__getitem__, rows)))
+        columns = [self._ends, self._starts, self._correlations]
+        for place in range(3):
+            if not is_ordered(columns[place]):
+                rows = order(columns[place])
+                columns = [array("q", map(each.__getitem__, rows)) for each in columns]
+        self._ends, self._starts, self._correlations = columns
         self._is_ordered = True
 
 
@@ -135,8 +128,7 @@ class LaunchCounter:
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
         self._seen = bytearray(len(launches))
-        self._count = self._matched = self._short = 0
-        self._host: Nanoseconds = 0
+        self._count = self._matched = self._short = self._host = 0
 
     def started(self, line: KernelLine) -> Iterator[Started]:
         """The kernels with the starts of their launches; each is counted as it passes."""
@@ -146,14 +138,15 @@ class LaunchCounter:
             if row is None:
                 yield start, end, None
                 continue
-            call = launches.duration(row)
+            began, ended = launches.span(row)
+            call = ended - began
             self._matched += 1
             self._short += end - start < call
             if not self._seen[row]:
                 self._seen[row] = 1
                 self._count += 1
                 self._host += call
-            yield start, end, launches.start(row)
+            yield start, end, began
 
     def use(self) -> LaunchUse | None:
         """What it comes to; `None` where no launch is known."""
@@ -185,9 +178,8 @@ class MeasuredLine:
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         self._rulers["kernel"].add_all(union(kernels.intervals()))
         counter, rulers = LaunchCounter(launches), self._rulers
-        loader = Within(spans.times(SpanKind.LOADER))
-        waits = Within(spans.times(SpanKind.SYNCHRONIZATION))
-        checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
+        kinds = SpanKind.LOADER, SpanKind.SYNCHRONIZATION, SpanKind.CHECKPOINT
+        loader, waits, checkpoints = (Within(spans.times(kind)) for kind in kinds)
         # Before the first kernel the device waited as well, where a step had begun by then.
         lead_in = ((every[0], every[0], None),)
         for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
@@ -195,7 +187,6 @@ class MeasuredLine:
                 rulers[cause].add(begin, end)
             if cause == "host_wait":
                 self.longest_host_wait = max(self.longest_host_wait, end - begin)
-            if cause == "host_wait":
                 in_loader = [*loader.of(begin, end)]
                 rulers["loader_wait"].add_all(in_loader)
                 if waits.covers(begin):
@@ -206,24 +197,19 @@ class MeasuredLine:
         for name, is_collective in (("collective", True), ("compute", False)):
             if kernels.collectives:
                 apart = kernels.collective_intervals(is_collective=is_collective)
-                self._rulers[name].add_all(union(apart))
+                rulers[name].add_all(union(apart))
         if not kernels.collectives:
-            self._rulers["compute"] = self._rulers["kernel"]
-        self._lay_transfers(kernels, copies, fills)
+            rulers["compute"] = rulers["kernel"]
+        rulers["copy"].add_all(union(copies.intervals()))
+        self._lay("either", kernels, copies, otherwise="kernel")
+        self._lay("any", kernels, copies, fills, otherwise="either")
 
-    def _lay_transfers(self, kernels: KernelLine, copies: SpanLine, fills: SpanLine) -> None:
-        """What runs beside kernels and is none; a line that is empty needs no ruler."""
-        if len(copies):
-            self._rulers["copy"].add_all(union(copies.intervals()))
-            every_interval = merge(kernels.intervals(), copies.intervals())
-            self._rulers["either"].add_all(union(every_interval))
+    def _lay(self, name: str, *lines: SpanLine, otherwise: str) -> None:
+        """What any of some lines covers; where the last is empty, that is known already."""
+        if len(lines[-1]):
+            self._rulers[name].add_all(union(merge(*(each.intervals() for each in lines))))
         else:
-            self._rulers["either"] = self._rulers["kernel"]
-        if len(fills):
-            parts = (kernels.intervals(), copies.intervals(), fills.intervals())
-            self._rulers["any"].add_all(union(merge(*parts)))
-        else:
-            self._rulers["any"] = self._rulers["either"]
+            self._rulers[name] = self._rulers[otherwise]
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> TimeUse:
         """Where the time between two of the marks went."""

@@ -74,11 +74,7 @@ class StatsSums:
         """All devices as one: a summary does not tell them apart."""
         kernels = next((found.uses() for found in self._kernels.values() if found), ())
         return DeviceProfile(
-            device=_ALL_DEVICES,
-            time=None,
-            kernels=kernels,
-            copies=self._joined_copies(),
-            launches=self._launches,
+            _ALL_DEVICES, None, kernels, self._joined_copies(), launches=self._launches
         )
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
@@ -87,14 +83,9 @@ class StatsSums:
 
     def notes(self) -> Iterator[str]:
         """What is not known of copies."""
-        has_sizes = bool(self._copies[StatsReport.COPY_SIZES])
-        has_times = any(
-            self._copies[each] for each in (StatsReport.COPY_TIMES, StatsReport.GPU_SUMS)
-        )
-        if has_times and not has_sizes:
-            yield "The sizes of copies are not in it."
-        if has_sizes and not has_times:
-            yield "The times of copies are not in it."
+        times, sums, sizes = map(bool, self._copies.values())
+        if (times or sums) != sizes:
+            yield f"The {'times' if sizes else 'sizes'} of copies are not in it."
 
     def _takes(self, row: StatsRow) -> bool:
         category, found = row.text("category").upper(), _sum_of(row)
@@ -155,9 +146,8 @@ class StatsSums:
             replace(use, bytes=sizes[kind].bytes if kind in sizes else 0)
             for kind, use in known.items()
         )
-        return tuple(
-            sorted(joined, key=lambda each: (-each.seconds, -each.bytes, each.kind, each.memory))
-        )
+        ranked = sorted(joined, key=lambda use: (-use.seconds, -use.bytes, use.kind, use.memory))
+        return tuple(ranked)
 
 
 def _sum_of(row: StatsRow) -> _Sum | None:
@@ -165,10 +155,9 @@ def _sum_of(row: StatsRow) -> _Sum | None:
     count, total = row.number("num calls", "instances"), row.nanoseconds("total time")
     if count is None or total is None or count < 1 or total < 0:
         return None
-    mean = round(total / count)
-    shortest, longest = row.nanoseconds("min"), row.nanoseconds("max")
-    extremes = (mean if shortest is None else shortest, mean if longest is None else longest)
-    return round(count), total, extremes
+    ends = (row.nanoseconds(name) for name in ("min", "max"))
+    shortest, longest = (round(total / count) if each is None else each for each in ends)
+    return round(count), total, (shortest, longest)
 
 
 _MEMORY_COLUMNS: Final = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}
@@ -206,8 +195,7 @@ class StatsTrace:
             if is_launch(name) and correlation is not None:
                 self._recorder.launch(correlation, start, start + duration)
             elif is_wait_call(name):
-                span = start, start + duration
-                self._recorder.wait(name, *span)
+                self._recorder.wait(name, start, start + duration)
             else:
                 self.unread["CUDA call that neither launches nor waits"] += 1
 
@@ -230,9 +218,8 @@ class StatsTrace:
     def _device(self, text: str) -> str:
         if text not in self._devices:
             found = _DEVICE.fullmatch(text)
-            key = found[2] if found else text or "0"
-            name = found[1] if found else text
-            self._recorder.device(key, index=int(found[2]) if found else None, name=name)
+            name, key = found.groups() if found else (text, text or "0")
+            self._recorder.device(key, index=int(key) if found else None, name=name)
             self._devices[text] = key
         return self._devices[text]
 

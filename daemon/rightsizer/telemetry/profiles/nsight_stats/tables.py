@@ -146,14 +146,9 @@ def header_of(titles: tuple[str, ...]) -> StatsHeader | None:
     for report, needed, absent in _NEEDED:
         if needed <= there and not absent & there:
             return StatsHeader(report, names, units)
-    if "time" in there and "%" in units and any(map(seconds_in, units)):
-        return StatsHeader(StatsReport.OTHER, names, units)
-    if any(
-        name in {"start", "duration"} and seconds_in(unit)
-        for name, unit in zip(names, units, strict=True)
-    ):
-        return StatsHeader(StatsReport.OTHER, names, units)
-    return None
+    timed = {name for name, unit in zip(names, units, strict=True) if seconds_in(unit)}
+    is_other = timed & {"start", "duration"} or ("time" in there and "%" in units and timed)
+    return StatsHeader(StatsReport.OTHER, names, units) if is_other else None
 
 
 _NOTICE: Final = re.compile(
@@ -198,10 +193,8 @@ def _begins_another(line: str) -> bool:
     """Whether a table follows that is not known yet, or never will be: rows have numbers."""
     if not _TITLE.match(line):
         return _HEADING.match(line) is not None
-    if _PROCESSING.match(line):
-        return True
     titles = titles_in(line)
-    return (
+    return bool(_PROCESSING.match(line)) or (
         len(titles) >= _FEWEST_TITLES
         and any(map(_UNIT.search, titles))
         and all(printed_number(title) is None for title in titles)
@@ -255,8 +248,7 @@ class StatsTables:
                 self.unread["line outside of a table"] += 1
 
     def _cells(self, line: str, lines: Iterator[str], header: StatsHeader) -> list[str] | None:
-        cells = self._text.record(line, lines)
-        if cells is None:
+        if (cells := self._text.record(line, lines)) is None:
             return None
         columns = len(header.names)
         if len(cells) > columns and header.names[-1] in _NAMED_LAST:
@@ -280,16 +272,14 @@ class StatsTables:
                     if not window.skip_value():
                         return
                 except ValueError as error:
-                    if window.ahead <= self._limits.event_maximum_bytes and window.fill(
-                        max(window.ahead, _FILL)
-                    ):
+                    is_bounded = window.ahead <= self._limits.event_maximum_bytes
+                    if is_bounded and window.fill(max(window.ahead, _FILL)):
                         continue
                     self.unread["object that is no JSON"] += 1
                     place = getattr(error, "pos", 0)
                     window.at = max(window.at + 1, min(place, len(window.text)))
                 else:
-                    header = header_of(tuple(map(str, value)))
-                    if header is None:
+                    if (header := header_of(tuple(map(str, value)))) is None:
                         self.unread["object that is no row of a table"] += 1
                         continue
                     self.tables += header != last

@@ -227,16 +227,12 @@ def _gpu_facts(database: ExportDatabase) -> dict[int, dict[str, Any]]:
     """Fields of `ProfiledDevice` by a GPU's number."""
     facts: dict[int, dict[str, Any]] = {}
     named = ("name", "uuid")
-    rows = chain(
+    # Until 2021, as CUDA numbers them.
+    former = (*named, "globalMemorySize", "numMultiprocessors")
+    for number, name, uuid, memory, multiprocessors in chain(
         database.rows("TARGET_INFO_GPU", ("id",), (*named, "totalMemory", "smCount")),
-        # Until 2021, as CUDA numbers them.
-        database.rows(
-            "TARGET_INFO_CUDA_GPU",
-            ("deviceId",),
-            (*named, "globalMemorySize", "numMultiprocessors"),
-        ),
-    )
-    for number, name, uuid, memory, multiprocessors in rows:
+        database.rows("TARGET_INFO_CUDA_GPU", ("deviceId",), former),
+    ):
         found = {"name": _text(name), "uuid": _uuid(uuid), "memory_bytes": _count(memory)}
         facts.setdefault(number, {**found, "multiprocessors": _count(multiprocessors)})
     return facts

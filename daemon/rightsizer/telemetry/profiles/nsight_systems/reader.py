@@ -63,9 +63,9 @@ def _version(database: ExportDatabase) -> str:
 def _diagnostics(database: ExportDatabase) -> Iterator[str]:
     """What the profiler itself says went wrong."""
     for severity, text in database.rows("DIAGNOSTIC_EVENT", ("severity",), ("text",)):
-        if not isinstance(text, str):
-            continue
-        if severity == _ERROR or (severity == _WARNING and text.startswith(_LOSS)):
+        if isinstance(text, str) and (
+            severity == _ERROR or (severity == _WARNING and text.startswith(_LOSS))
+        ):
             yield f"The profiler says: {plain_words(text[:_TEXT_CHARACTERS], _NOTE_CHARACTERS)}"
 
 
@@ -82,15 +82,14 @@ def record_ranges(
     for start, kind, end, text, number, thread in database.rows(
         RANGES, ("start", "eventType"), columns
     ):
-        if kind not in _RANGE_TYPES:
-            database.unread["NVTX event that is no range"] += 1
-            continue
-        if type(end) is not int:
-            database.unread["NVTX range that never ends"] += 1
-            continue
         name = range_name(text if isinstance(text, str) and text else database.text(number))
-        if not name:
-            database.unread["NVTX range without a name"] += 1
+        fault = "" if name else "range without a name"
+        if type(end) is not int:
+            fault = "range that never ends"
+        if kind not in _RANGE_TYPES:
+            fault = "event that is no range"
+        if fault:
+            database.unread[f"NVTX {fault}"] += 1
             continue
         recorder.host_span(range_kind(name), name, start, end)
         if is_step(name):
@@ -180,17 +179,13 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     begin = beginning_of(path, len(MAGIC))
     if begin == MAGIC:
         return _read_export(path, limits, path)
+    if path.name.lower().endswith(_REPORT_ENDINGS) and not begin.startswith(_GZIP):
+        with exported(path, limits) as export:
+            return _read_export(export, limits, path)
+    why = "not an export of Nsight Systems; export the report with `nsys export --type sqlite`"
     if begin.startswith(_GZIP):
-        raise ProfileError(
-            f"{path.name}: a packed database cannot be read in place; unpack it first"
-        )
-    if not path.name.lower().endswith(_REPORT_ENDINGS):
-        raise ProfileError(
-            f"{path.name}: not an export of Nsight Systems; export the report with "
-            "`nsys export --type sqlite`"
-        )
-    with exported(path, limits) as export:
-        return _read_export(export, limits, path)
+        why = "a packed database cannot be read in place; unpack it first"
+    raise ProfileError(f"{path.name}: {why}")
 
 
 def _read_export(export: Path, limits: ReadLimits, path: Path) -> Profile:

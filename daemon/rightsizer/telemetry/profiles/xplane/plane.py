@@ -291,26 +291,8 @@ class XPlane:
         longest = 4 * self.limits.name_maximum_characters
         return self.window.slice(low, min(high, low + longest)).decode("utf-8", "replace")
 
-    def read_tables(self) -> None:
-        """Reads the names of its events and values, and its own values."""
-        for number, wire_type, low, high in scan(self.window, *self.stretch):
-            if number not in PLANE_FIELDS:
-                self.unread["unknown fields"] += 1
-            elif wire_type != LENGTH:
-                continue
-            elif number == PLANE_EVENT_METADATA:
-                self._add_name(self.event_names, low, high)
-            elif number == PLANE_STAT_METADATA:
-                self._add_name(self.stat_names, low, high)
-            elif (
-                number == PLANE_STATS
-                and high - low <= _STAT_BYTES
-                and len(self.own_stats) < self.limits.kernel_names_maximum
-            ):
-                self.own_stats.append(self.window.slice(low, high))
-
-    def _add_name(self, names: dict[int, str], low: int, high: int) -> None:
-        """Reads an entry of a map from a number to something with a name."""
+    def add_name(self, names: dict[int, str], low: int, high: int) -> None:
+        """Takes an entry of a map from a number to something with a name."""
         key, name = 0, ""
         for number, wire_type, first, last in scan(self.window, low, high):
             if number == ENTRY_KEY and wire_type == VARINT:
@@ -330,16 +312,29 @@ class XPlane:
 def read_plane(
     window: FileWindow, stretch: tuple[int, int], limits: ReadLimits, unread: Counter[str]
 ) -> XPlane:
-    """The plane without its events.
+    """The plane without its events: its name, those of its events and values, its own values.
 
     Raises:
         ProtobufError: it is cut, or no plane.
     """
     plane = XPlane(window, stretch, "", limits, unread)
     for number, wire_type, low, high in scan(window, *stretch):
-        if number == PLANE_NAME and wire_type == LENGTH:
+        if number not in PLANE_FIELDS:
+            unread["unknown fields"] += 1
+        elif wire_type != LENGTH:
+            continue
+        elif number == PLANE_NAME:
             plane.name = plane.text(low, high)
-            break
-    if plane.name != PROGRAMS:  # They may be large, and tell nothing of time.
-        plane.read_tables()
+            if plane.name == PROGRAMS:  # They may be large, and tell nothing of time.
+                break
+        elif number == PLANE_EVENT_METADATA:
+            plane.add_name(plane.event_names, low, high)
+        elif number == PLANE_STAT_METADATA:
+            plane.add_name(plane.stat_names, low, high)
+        elif (
+            number == PLANE_STATS
+            and high - low <= _STAT_BYTES
+            and len(plane.own_stats) < limits.kernel_names_maximum
+        ):
+            plane.own_stats.append(window.slice(low, high))
     return plane

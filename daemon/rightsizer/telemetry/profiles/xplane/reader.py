@@ -84,19 +84,17 @@ class SpaceReader:
         Raises:
             ProtobufError: the file is cut, or no `XSpace`.
         """
+        said = {SPACE_ERRORS: "an error", SPACE_WARNINGS: "a warning"}
         for number, wire_type, low, high in scan(self._window, 0, self._window.size):
             if number == SPACE_PLANES and wire_type == LENGTH:
                 self._plane(read_plane(self._window, (low, high), self._limits, self.unread))
-            elif number == SPACE_ERRORS and wire_type == LENGTH:
-                self._message("an error", low, high)
-            elif number == SPACE_WARNINGS and wire_type == LENGTH:
-                self._message("a warning", low, high)
+            elif number in said and wire_type == LENGTH:
+                self._message(said[number], low, high)
             elif number != SPACE_HOSTS:  # Their names are never read.
                 self.unread["unknown fields"] += 1
 
     def _plane(self, plane: XPlane) -> None:
-        gpu = GPU_PLANE.match(plane.name)
-        if gpu is not None:
+        if gpu := GPU_PLANE.match(plane.name):
             self.planes["GPU"] += 1
             self._gpu(plane, int(gpu[1]))
         elif is_host(plane.name):
@@ -115,22 +113,17 @@ class SpaceReader:
         self.planes[plane.name] += 1
         same = self.planes[plane.name]
         key = plane.name if same == 1 else f"{plane.name} ({same})"
-        wanted = plane.stat_ids(STREAM_STATS)
-        lines = 0
+        wanted, is_idle = plane.stat_ids(STREAM_STATS), True
         for line in plane.lines():
-            lines += 1
+            is_idle = False
             if is_stream(line.name) or line.name == "Steps":
                 self._device_line(plane, key, line, wanted)
             else:
                 self._pass_over([line], "events of derived lines")
-        self.idle_gpus += not lines
+        self.idle_gpus += is_idle
         facts = plane.stats()
-        self.recorder.device(
-            key,
-            index=index,
-            memory_bytes=_positive(facts.get("memory_size")),
-            multiprocessors=_positive(facts.get("core_count")),
-        )
+        memory, cores = (_positive(facts.get(name)) for name in ("memory_size", "core_count"))
+        self.recorder.device(key, index=index, memory_bytes=memory, multiprocessors=cores)
 
     def _device_line(
         self, plane: XPlane, key: str, line: XPlaneLine, wanted: frozenset[int]
@@ -157,16 +150,15 @@ class SpaceReader:
         for line in plane.lines():
             passed = 0
             for data in plane.messages(line):
-                if event_key(data) in named or (marked is not None and marked(data)):
-                    event = read_event(data)
-                    if (span := self._span(line, event)) is None:
-                        continue
+                if event_key(data) not in named and (marked is None or not marked(data)):
+                    passed += 1
+                    continue
+                event = read_event(data)
+                if (span := self._span(line, event)) is not None:
                     name = plane.event_names.get(event.metadata, "")
                     stats = plane.values(event, wanted)
                     if not record_host_event(self.recorder, name, span, stats):
                         self.unread["events of the host"] += 1
-                else:
-                    passed += 1
             self._count_unread(passed, "events of the host")
 
     def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:
