@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pynvml
 
+from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
@@ -22,6 +23,10 @@ _CORRECTED: Final = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
 _UNCORRECTED: Final = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 # Since the driver was loaded (volatile) and in the board's life (aggregate).
 _VOLATILE, _AGGREGATE = pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC
+_CORRECTED_NOW, _UNCORRECTED_NOW, _CORRECTED_EVER, _UNCORRECTED_EVER = (
+    *(pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
+    *(pynvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL, pynvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+)
 
 
 def _ecc(signal: Signal, field: FieldKey, kind: int, counter: int) -> NvmlValue:
@@ -30,22 +35,10 @@ def _ecc(signal: Signal, field: FieldKey, kind: int, counter: int) -> NvmlValue:
 
 _GPU_ERRORS: Final = NvmlCollector.of(
     "ecc",
-    _ecc(Signal.ECC_CORRECTED_ERRORS, pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, _CORRECTED, _VOLATILE),
-    _ecc(
-        Signal.ECC_UNCORRECTED_ERRORS, pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, _UNCORRECTED, _VOLATILE
-    ),
-    _ecc(
-        Signal.ECC_CORRECTED_ERRORS_LIFETIME,
-        pynvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL,
-        _CORRECTED,
-        _AGGREGATE,
-    ),
-    _ecc(
-        Signal.ECC_UNCORRECTED_ERRORS_LIFETIME,
-        pynvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL,
-        _UNCORRECTED,
-        _AGGREGATE,
-    ),
+    _ecc(Signal.ECC_CORRECTED_ERRORS, _CORRECTED_NOW, _CORRECTED, _VOLATILE),
+    _ecc(Signal.ECC_UNCORRECTED_ERRORS, _UNCORRECTED_NOW, _UNCORRECTED, _VOLATILE),
+    _ecc(Signal.ECC_CORRECTED_ERRORS_LIFETIME, _CORRECTED_EVER, _CORRECTED, _AGGREGATE),
+    _ecc(Signal.ECC_UNCORRECTED_ERRORS_LIFETIME, _UNCORRECTED_EVER, _UNCORRECTED, _AGGREGATE),
 )
 
 
@@ -60,18 +53,15 @@ def _read_ecc(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 def _read_instance(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     """What the driver counts for instances: errors outside the memory chips, while it runs."""
-    answer = handle.ask(
-        "nvmlDeviceGetMemoryErrorCounter", _UNCORRECTED, _VOLATILE, pynvml.NVML_MEMORY_LOCATION_SRAM
-    )
+    of = _UNCORRECTED, _VOLATILE, pynvml.NVML_MEMORY_LOCATION_SRAM
     counted = Signal.ECC_UNCORRECTED_ERRORS
-    builder.put(counted, answer)
+    builder.put(counted, handle.ask("nvmlDeviceGetMemoryErrorCounter", *of))
     builder.fail_all((each for each in _GPU_ERRORS.signals if each != counted), _NOT_OF_INSTANCE)
 
 
-ECC: Final = NvmlCollector(
-    "ecc",
-    _GPU_ERRORS.signals,
-    _read_ecc,
+ECC: Final = replace(
+    _GPU_ERRORS,
+    read=_read_ecc,
     fields=(_MODE, *_GPU_ERRORS.fields),
     is_slow=True,
     on_mig_instance=True,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
-from enum import StrEnum, auto
 from functools import partial
 from typing import Any, Final
 
@@ -19,18 +18,6 @@ from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _ROW: Final = 6
-
-
-class NvlinkFact(StrEnum):
-    """What the driver tells of a link."""
-
-    STATE = auto()
-    SPEED = auto()
-    RECEIVED = auto()
-    TRANSMITTED = auto()
-    CRC_ERRORS = auto()
-    REPLAY_ERRORS = auto()
-    RECOVERY_ERRORS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,37 +70,38 @@ _BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1})
 _RECEIVED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
 _TRANSMITTED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
 
-LINK_FACTS: Final[Mapping[NvlinkFact, tuple[NvlinkFieldScheme, ...]]] = {
-    NvlinkFact.STATE: (_scoped(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),),
-    NvlinkFact.SPEED: (
+_STATE: Final = "state"
+_ERRORS: Final = ("crc_errors", "replay_errors", "recovery_errors")
+LINK_FACTS: Final[Mapping[str, tuple[NvlinkFieldScheme, ...]]] = {
+    _STATE: (_scoped(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),),
+    "bytes_per_second": (
         _scoped(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, _MEGABYTE),
         _numbered("SPEED_MBPS", scale=_MEGABYTE),
     ),
-    NvlinkFact.RECEIVED: (_scoped(_RECEIVED, _KIBIBYTE), _scoped(204)),
-    NvlinkFact.TRANSMITTED: (_scoped(_TRANSMITTED, _KIBIBYTE), _scoped(202)),
-    NvlinkFact.CRC_ERRORS: (
+    "receive_bytes": (_scoped(_RECEIVED, _KIBIBYTE), _scoped(204)),
+    "transmit_bytes": (_scoped(_TRANSMITTED, _KIBIBYTE), _scoped(202)),
+    "crc_errors": (
         _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
         _scoped(208),
         _numbered("CRC_FLIT_ERROR_COUNT", "CRC_DATA_ERROR_COUNT"),
     ),
-    NvlinkFact.REPLAY_ERRORS: (
+    "replay_errors": (
         _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY),
         _numbered("REPLAY_ERROR_COUNT"),
     ),
-    NvlinkFact.RECOVERY_ERRORS: (
+    "recovery_errors": (
         _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY),
         _scoped(215),
         _numbered("RECOVERY_ERROR_COUNT"),
     ),
 }
-"""Each fact with the ways to read it, best first."""
+"""Each fact of `Nvlink`, and the state, with the ways to read it, best first."""
 
 
 _SIGNALS: Final = (Signal.NVLINK_LINKS, Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS)
 _CALL: Final = "nvmlDeviceGetFieldValues"
 _NO_LINK: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "no NVLink leads anywhere")
 _NO_ERRORS: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "errors of NVLinks are not counted")
-_ERRORS: Final = (NvlinkFact.CRC_ERRORS, NvlinkFact.REPLAY_ERRORS, NvlinkFact.RECOVERY_ERRORS)
 _NO_ADDRESS: Final = "ffffffff:"
 _GENERATIONS: Final[Mapping[Any, int]] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
 
@@ -123,7 +111,7 @@ class _Links:
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
-        self._ways: dict[NvlinkFact, tuple[NvlinkFieldScheme, ...]] = dict(LINK_FACTS)
+        self._ways: dict[str, tuple[NvlinkFieldScheme, ...]] = dict(LINK_FACTS)
         self._keys: list[FieldKey] = []
         self._errors: dict[int, float] = {}
 
@@ -157,14 +145,14 @@ class _Links:
         return sum(self._errors.values()) if self._errors else None
 
     def _state(self, number: int, answers: Mapping[FieldKey, Any]) -> Any:
-        for way in self._ways[NvlinkFact.STATE]:
+        for way in self._ways[_STATE]:
             state = way.value(number, answers)
             if state is not None:
                 return int(state)
         return self._handle.ask("nvmlDeviceGetNvLinkState", number)
 
     def _tell(
-        self, fact: NvlinkFact, up: Sequence[int], answers: Mapping[FieldKey, Any]
+        self, fact: str, up: Sequence[int], answers: Mapping[FieldKey, Any]
     ) -> Mapping[int, float | None]:
         """A fact of each link that is up; from then on it is asked in the way that told it."""
         offered = []
@@ -178,29 +166,24 @@ class _Links:
         self._keep(fact, tuple(offered))
         return {}
 
-    def _keep(self, fact: NvlinkFact, ways: tuple[NvlinkFieldScheme, ...]) -> None:
+    def _keep(self, fact: str, ways: tuple[NvlinkFieldScheme, ...]) -> None:
         if len(ways) < len(self._ways[fact]):
             self._ways[fact], self._keys = ways, []
 
-    def _link(self, number: int, told: Mapping[NvlinkFact, Mapping[int, float | None]]) -> Nvlink:
-        facts: dict[NvlinkFact, Any] = {fact: found.get(number) for fact, found in told.items()}
-        errors = [None if (count := facts[fact]) is None else int(count) for fact in _ERRORS]
-        if any(count is not None for count in errors):
-            self._errors[number] = sum(count or 0 for count in errors)
+    def _link(self, number: int, told: Mapping[str, Mapping[int, float | None]]) -> Nvlink:
+        facts: dict[str, Any] = {name: told[name].get(number) for name in told if name != _STATE}
+        counts = {name: int(facts[name]) for name in _ERRORS if facts[name] is not None}
+        if counts:
+            self._errors[number] = sum(counts.values())
         address, leads_to_switch = self._remote(number)
         version = self._handle.ask_once("nvmlDeviceGetNvLinkVersion", number)
         return Nvlink(
             number,
             is_up=True,
             generation=_GENERATIONS.get(version),
-            bytes_per_second=facts[NvlinkFact.SPEED] or None,
             remote_pci_bus_id=address,
             leads_to_switch=leads_to_switch,
-            receive_bytes=facts[NvlinkFact.RECEIVED],
-            transmit_bytes=facts[NvlinkFact.TRANSMITTED],
-            crc_errors=errors[0],
-            replay_errors=errors[1],
-            recovery_errors=errors[2],
+            **{**facts, **counts, "bytes_per_second": facts["bytes_per_second"] or None},
         )
 
     def _remote(self, number: int) -> tuple[str | None, bool]:
