@@ -259,7 +259,7 @@ def test_pressure_explains_the_gaps(scenario: str, time: int) -> None:
     for device in node.devices:
         state, _ = node.truth(device.uuid, time)
         pids = [process.pid for process in node.processes(device.uuid, time)]
-        host = node.owner_host(pids, time)
+        host = node.workloads.owner_host(pids, time)
         if state is State.STORAGE_BOUND:
             assert host is not None
             assert host.io_pressure >= 0.2
@@ -359,7 +359,7 @@ def test_half_of_the_gpus_are_near_each_socket() -> None:
 def test_the_host_is_as_busy_as_its_workloads() -> None:
     """CPU use of the node adds up the cores in use; its pressure is the worst workload's."""
     node = NODES["eight-gpu-node"]
-    morning, night = node.host(hour(9.0)), node.host(hour(23.9))
+    morning, night = node.workloads.host(hour(9.0)), node.workloads.host(hour(23.9))
     assert morning.cpu_pressure == 0.45
     assert night.cpu_pressure == 0.0
     assert 0.1 < night.cpu < morning.cpu < 0.5
@@ -369,8 +369,8 @@ def test_a_strange_process_has_no_owner() -> None:
     """Processes of the scenario have their workload, all others none."""
     node = NODES["eight-gpu-node"]
     (process,) = node.processes(node.units[2].device.uuid, hour(3.0))
-    workload = node.workload_of(process.pid)
+    workload = node.workloads.workload_of(process.pid)
     assert workload is not None
     assert workload.name == "finetune-ddp"
-    assert node.workload_of(1) is None
-    assert node.owner_host([1], hour(3.0)) is None
+    assert node.workloads.workload_of(1) is None
+    assert node.workloads.owner_host([1], hour(3.0)) is None

@@ -1,6 +1,6 @@
 """SimulatedNode: runs a scenario: its GPUs, its host, and the owners of its processes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -87,11 +87,11 @@ class SimulatedNode:
         self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
         everything = [unit for gpu in self.units for unit in (gpu, *gpu.instances)]
         self._by_uuid = {unit.device.uuid: unit for unit in everything}
-        self._workloads = SimulatedWorkloads(scenario)
+        self.workloads = SimulatedWorkloads(scenario)
         self._faults = FaultSchedule(scenario.faults, start)
         self._timelines = [GpuTimeline(gpu.slot, gpu.around, self._faults) for gpu in self.units]
         self._gpus = [
-            SimulatedGpu(scenario.seed, gpu.slot, timeline, self._workloads)
+            SimulatedGpu(scenario.seed, gpu.slot, timeline, self.workloads)
             for gpu, timeline in zip(self.units, self._timelines, strict=True)
         ]
         self._states: dict[str, dict[Nanoseconds, BoardState]] = {
@@ -218,18 +218,6 @@ class SimulatedNode:
         around = self.timeline(unit).around(time)
         return true_state(self.state(uuid, time), around, self.members(uuid, time))
 
-    def host(self, time: Nanoseconds) -> HostLoad:
-        """The node's own CPU and pressure."""
-        return self._workloads.host(time, self.scenario.cores)
-
-    def owner_host(self, pids: Iterable[int], time: Nanoseconds) -> HostLoad | None:
-        """The same for the workloads that processes belong to; `None` where they belong to none."""
-        return self._workloads.owner_host(pids, time)
-
-    def workload_of(self, pid: int) -> Workload | None:
-        """Whose process it is."""
-        return self._workloads.workload_of(pid)
-
     def _spots(self, gpu: SimulatedDevice, time: Nanoseconds) -> tuple[DeviceLocation, ...]:
         return self._timelines[gpu.spot.gpu].spots(time)
 
@@ -256,7 +244,7 @@ class ScenarioHost(HostCollector):
 
     def node(self) -> Mapping[Signal, float]:
         """The whole node's signals."""
-        return host_signals(self._node.host(self._time()))
+        return host_signals(self._node.workloads.host(self._time()))
 
     def owner(
         self,
@@ -264,7 +252,7 @@ class ScenarioHost(HostCollector):
         near: Placement | None = None,  # noqa: ARG002 - a scenario places no processes.
     ) -> Mapping[Signal, float]:
         """The signals of the workload that the processes belong to; none where it is unknown."""
-        host = self._node.owner_host(pids, self._time())
+        host = self._node.workloads.owner_host(pids, self._time())
         return host_signals(host) if host is not None else {}
 
 
@@ -286,7 +274,7 @@ class ScenarioOwners(WorkloadResolver):
 
     def workload_of(self, pid: int) -> Workload | None:
         """The workload that a process belongs to; `None` where it is none of the scenario's."""
-        return self._node.workload_of(pid)
+        return self._node.workloads.workload_of(pid)
 
     def close(self) -> None:
         """Nothing was started."""

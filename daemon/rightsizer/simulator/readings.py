@@ -138,7 +138,7 @@ class ModelReader:
         for signal in missing:
             values.pop(signal, None)
         if processes:
-            host = self._node.owner_host((process.pid for process in processes), time)
+            host = self._node.workloads.owner_host((process.pid for process in processes), time)
             values |= host_signals(host) if host is not None else {}
         return Reading(uuid, time, values, missing, processes, links)
 

@@ -120,7 +120,7 @@ class SimulatedSource:
             devices=devices,
             readings=readings,
             down=down,
-            host=host_signals(self._node.host(time)),
+            host=host_signals(self._node.workloads.host(time)),
             holdings={uuid: held for uuid, held in holdings.items() if held},
             collectors={"simulated": CollectorOutcome(success=True, duration_seconds=0.0)},
             xids=self._listen(time),

@@ -127,6 +127,7 @@ class SimulatedWorkloads:
     """All the workloads of a node."""
 
     def __init__(self, scenario: SimulatedScenario) -> None:
+        self._cores = scenario.cores
         self._workers = [
             _TaskTimeline(scenario.seed, number, task) for number, task in enumerate(scenario.tasks)
         ]
@@ -154,15 +155,12 @@ class SimulatedWorkloads:
         worker = self._of_pid.get(pid)
         return worker.task.workload if worker else None
 
-    def host(self, time: Nanoseconds, cores: float) -> HostLoad:
+    def host(self, time: Nanoseconds) -> HostLoad:
         """The node: CPU by the cores in use, the highest pressure of a workload."""
-        used, hosts = 0.0, []
-        for worker in self._workers:
-            phase = worker.schedule.phase(time)
-            if phase is not None:
-                used += phase.host.cpu * worker.task.cores
-                hosts.append(phase.host)
-        return _worst(min(1.0, _IDLE_HOST_CPU + used / cores), hosts)
+        running = [(worker, worker.schedule.phase(time)) for worker in self._workers]
+        used = sum(phase.host.cpu * worker.task.cores for worker, phase in running if phase)
+        hosts = [phase.host for _, phase in running if phase]
+        return _worst(min(1.0, _IDLE_HOST_CPU + used / self._cores), hosts)
 
     def owner_host(self, pids: Iterable[int], time: Nanoseconds) -> HostLoad | None:
         """The owners of some processes: CPU of their quotas, pressure of the worst."""

@@ -96,8 +96,10 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
             at = places.get((found.get(parent, parent), number), [])
             if len(at) == 1:
                 found[key] = at[0]
-        elif (slot := _nameless_slot(known[key])) in slots:
-            found[key] = slots[slot]
+        elif known[key].uuid.startswith("index:"):
+            # What has a uuid is not looked for by its place.
+            slot = kernel_address(known[key].pci_bus_id)
+            found |= {key: slots[slot]} if slot in slots else {}
     return found
 
 
@@ -119,14 +121,6 @@ def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bo
     return "/gi" not in device.uuid and not device.uuid.startswith("MIG-")
 
 
-def _nameless_slot(device: Device) -> str | None:
-    """Where a device sits that has no uuid; what has one is not looked for by its place."""
-    return kernel_address(device.pci_bus_id) if device.uuid.startswith("index:") else None
-
-
-_DRIVER_VERSION: Final = "driver_version"
-
-
 def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
     """The snapshot and what stands of the exporter's page; waits for nothing.
 
@@ -134,11 +128,7 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
     knows are added, with a reading at the snapshot's own time while their values hold.
     """
     view = endpoint.view()
-    exported = {
-        uuid: view.readings[key]
-        for key, uuid in matches(snapshot.devices, view).items()
-        if key in view.readings
-    }
+    exported = {uuid: view.readings[key] for key, uuid in matches(snapshot.devices, view).items()}
     readings = dict(snapshot.readings)
     for uuid in readings.keys() & exported.keys():
         known = exported[uuid]
@@ -156,7 +146,7 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
             )
     listed = {device.uuid for device in (*snapshot.devices, *added)}
     down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
-    driver = {} if view.driver_version is None else {_DRIVER_VERSION: view.driver_version}
+    driver = {} if view.driver_version is None else {"driver_version": view.driver_version}
     xids = {uuid: log for uuid, log in view.xids.items() if uuid in listed}
     return replace(
         snapshot,

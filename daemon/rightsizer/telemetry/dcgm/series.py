@@ -233,8 +233,6 @@ class ExporterPage:
     xids: Mapping[str, int] = field(default_factory=dict)
     """The last Xid of each GPU that had one since the driver was loaded."""
     driver_version: str | None = None
-    unreadable: int = 0
-    """Lines that are torn or no samples at all."""
 
 
 class DcgmExpositionParser:
@@ -255,25 +253,18 @@ class DcgmExpositionParser:
             DriverError: the text is not an exposition of a dcgm-exporter.
         """
         page = _PageParser()
-        readable = unreadable = 0
-        for line in text.split("\n"):
-            if not wanted(line):
-                continue
-            found = self._sample(line)
-            if found is None:
-                unreadable += 1
-                continue
-            readable += 1
-            series, value, time = found
+        found = [self._sample(line) for line in text.split("\n") if wanted(line)]
+        # Lines that are torn or no samples at all are passed over.
+        for series, value, time in filter(None, found):
             if isinstance(series, DcgmSeries):
                 is_stale = time is not None and oldest is not None and time < oldest
                 page.add(series, value, is_stale=is_stale)
-        if not readable and _says_something(text):
+        if not any(found) and _says_something(text):
             raise DriverError(
                 "this is not the text of a dcgm-exporter: none of its metrics is in it; "
                 "check the address"
             )
-        return page.exposition(self._catalogue, unreadable)
+        return page.exposition(self._catalogue)
 
     def _sample(self, line: str) -> _Sample | None:
         match = _SAMPLE.fullmatch(line.partition(" # {")[0].strip())
@@ -334,7 +325,7 @@ class _PageParser:
             of_signal = self._found.setdefault((series.device, signal), {})
             of_signal[series.metric] = (series, value)
 
-    def exposition(self, catalogue: Catalogue, unreadable: int) -> ExporterPage:
+    def exposition(self, catalogue: Catalogue) -> ExporterPage:
         values: dict[str, dict[Signal, float]] = {device: {} for device in self._facts}
         fields: dict[str, dict[Signal, str]] = {device: {} for device in self._facts}
         for (device, signal), candidates in self._found.items():
@@ -360,7 +351,6 @@ class _PageParser:
             },
             xids=self._xids,
             driver_version=self._driver_version,
-            unreadable=unreadable,
         )
 
 

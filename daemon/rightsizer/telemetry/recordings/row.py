@@ -158,13 +158,9 @@ _AS_RECORDED: Final = (
 
 def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | None) -> Device:
     memory, profile = facts.memory_total_bytes, facts.mig_profile or mig_profile(facts.name)
-    if (
-        memory is None
-        and facts.memory_free_bytes is not None
-        and facts.memory_used_bytes is not None
-    ):
-        reserved = facts.memory_reserved_bytes or 0.0
-        memory = facts.memory_free_bytes + facts.memory_used_bytes + reserved
+    free, used = facts.memory_free_bytes, facts.memory_used_bytes
+    if memory is None and free is not None and used is not None:
+        memory = free + used + (facts.memory_reserved_bytes or 0.0)
     mig = None
     if profile is not None and board is not None:
         mig = mig_instance(board, profile, facts.parent_uuid or "", facts.gpu_instance_id or 0)
