@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from owner_trees import write_process
+from rightsizer.host.process_table import user_name
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.owner import NodeCollector
 from rightsizer.owners.resolver import (
@@ -79,10 +80,10 @@ def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
 def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
     """A container's user is in no file of the host; a process that ended has none."""
     write_process(tmp_path, 11, cgroup="0::/\n")
-    owners = UserCollector(tmp_path, lambda _: None)
+    owners = UserCollector(tmp_path, lambda user: user_name(user + 2**30))
     assert owners.workload_of(12) is None
-    found = owners.workload_of(11)
-    assert found == Workload(f"user:{os.getuid()}", WorkloadKind.USER, str(os.getuid()))
+    number = str(os.getuid() + 2**30)
+    assert owners.workload_of(11) == Workload(f"user:{number}", WorkloadKind.USER, number)
 
 
 def test_a_real_process_has_a_user() -> None:

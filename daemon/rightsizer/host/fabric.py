@@ -133,12 +133,8 @@ class FabricPortReader:
         time, last = self._pass(now)
         ports = {port.name: port for port in last if port.is_active}
         rates = self._meter.look(time, lambda: _counters(last, time))
-        chosen = [
-            ports[located.port.name]
-            for located in nearest(
-                [each for each in self._all(now) if each.port.name in ports], place
-            )
-        ]
+        located = [each for each in self._all(now) if each.port.name in ports]
+        chosen = [ports[each.port.name] for each in nearest(located, place)]
         signals: dict[Signal, float] = {}
         for throughput, ratio in _DIRECTIONS:
             measured = [port for port in chosen if (throughput, port.name) in rates]

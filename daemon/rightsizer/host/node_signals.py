@@ -110,11 +110,8 @@ def disk_counters(
 ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
     """Bytes read and written, disk by disk."""
     lines = (line.split() for line in (read_file(f"{procfs}/diskstats") or "").splitlines())
-    rows = [
-        (fields[_NAME], fields[_SECTORS_READ], fields[_SECTORS_WRITTEN])
-        for fields in lines
-        if len(fields) > _SECTORS_WRITTEN and fields[_NAME] in disks.names
-    ]
+    whole = (each for each in lines if len(each) > _SECTORS_WRITTEN and each[_NAME] in disks.names)
+    rows = [(each[_NAME], each[_SECTORS_READ], each[_SECTORS_WRITTEN]) for each in whole]
     return _counters(rows, _DISK_SIGNALS, now, _SECTOR_BYTES)
 
 
@@ -194,17 +191,14 @@ class NodeSignalReader:
 
     def read(self, disks: Disks, now: Nanoseconds) -> Mapping[Signal, float]:
         """What is known now."""
-        ratios = self._ratios.look(
-            now,
-            lambda: (
-                pressures(lambda kind: f"{self._procfs}/pressure/{kind}", now)
-                | node_processors(self._procfs)
-            ),
-        )
         throughput = self._throughput.look(now, lambda: self._counters(disks, now))
-        return {signal: min(1.0, ratio) for signal, ratio in ratios.items()} | sum_by_signal(
-            throughput
-        )
+        ratios = self._ratios.look(now, lambda: self._shares(now))
+        bounded = {signal: min(1.0, ratio) for signal, ratio in ratios.items()}
+        return bounded | sum_by_signal(throughput)
+
+    def _shares(self, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
+        waits = pressures(lambda kind: f"{self._procfs}/pressure/{kind}", now)
+        return waits | node_processors(self._procfs)
 
     def _counters(
         self, disks: Disks, now: Nanoseconds

@@ -188,9 +188,7 @@ class NumaLocalityReader:
     def __init__(
         self, procfs: str, settings: HostSettings, clock: Callable[[], Nanoseconds]
     ) -> None:
-        self._procfs = procfs
-        self._settings = settings
-        self._clock = clock
+        self._procfs, self._settings, self._clock = procfs, settings, clock
         self._shortest = nanoseconds(settings.shortest_seconds)
         self._interval = nanoseconds(settings.memory_placement_interval_seconds)
         self._forget_after = nanoseconds(settings.forget_after_seconds)

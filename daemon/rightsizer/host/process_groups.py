@@ -109,6 +109,7 @@ def _cpus(status: str) -> frozenset[int]:
     return cpu_set(rest.partition("\n")[0].strip()) if found else frozenset()
 
 
+_Memberships: TypeAlias = Collection[ControlGroupMembership]
 _Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
 
 
@@ -149,10 +150,7 @@ class ProcessGroupReader:
         }
 
     def _cpu(
-        self,
-        memberships: Collection[ControlGroupMembership],
-        online: frozenset[int],
-        now: Nanoseconds,
+        self, memberships: _Memberships, online: frozenset[int], now: Nanoseconds
     ) -> dict[Signal, float]:
         """CPU time used of the quota; groups without a rate count on neither side."""
         groups = outermost([each.cpu_time for each in memberships])
@@ -171,9 +169,7 @@ class ProcessGroupReader:
         cores = self._limits.cores(measured, online, now)
         return {Signal.CPU: min(1.0, sum(rates.values()) / cores)} if cores else {}
 
-    def _pressure(
-        self, memberships: Collection[ControlGroupMembership], now: Nanoseconds
-    ) -> dict[Signal, float]:
+    def _pressure(self, memberships: _Memberships, now: Nanoseconds) -> dict[Signal, float]:
         """The worst of the groups: at least for that long, some task of theirs waited."""
         worst: dict[Signal, float] = {}
         for group in outermost([each.pressure for each in memberships]):
@@ -183,7 +179,7 @@ class ProcessGroupReader:
         return worst
 
     def _disk(
-        self, memberships: Collection[ControlGroupMembership], disks: Disks, now: Nanoseconds
+        self, memberships: _Memberships, disks: Disks, now: Nanoseconds
     ) -> dict[Signal, float]:
         parts = {
             (signal, group.folder): rate

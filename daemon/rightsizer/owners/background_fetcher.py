@@ -32,12 +32,8 @@ class BackgroundFetcher(Generic[T]):
         `fetch` gives the answer, or raises; `is_there` is not called again once the server was
         there; `interval_seconds` is in place of the settings' own.
         """
-        self.name = name
-        self._fetch = fetch
-        self._look_for = is_there
-        self._was_there = False
-        self._settings = settings
-        self._now = now
+        self.name, self._fetch, self._settings, self._now = name, fetch, settings, now
+        self._look_for, self._was_there = is_there, False
         self._background = PollingThread(
             f"owners-{name}",
             self._attempt,
@@ -54,7 +50,9 @@ class BackgroundFetcher(Generic[T]):
 
     def latest(self) -> T | None:
         """The last answer that still stands."""
-        if not self._is_there():
+        # From then on, absence is a failure.
+        self._was_there = self._was_there or self._look_for()
+        if not self._was_there:
             return None
         found = self._background.latest(self._wait_seconds)
         self._wait_seconds = 0.0
@@ -81,11 +79,6 @@ class BackgroundFetcher(Generic[T]):
     def close(self) -> None:
         """Let the thread end."""
         self._background.close()
-
-    def _is_there(self) -> bool:
-        # From then on, absence is a failure.
-        self._was_there = self._was_there or self._look_for()
-        return self._was_there
 
     def _attempt(self) -> T:
         try:

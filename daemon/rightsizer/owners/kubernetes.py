@@ -55,9 +55,7 @@ class PodNames:
     def __init__(
         self, folder: Path, floor_seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._folder = folder
-        self._floor_seconds = floor_seconds
-        self._now = now
+        self._folder, self._floor_seconds, self._now = folder, floor_seconds, now
         self._listed: float | None = None
         self._names: dict[str, PodName] = {}
 
@@ -203,15 +201,9 @@ class KubernetesCollector(NodeCollector):
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._processes = ProcessTable(procfs)
-        self._procfs = procfs
-        self._settings = settings
-        self._socket = Path(settings.kubelet_socket)
-        self._names = (
-            PodNames(Path(settings.pod_log_folder), settings.floor_seconds, now)
-            if settings.pod_log_folder
-            else None
-        )
+        self._processes, self._procfs, self._settings = ProcessTable(procfs), procfs, settings
+        self._socket, logs = Path(settings.kubelet_socket), settings.pod_log_folder
+        self._names = PodNames(Path(logs), settings.floor_seconds, now) if logs else None
         if settings.kubelet_socket:
             self.fetcher = BackgroundFetcher(
                 "kubelet", self._ask, settings, is_there=self._socket.exists, now=now

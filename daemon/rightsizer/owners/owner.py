@@ -99,11 +99,6 @@ def _texts() -> Mapping[str, Any]:
     return found
 
 
-def _kubectl(workload: Workload) -> str:
-    """The command with the namespace of a workload."""
-    return f"kubectl -n {shlex.quote(workload.namespace)}" if workload.namespace else "kubectl"
-
-
 class Owner:
     """An owner of GPU processes: what sets its workloads apart, and the commands to manage them.
 
@@ -205,7 +200,8 @@ class Owner:
         quoted = {fact: shlex.quote(name) for fact, name in names.items()}
         is_number = workload.name.replace("_", "").isdecimal()
         job = workload.name if is_number else f"--name={quoted['name']}"
-        return quoted | {"kubectl": _kubectl(workload), "job": job}
+        namespace = f" -n {shlex.quote(workload.namespace)}" if workload.namespace else ""
+        return quoted | {"kubectl": f"kubectl{namespace}", "job": job}
 
 
 def _sharing(action: Action) -> str:

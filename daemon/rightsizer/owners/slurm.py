@@ -13,11 +13,7 @@ from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf
-from rightsizer.owners.owner import (
-    Allocations,
-    NodeCollector,
-    Scheduler,
-)
+from rightsizer.owners.owner import Allocations, NodeCollector, Scheduler
 from rightsizer.owners.settings import OwnerSettings
 
 _BY_INDEX: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?")
@@ -160,9 +156,7 @@ class SlurmCollector(NodeCollector):
         settings: OwnerSettings,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._processes = ProcessTable(procfs)
-        self._procfs = procfs
-        self._sysfs = sysfs
+        self._processes, self._procfs, self._sysfs = ProcessTable(procfs), procfs, sysfs
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
         # The map may lie on a file system of the network.
         self.fetcher = BackgroundFetcher(

@@ -1,10 +1,9 @@
 """Users: processes of login sessions by the name of their user."""
 
-import pwd
 from collections.abc import Callable
 from pathlib import Path
 
-from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.owner import NodeCollector, Owner
 from rightsizer.owners.systemd import unit_in
@@ -17,17 +16,10 @@ class UserOwner(Owner):
     has_single_jobs = False
 
 
-def _name_of(user: int) -> str | None:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return None
-
-
 class UserCollector(NodeCollector):
     """Processes of login sessions by the name of their user, or by its number without one."""
 
-    def __init__(self, procfs: Path, name_of: Callable[[int], str | None] = _name_of) -> None:
+    def __init__(self, procfs: Path, name_of: Callable[[int], str] = user_name) -> None:
         self._processes = ProcessTable(procfs)
         self._name_of = name_of
 
@@ -38,5 +30,5 @@ class UserCollector(NodeCollector):
         user = self._processes.user(pid)
         if user is None:
             return None
-        name = self._name_of(user) or str(user)
+        name = self._name_of(user)
         return Workload(f"user:{name}", WorkloadKind.USER, name)

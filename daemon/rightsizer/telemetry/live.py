@@ -66,11 +66,8 @@ class LiveSource:
             ConfigurationError: a collector that is disabled does not exist.
         """
         check_collectors(settings)
-        self._clock = clock
-        self._interval = interval
-        self._settings = settings
-        self._host_context = host_context
-        self._secondary = tuple(secondary)
+        self._clock, self._interval, self._settings = clock, interval, settings
+        self._host_context, self._secondary = host_context, tuple(secondary)
         self._controls = controls or ReleaseController(clock)
         self._connection = NvmlConnection(
             clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs
@@ -121,7 +118,7 @@ class LiveSource:
             return f"threads that still hold profiling counters: {held}" if held else None
         if not self._connection.is_released:
             return "NVML is still open: a driver call is under way"
-        hung = sum(worker.abandoned for worker in self._workers)
+        hung = self._hung
         return f"{hung} threads hang in the driver and hold what they had" if hung else None
 
     def close(self) -> None:
@@ -159,7 +156,7 @@ class LiveSource:
                 **look.collectors,
                 **({} if self._xids.outcome is None else {"xid": self._xids.outcome}),
             },
-            abandoned_workers=self._abandoned,
+            abandoned_workers=self._connection.abandoned + self._hung,
             slow=self._pool.slow(),
             topology=look.topology,
             xids=self._xids.xids,
@@ -171,15 +168,10 @@ class LiveSource:
 
     def _context_of(self, readings: Mapping[str, Reading], deadline: float) -> HostContext:
         inventory = self._connection.inventory
-        query = HostQuery(
-            self._registry.devices,
-            {
-                uuid: reading.processes
-                for uuid, reading in readings.items()
-                if reading.processes is not None
-            },
-            TopologyFacts() if inventory is None else inventory.topology,
-        )
+        topology = TopologyFacts() if inventory is None else inventory.topology
+        known = ((uuid, reading.processes) for uuid, reading in readings.items())
+        processes = {uuid: found for uuid, found in known if found is not None}
+        query = HostQuery(self._registry.devices, processes, topology)
         return self._host_context.look(query, deadline)
 
     def _enriched(self, snapshot: Snapshot) -> Snapshot:
@@ -213,8 +205,8 @@ class LiveSource:
         return (*self._pool.workers, self._xids.worker)
 
     @property
-    def _abandoned(self) -> int:
-        return self._connection.abandoned + sum(worker.abandoned for worker in self._workers)
+    def _hung(self) -> int:
+        return sum(worker.abandoned for worker in self._workers)
 
     def _released_counters(self) -> str | None:
         release = self._controls.released(ReleasableResource.COUNTERS)

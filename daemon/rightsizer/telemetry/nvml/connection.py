@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,9 @@ _MOST_GPUS: Final = 16
 """Of a node."""
 
 
+_RELEASED: Final = NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
+
+
 class _Release(Enum):
     """How far NVML is let go on request."""
 
@@ -57,28 +60,20 @@ class NvmlConnection:
     def __init__(
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
     ) -> None:
-        generations, stuck_probes = itertools.count(), StuckProbes()
-        self._stuck_probes = stuck_probes
-        self._clock = clock
-        self._settings = settings
+        generations, self._stuck_probes = itertools.count(), StuckProbes()
+        self._clock, self._settings = clock, settings
         self._worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
             "nvml",
             lambda: NvmlDriver(
-                generations,
-                catalogue,
-                sysfs,
-                stuck_probes=stuck_probes,
-                last_inventory=lambda: self.inventory,
+                generations, catalogue, sysfs, self._stuck_probes, lambda: self.inventory
             ),
             abandon_after_seconds=0.0,  # `_is_given_up` says when.
             # Each thread that hangs in a look is at another GPU.
             abandoned_maximum=_MOST_GPUS * settings.abandoned_threads_maximum,
             moved_at=lambda driver: driver.library.asked_at,
         )
-        self._back_off = ReopenBackOff(settings.retry_first_seconds, settings.retry_longest_seconds)
-        self._unopened_back_off = ReopenBackOff(
-            settings.retry_first_seconds, settings.retry_longest_seconds
-        )
+        waits = settings.retry_first_seconds, settings.retry_longest_seconds
+        self._back_off, self._unopened_back_off = ReopenBackOff(*waits), ReopenBackOff(*waits)
         self._due = clock.time()
         self._next_reopening = self._due
         self._reopening = False
@@ -123,8 +118,8 @@ class NvmlConnection:
             self._take(time.monotonic())
         while self._is_waiting and self.inventory is None and time.monotonic() < deadline:
             self._take(min(deadline, time.monotonic() + max(0.0, self._first_patience_left)))
-            if self._is_held_up:
-                self._take(deadline)
+            if self._first_patience_left <= 0.0 and self._is_waiting:
+                self._take(deadline)  # What keeps it waiting cannot be passed by.
 
     def look_soon(self) -> None:
         """Look for devices again within the shortest retry: one of them has changed."""
@@ -183,19 +178,27 @@ class NvmlConnection:
             if not self._is_waiting and self._release is _Release.UNDER_WAY:
                 self._release = _Release.DONE
         if not self._is_waiting and self._release is _Release.WANTED:
-            retired, wait = self._retired, self._settings.deadline_seconds
-            if self._worker.ask(lambda driver: _close(driver, retired, wait)):
-                self._is_waiting = True
+            self._is_waiting = self._ask(lambda _: _RELEASED)
+            if self._is_waiting:
                 self._release = _Release.UNDER_WAY
 
     def _begin(self) -> None:
-        if self._reopening:
-            retired, wait = self._retired, self._settings.deadline_seconds
-            asked = self._worker.ask(lambda driver: _reopen(driver, retired, wait))
-        else:
-            asked = self._worker.ask(NvmlDriver.look)
-        if asked:
+        ask = self._ask if self._reopening else self._worker.ask
+        if ask(NvmlDriver.look):
             self._is_waiting = True
+
+    def _ask(self, then: Callable[[NvmlDriver], Inventory | NvmlFailure]) -> bool:
+        """Have NVML closed, once no worker holds anything of its opening, and go on."""
+        retired, wait_seconds = self._retired, self._settings.deadline_seconds
+
+        def close(driver: NvmlDriver) -> Inventory | NvmlFailure:
+            deadline = time.monotonic() + wait_seconds
+            for worker in retired:
+                worker.join(deadline)
+            driver.close()
+            return then(driver)
+
+        return self._worker.ask(close)
 
     def _take(self, deadline: float) -> None:
         answer = self._worker.answer(deadline)
@@ -230,11 +233,6 @@ class NvmlConnection:
     @property
     def _first_patience_left(self) -> float:
         return self._first_patience_seconds - self._worker.stuck().still_seconds
-
-    @property
-    def _is_held_up(self) -> bool:
-        """Whether what keeps the first look waiting cannot be passed by."""
-        return self._is_waiting and self._first_patience_left <= 0.0
 
     def _is_given_up(self, stuck: Stuck[NvmlDriver]) -> bool:
         """Whether another thread looks instead.
@@ -272,16 +270,3 @@ class NvmlConnection:
             is_asleep = answer.reason is Missing.SUSPENDED
             self.reason = Missing.SUSPENDED if is_asleep else Missing.LOST
         self._due = self._clock.time() + self._back_off.next()
-
-
-def _close(driver: NvmlDriver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
-    deadline = time.monotonic() + wait_seconds
-    for worker in retired:
-        worker.join(deadline)
-    driver.close()
-    return NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
-
-
-def _reopen(driver: NvmlDriver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
-    _close(driver, retired, wait_seconds)
-    return driver.look()

@@ -85,10 +85,8 @@ class DevicePool:
         sysfs: Path = Path("/sys"),
         counters_are_released: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._sysfs = sysfs
+        self._clock, self._settings, self._sysfs = clock, settings, sysfs
         self._counters_are_released = counters_are_released
-        self._clock = clock
-        self._settings = settings
         self._workers: dict[str, Worker[DeviceReader, PollResult]] = {}
         self._devices: dict[str, _PooledDevice] = {}
         self._inventory: Inventory | None = None

@@ -81,11 +81,8 @@ class PeerReader:
         nvlinks: int | None = direct or min(mine.switched, others.switched)
         if not nvlinks and mine.unknown and others.unknown and self._may(one, other, _NVLINK):
             nvlinks = None
-        return GpuPairFacts(
-            pcie_kind=_KINDS.get(level, LinkKind.UNKNOWN),
-            nvlinks=nvlinks,
-            can_read=self._may(one, other, _READ),
-        )
+        kind = _KINDS.get(level, LinkKind.UNKNOWN)
+        return GpuPairFacts(kind, nvlinks, self._may(one, other, _READ))
 
     def _may(self, one: DeviceTarget, other: DeviceTarget, what: int) -> bool | None:
         status = self._ask(one, "nvmlDeviceGetP2PStatus", what, peer=other)
@@ -148,7 +145,13 @@ class PeerReader:
             return self._known[key]
         answer = self._library.ask(name, *(each.handle for each in targets), *arguments)
         value = None if isinstance(answer, NvmlFailure) else answer
-        if _is_final(answer) if value is None else not may_change:
+        # Drivers refuse a link that the board does not have in one way or the other.
+        is_final = (
+            not may_change
+            if value is not None
+            else (answer.is_unsupported or answer.code == pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        )
+        if is_final:
             self._known[key] = value
         return value
 
@@ -161,11 +164,6 @@ class _LinkEnds:
     """By the PCI address at the other end."""
     switched: int = 0
     unknown: int = 0
-
-
-def _is_final(failure: NvmlFailure) -> bool:
-    # Drivers refuse a link that the board does not have in one way or the other.
-    return failure.is_unsupported or failure.code == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
 def _bits(words: Sequence[int] | None) -> tuple[int, ...]:
@@ -210,7 +208,6 @@ class NvmlDriver:
         generations: Iterator[int],
         catalogue: Catalogue,
         sysfs: Path,
-        *,
         stuck_probes: StuckProbes | None = None,
         last_inventory: Callable[[], Inventory | None] = lambda: None,
     ) -> None:

@@ -68,15 +68,10 @@ class XidEventSet:
         xids: list[XidEvent] = []
         if failure is None and self._registered:
             failure = self._drain(xids)
-        return XidBatch(
-            tuple(xids),
-            frozenset(
-                target.device.uuid for gpu in self._registered.values() for target in gpu.targets
-            ),
-            self._is_partial,
-            failure,
-            time.perf_counter() - started,
-        )
+        targets = (target for gpu in self._registered.values() for target in gpu.targets)
+        listening = frozenset(target.device.uuid for target in targets)
+        seconds = time.perf_counter() - started
+        return XidBatch(tuple(xids), listening, self._is_partial, failure, seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -116,9 +111,8 @@ class XidEventSet:
 
     def _drain(self, xids: list[XidEvent]) -> NvmlFailure | None:
         for place in range(_MOST_EVENTS):
-            event = self.library.ask(
-                "nvmlEventSetWait_v2", self._set, 0 if place else _WAIT_MILLISECONDS
-            )
+            wait = 0 if place else _WAIT_MILLISECONDS
+            event = self.library.ask("nvmlEventSetWait_v2", self._set, wait)
             if isinstance(event, NvmlFailure):
                 return self._end(event)
             if event.eventType & _XID:
