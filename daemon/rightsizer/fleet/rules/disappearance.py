@@ -16,7 +16,7 @@ from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct, utc_text
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
@@ -240,7 +240,6 @@ def _complaint(view: FleetView, loss: _Loss, market: Market) -> Finding:
     devices = tuple(each.device.device for each in lost[:MOST_DEVICES])
     window = Window(loss.key, since, view.end, states={State.UNKNOWN: view.end - since})
     return CaseSubject(NAME, Case(loss.key, None, devices, (window,), ()), market).complain(
-        kind=FindingKind.DEGRADED,
         reasons=(loss.reason,),
         action=loss.action,
         summary=loss.summary,

@@ -15,16 +15,7 @@ from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.pools.pool import PoolSubject, part_of, waiting_for
 from rightsizer.fleet.pools.reclaim import Defragmentation, is_fragmented, residents_of, room_for
 from rightsizer.fleet.rules.rule import pool_rule
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Instruction,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Finding, Instruction, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
@@ -97,7 +88,6 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
     who = "that wait" if is_waited_for else "that were seen"
     what, options, steps = _advised(found)
     return subject.complain(
-        kind=FindingKind.MISPLACED,
         reasons=(Reason.CAPACITY_FRAGMENTED,),
         action=Action.MOVE_GPUS if found else Action.NONE,
         summary=(

@@ -20,7 +20,7 @@ from rightsizer.fleet.pools.hourly import (
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import covered, mostly_covered, pool_rule, weekly_conduct
-from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
+from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
@@ -96,7 +96,6 @@ def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, o
     emptied = {each.device.uuid for each in pool.devices if each.node in spare.nodes}
     step = max(1, size // _STEPS)
     return subject.complain(
-        kind=FindingKind.IDLE if is_empty else FindingKind.OVERPROVISIONED,
         reasons=(Reason.IDLE_EMPTY if is_empty else Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,
         summary=summary,

@@ -20,7 +20,7 @@ from rightsizer.fleet.rules.rule import (
     pool_rule,
     weekly_conduct,
 )
-from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk
+from rightsizer.model.finding import Action, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
@@ -115,7 +115,6 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
         by_way.setdefault(each.action, []).append(each)
     how = " and ".join(_WAYS[way] for way in by_way)
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(_REASONS[way] for way in by_way),
         action=plan.gpus[0].action,
         summary=(

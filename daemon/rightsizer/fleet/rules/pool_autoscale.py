@@ -21,7 +21,7 @@ from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import follow_the_load
 from rightsizer.fleet.rules.rule import covered, mostly_covered, pool_rule, weekly_conduct
 from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
+from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
@@ -150,7 +150,6 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
     savings = subject.savings(low, high)
     by_hour = f"{least} to {most} nodes by the hour, instead of {load.size}"
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(

@@ -10,15 +10,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.rules.rule import pool_rule, weekly_conduct
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
@@ -69,7 +61,6 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
     # What a month more of the same would take, at least one.
     missing = max(1.0, trend.value + trend.slope_per_day * 30.0 - subject.size)
     return subject.complain(
-        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.NONE,
         summary=(

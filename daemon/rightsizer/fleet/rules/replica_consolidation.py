@@ -22,7 +22,7 @@ from rightsizer.fleet.rules.rule import (
     pool_rule,
     weekly_conduct,
 )
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.finding import Action, Case, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
@@ -174,7 +174,6 @@ def _complaint(
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen))
     together = [[each.key for each in group] for group in groups]
     return subject.complain(
-        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,
         summary=(

@@ -11,15 +11,7 @@ from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.fleet.pools.pool import PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 
@@ -72,7 +64,6 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
     findings = [finding for jobs in slow.values() for finding in jobs.values()]
     devices = sorted({uuid for finding in findings for uuid in finding.culprits})
     return subject.complain(
-        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
         summary=(
