@@ -40,7 +40,7 @@ def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVe
     return (FleetVerdict(KEY, replace(well, abstained=nothing)),)
 
 
-RULE = FleetRule("coverage", Threshold(), judge, lambda settings: settings.conduct)
+RULE = FleetRule("coverage", Threshold(), judge)
 
 
 def judged(

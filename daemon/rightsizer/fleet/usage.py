@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.advice.market import Market
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
+from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.frozen import dataclass, field
@@ -144,13 +145,19 @@ def _divided(
     known = sum(day.known[first:last])
     silent = max(0.0, sum(day.present_seconds[first:last]) - known)
     amounts = day.amounts_over(first, last)
+    used, joules = (
+        amounts[kind].get(name, 0.0)
+        for kind, name in ((ColumnKind.USED, "seconds"), (ColumnKind.ENERGY, "joules"))
+    )
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
-    free = min(rest * known, amounts.states.get(State.IDLE_EMPTY, 0.0))
+    free = min(rest * known, amounts[ColumnKind.STATE].get(State.IDLE_EMPTY, 0.0))
     seconds = {key: share * known for key, share in held.items()}
     seconds |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
-    wasted = sum(time for cause, time in amounts.waste.items() if cause is not Cause.HEADROOM)
+    wasted = sum(
+        time for cause, time in amounts[ColumnKind.WASTE].items() if cause is not Cause.HEADROOM
+    )
     busy = known - free
     found = {}
     for key, time in seconds.items():
@@ -161,10 +168,10 @@ def _divided(
             unknown=silent
             * (held.get(key, 0.0) if key in held else rest * (key == _UNNAMED))
             * hours,
-            used=part * amounts.used_seconds * hours,
+            used=part * used * hours,
             wasted=lost * hours,
-            joules=amounts.joules * time / known if known > 0 else 0.0,
-            is_measured=amounts.joules > 0.0 or not time,
+            joules=joules * time / known if known > 0 else 0.0,
+            is_measured=joules > 0.0 or not time,
         )
     return {key: use for key, use in found.items() if use.held > 0 or use.unknown > 0}
 

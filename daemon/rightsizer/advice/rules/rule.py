@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.verdict import CaseSubject
@@ -76,16 +76,35 @@ SettingsT = TypeVar("SettingsT", bound=RuleSettings)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[SettingsT]):
-    """A rule by its parts."""
+class TunableRule(Generic[SettingsT]):
+    """What rules of a node and of a fleet have alike."""
 
     name: str
     settings: SettingsT
+    market: Market = field(default_factory=Market, kw_only=True)
+    """What else there is to run on, and what it costs."""
+
+    def relaxed(self, factor: float) -> Self:
+        """The same rule with a lower threshold: what is still true enough to stay open."""
+        lowered: Any = self.settings
+        return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
+
+    def with_settings(self, settings: SettingsT) -> Self:
+        """The same rule with an operator's settings."""
+        return replace(self, settings=settings)
+
+    def in_market(self, market: Market) -> Self:
+        """The same rule with an operator's boards and prices."""
+        return replace(self, market=market)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(TunableRule[SettingsT]):
+    """A rule by its parts."""
+
     judge_with: Callable[[CaseSubject, SettingsT], Finding]
     opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
     """Where advice behaves by the class of a workload; else as `settings.conduct` says."""
-    market: Market = field(default_factory=Market)
-    """What else there is to run on, and what it costs."""
 
     def judge(self, case: Case) -> Finding:
         """The verdict on one case."""
@@ -98,19 +117,6 @@ class Rule(Generic[SettingsT]):
         settings: Any = self.settings
         policy: OpeningPolicy = settings.conduct
         return policy
-
-    def relaxed(self, factor: float) -> "Rule[SettingsT]":
-        """The same rule with a lower threshold: what is still true enough to stay open."""
-        lowered: Any = self.settings
-        return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
-
-    def with_settings(self, settings: SettingsT) -> "Rule[SettingsT]":
-        """The same rule with an operator's settings."""
-        return replace(self, settings=settings)
-
-    def in_market(self, market: Market) -> "Rule[SettingsT]":
-        """The same rule with an operator's boards and prices."""
-        return replace(self, market=market)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cache, cached_property, lru_cache, partial
 from math import isnan
 from operator import add
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
@@ -34,8 +34,8 @@ _MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.WASTE: Cause,
     ColumnKind.WASTE_JOULES: Cause,
 }
-_Amounts = Mapping[ColumnKind, Mapping[Any, float]]
-"""By kind and name, which is a member of the kind's enumeration where it has one."""
+Amounts = Mapping[ColumnKind, Mapping[Any, float]]
+"""Seconds and joules by kind and name, a member of the kind's enumeration where it has one."""
 
 
 @lru_cache(maxsize=256)
@@ -52,7 +52,7 @@ def _known_columns(layout: FrameLayout) -> tuple[tuple[int, ColumnKind, str], ..
     return tuple(found)
 
 
-def _amounts(sums: Mapping[FrameLayout, Sequence[float]]) -> _Amounts:
+def _amounts(sums: Mapping[FrameLayout, Sequence[float]]) -> Amounts:
     """What adds up, of days of several layouts together."""
     found: dict[ColumnKind, dict[str, float]] = {kind: defaultdict(float) for kind in ColumnKind}
     for layout, totals in sums.items():
@@ -89,15 +89,6 @@ _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """What is kept is rounded; beyond that it cannot be true."""
 
 
-class DayAmounts(NamedTuple):
-    """What adds up of a stretch of a day, in seconds and joules."""
-
-    states: Mapping[State, float]
-    waste: Mapping[Cause, float]
-    used_seconds: float
-    joules: float
-
-
 class SummedDay:
     """A frame with sums over its intervals, each computed once."""
 
@@ -109,15 +100,9 @@ class SummedDay:
         """Of what adds up, from an interval to another, the last not included."""
         self.demands_over = cache(DayDemands(self.frame, self.known, settings).over)
 
-    def amounts_over(self, first: int, last: int) -> DayAmounts:
+    def amounts_over(self, first: int, last: int) -> Amounts:
         """What a stretch of it comes to, the last interval not included."""
-        found = _amounts({self.frame.layout: self.sums_over(first, last)})
-        return DayAmounts(
-            states=found[ColumnKind.STATE],
-            waste=found[ColumnKind.WASTE],
-            used_seconds=found[ColumnKind.USED].get("seconds", 0.0),
-            joules=found[ColumnKind.ENERGY].get("joules", 0.0),
-        )
+        return _amounts({self.frame.layout: self.sums_over(first, last)})
 
     @cached_property
     def present_seconds(self) -> list[float]:

@@ -354,6 +354,7 @@ class FleetCases:
         return SummedDay(combined(parts), self.settings.demands)
 
 
+_PEERS: Final = 32
 _DEVICES: Final = 32
 """In one batch, unless one workload has more; a device's fortnight takes half a megabyte."""
 
@@ -412,10 +413,9 @@ def case_measurement(
     day_cache: DayCache,
     request: BatchRequest,
     keys: Iterable[str],
-    peers: int = 32,
     settings: CaseSettings | None = None,
 ) -> Measured:
-    """What is measured of some workloads, and of `peers` others to compare them with.
+    """What is measured of some workloads, and of some others to compare them with.
 
     `request` is of the whole fleet; workloads that have gone are left out.
     """
@@ -423,8 +423,8 @@ def case_measurement(
     asked = [key for key in dict.fromkeys(keys) if key in present]
     others = sorted(request.occupancy.ever.keys() & present.keys() - set(asked))
     # Evenly from the alphabet, so that they stay the same from run to run.
-    step = max(1, len(others) // peers) if peers else 1
-    wanted = sorted([*asked, *others[::step][:peers]]) if asked else []
+    step = max(1, len(others) // _PEERS)
+    wanted = sorted([*asked, *others[::step][:_PEERS]]) if asked else []
     occupancy = replace(request.occupancy, present={key: present[key] for key in wanted})
     batches = list(batches_of(replace(request, occupancy=occupancy)))
 

@@ -134,6 +134,12 @@ class GpuCounts:
         ]
 
     @property
+    def free(self) -> list[float]:
+        """Those that are present and not held."""
+        pairs = zip(self.present, self.held, strict=True)
+        return [max(0.0, present - held) for present, held in pairs]
+
+    @property
     def held_peaks(self) -> array[float]:
         """The most that were held at once, by the hour; where only hours are known, their mean."""
         return array("f", [max(self.held[at]) for at in _hour_slices(self.held, self.grid)])

@@ -224,14 +224,7 @@ def _pool(
             add_counts(whole, number, counts)
         if node in sizes:
             of_node = [each.by_the_hour() for each in days.values()]
-            free = [
-                [
-                    max(0.0, all_gpus - held)
-                    for all_gpus, held in zip(*each.columns[:2], strict=True)
-                ]
-                for each in of_node
-            ]
-            node_free[node] = _hours(of_node, free, start, end)
+            node_free[node] = _hours(of_node, [each.free for each in of_node], start, end)
     hourly = [each.by_the_hour() for each in whole.values()]
     return FleetPool(
         name=name,

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, TunableRule
 from rightsizer.advice.verdict import confidence_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.pools.pool import PoolSubject, pool_key
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -36,13 +36,10 @@ class FleetVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetRule(Generic[FleetRuleSettings]):
+class FleetRule(TunableRule[FleetRuleSettings]):
     """A rule by its parts; one verdict a pool or a workload, the well ones included."""
 
-    name: str
-    settings: FleetRuleSettings
     judge_with: Callable[[FleetView, FleetRuleSettings, Market], tuple[FleetVerdict, ...]]
-    market: Market = field(default_factory=Market)
 
     def judge(self, view: FleetView) -> tuple[FleetVerdict, ...]:
         """The verdicts on the fleet."""
@@ -51,19 +48,6 @@ class FleetRule(Generic[FleetRuleSettings]):
     def conduct(self) -> OpeningPolicy:
         """How advice of this rule behaves."""
         return self.settings.conduct
-
-    def relaxed(self, factor: float) -> "FleetRule[FleetRuleSettings]":
-        """The same rule with a lower threshold: what is still true enough to stay open."""
-        lowered: Any = self.settings
-        return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
-
-    def with_settings(self, settings: FleetRuleSettings) -> "FleetRule[FleetRuleSettings]":
-        """The same rule with an operator's settings."""
-        return replace(self, settings=settings)
-
-    def in_market(self, market: Market) -> "FleetRule[FleetRuleSettings]":
-        """The same rule with an operator's boards and prices."""
-        return replace(self, market=market)
 
 
 def pool_rule(
