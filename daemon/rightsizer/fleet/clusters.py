@@ -111,7 +111,13 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
     named = cluster.named
     return FleetInventory(
         devices={
-            uuid: replace(each, cluster=cluster.name, pool=named(each.pool))
+            uuid: replace(
+                each,
+                cluster=cluster.name,
+                pool=named(each.pool),
+                # So that the name of a device has its host.
+                device=replace(each.device, host=each.node),
+            )
             for uuid, each in found.devices.items()
         },
         workloads={

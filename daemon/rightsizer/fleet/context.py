@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
@@ -113,7 +112,7 @@ class CompositeSource:
     ) -> FleetInventory:
         """All devices, each with the name of the first source that knows it."""
         found = FleetInventory()
-        for source, report in self.readers(reports).values():
+        for source, report in self.readers(reports):
             if report.devices:
                 found = _merged(found, source.name, source.inventory(store, report, now, lookback))
         there = {report.source for report in reports if report.metrics}
@@ -123,13 +122,10 @@ class CompositeSource:
             found = self._slurm.enrich(store, found, now, lookback)
         return found
 
-    def readers(
-        self, reports: Sequence[SourceReport]
-    ) -> dict[str, tuple[FleetSource, SourceReport]]:
-        """The sources by name, each with its report."""
-        sources = {source.name: source for source in self._sources}
+    def readers(self, reports: Sequence[SourceReport]) -> list[tuple[FleetSource, SourceReport]]:
+        """The sources, each with its report."""
         known = {report.source: report for report in reports}
-        return {name: (each, known[name]) for name, each in sources.items() if name in known}
+        return [(each, known[each.name]) for each in self._sources if each.name in known]
 
 
 def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetInventory:
@@ -191,18 +187,22 @@ def fleet_context(
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
     found = clusters_in(store, fleet.cluster_label, now, lookback)
-    clusters, probed = _of_shard(found.clusters, fleet.shard), list[_ProbedCluster]()
+    clusters = _of_shard(found.clusters, fleet.shard)
+    reports: list[SourceReport] = []
+    inventories: list[FleetInventory] = []
+    readers: dict[str, tuple[FleetSource, SourceReport]] = {}
     for done, cluster in enumerate(clusters, start=1):
         sources = CompositeSource(sources_of(settings, catalogue), fleet)
-        of_cluster = store.within(cluster.matchers) if cluster.matchers else store
-        probed.append(_probed(sources, cluster, of_cluster, now, lookback))
+        part = store.within(cluster.matchers) if cluster.matchers else store
+        probed = [replace(each, cluster=cluster) for each in sources.probe(part, now, lookback)]
+        reports += probed
+        inventories.append(inventory_in(cluster, sources.inventory(part, probed, now, lookback)))
+        readers |= {each[1].key: each for each in sources.readers(probed)}
         progress("probing", done, len(clusters) + 1)
-    reports = tuple(chain.from_iterable(each.reports for each in probed))
     if not any(report.devices for report in reports) and (clusters or not found.clusters):
         reason = why_nothing(store, now, lookback)
         raise StoreError(f"the store at {fleet.store.url} {reason}")
-    inventory = joined(each.inventory for each in probed)
-    readers = {key: each for one in probed for key, each in one.readers.items()}
+    inventory = joined(inventories)
     planned = [
         PlannedSource(
             report,
@@ -221,7 +221,7 @@ def fleet_context(
         there = ", ".join(each.name or "the one without a name" for each in clusters) or "none"
         among = f"Shard {fleet.shard} has {len(clusters)} of {len(found.clusters)} clusters"
         notes = (*notes, f"{among}: {there}.")
-    return FleetContext(now, reports, inventory, plan, store, readers, notes)
+    return FleetContext(now, tuple(reports), inventory, plan, store, readers, notes)
 
 
 def _of_shard(clusters: tuple[Cluster, ...], shard: str) -> tuple[Cluster, ...]:
@@ -230,31 +230,6 @@ def _of_shard(clusters: tuple[Cluster, ...], shard: str) -> tuple[Cluster, ...]:
         return clusters
     part = Shard.parse(shard)
     return tuple(each for each in clusters if part.has(each.name))
-
-
-class _ProbedCluster(NamedTuple):
-    reports: tuple[SourceReport, ...]
-    inventory: FleetInventory
-    readers: Mapping[str, tuple[FleetSource, SourceReport]]
-
-
-def _probed(
-    sources: CompositeSource,
-    cluster: Cluster,
-    store: MetricStore,
-    now: Nanoseconds,
-    lookback: Nanoseconds,
-) -> _ProbedCluster:
-    """What there is in a cluster."""
-    reports = tuple(replace(each, cluster=cluster) for each in sources.probe(store, now, lookback))
-    inventory = inventory_in(cluster, sources.inventory(store, reports, now, lookback))
-    # So that the name of a device has its host.
-    devices = {
-        uuid: replace(each, device=replace(each.device, host=each.node))
-        for uuid, each in inventory.devices.items()
-    }
-    readers = {report.key: (source, report) for source, report in sources.readers(reports).values()}
-    return _ProbedCluster(reports, replace(inventory, devices=devices), readers)
 
 
 def store_of(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
 from itertools import chain
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import structlog
 
@@ -16,6 +16,7 @@ from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
+from rightsizer.fleet.cache.day_frame import DAY
 from rightsizer.fleet.cases.case import (
     BatchRequest,
     CaseSettings,
@@ -172,9 +173,6 @@ def _worth_advice(judgement: Judgement) -> Judgement:
     if finding.action is Action.NONE and not finding.instructions and not finding.options:
         return judgement.suppressed_by_conflict("there is nothing to do")
     return judgement
-
-
-_DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
 
 class FleetJudge:
@@ -339,7 +337,7 @@ class FleetJudge:
     def _request(self, context: FleetContext) -> BatchRequest:
         inventory, first = context.inventory, context.plan.first_day
         names = tuple(report.key for report in context.reports)
-        rows = merged_holdings(self._cache.holdings(first, context.now // _DAY), names)
+        rows = merged_holdings(self._cache.holdings(first, context.now // DAY), names)
         whole = [
             uuid for uuid, each in inventory.devices.items() if not each.device.has_mig_instances
         ]

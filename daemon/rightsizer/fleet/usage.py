@@ -145,19 +145,16 @@ def _divided(
     known = sum(day.known[first:last])
     silent = max(0.0, sum(day.present_seconds[first:last]) - known)
     amounts = day.amounts_over(first, last)
-    used, joules = (
-        amounts[kind].get(name, 0.0)
-        for kind, name in ((ColumnKind.USED, "seconds"), (ColumnKind.ENERGY, "joules"))
-    )
+    used = amounts[ColumnKind.USED].get("seconds", 0.0)
+    joules = amounts[ColumnKind.ENERGY].get("joules", 0.0)
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
     free = min(rest * known, amounts[ColumnKind.STATE].get(State.IDLE_EMPTY, 0.0))
     seconds = {key: share * known for key, share in held.items()}
     seconds |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
-    wasted = sum(
-        time for cause, time in amounts[ColumnKind.WASTE].items() if cause is not Cause.HEADROOM
-    )
+    causes = amounts[ColumnKind.WASTE].items()
+    wasted = sum(time for cause, time in causes if cause is not Cause.HEADROOM)
     busy = known - free
     found = {}
     for key, time in seconds.items():

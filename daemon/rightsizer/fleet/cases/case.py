@@ -355,6 +355,7 @@ class FleetCases:
 
 
 _PEERS: Final = 32
+"""Workloads that others are compared with."""
 _DEVICES: Final = 32
 """In one batch, unless one workload has more; a device's fortnight takes half a megabyte."""
 

@@ -1,6 +1,7 @@
 """Room of a pool: bin packing of work onto nodes, and what fits."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import add
@@ -173,15 +174,15 @@ class PoolRoom:
     ) -> None:
         self.pool = pool
         self._free = {node: float(gpus) for node, gpus in pool.free_by_node.items()}
-        self._freed: dict[str, float] = {}
-        self._steps: dict[str, list[ReclaimStep]] = {}
-        self._reclaims: dict[str, list[Reclaim]] = {}
+        self._freed: defaultdict[str, float] = defaultdict(float)
+        self._steps: defaultdict[str, list[ReclaimStep]] = defaultdict(list)
+        self._reclaims: defaultdict[str, list[Reclaim]] = defaultdict(list)
         for each in sorted(
             reclaims,
             key=lambda one: (one.moves, one.disruption, -one.idle_gpu_hours, one.workloads),
         ):
             for node in each.gpus_by_node:
-                self._reclaims.setdefault(node, []).append(each)
+                self._reclaims[node].append(each)
         self._gone: set[str] = set()
         self._movable = [each for each in workloads if each.is_movable]
         self._move_plans = 0
@@ -232,25 +233,28 @@ class PoolRoom:
         while most > 0 and (piece := min(part, most)) and self._take_any(way.node, piece):
             given += piece
             most = round(most - piece, _PLACES)
-        return round(given, _PLACES), tuple(self._steps.get(way.node, ()))
+        return round(given, _PLACES), tuple(self._steps[way.node])
 
     def _take_any(self, node: str, piece: float) -> bool:
-        free, freed = self._free.get(node, 0.0), self._freed.get(node, 0.0)
-        left = _without(freed, piece)
+        left = _without(self._freed[node], piece)
         if left is not None:
             self._freed[node] = left
             return True
-        wanted = math.ceil(piece)
-        if math.floor(free) + math.floor(freed) < wanted:
+        wanted, whole = math.ceil(piece), math.floor(self._freed[node])
+        if self._whole(node) < wanted:
             return False
-        self._freed[node] = freed - math.floor(freed)
-        self._free[node] = free - (wanted - math.floor(freed))
+        self._freed[node] -= whole
+        self._free[node] = self._free.get(node, 0.0) - (wanted - whole)
         return True
 
+    def _whole(self, node: str) -> int:
+        """Whole GPUs of a node that are free, or that the steps so far free."""
+        return math.floor(self._free.get(node, 0.0)) + math.floor(self._freed[node])
+
     def _way(self, node: str, wanted: int) -> RoomOption | None:
-        have = math.floor(self._free.get(node, 0.0)) + math.floor(self._freed.get(node, 0.0))
+        have = self._whole(node)
         chosen: list[Reclaim] = []
-        for each in self._reclaims.get(node, ()):
+        for each in self._reclaims[node]:
             if have >= wanted:
                 break
             if self._gone.isdisjoint(each.workloads):
@@ -276,8 +280,8 @@ class PoolRoom:
 
     def _note(self, step: ReclaimStep) -> None:
         for node, gpus in step.frees:
-            self._freed[node] = self._freed.get(node, 0.0) + gpus
-            self._steps.setdefault(node, []).append(step)
+            self._freed[node] += gpus
+            self._steps[node].append(step)
 
 
 def _without(left: float, piece: float) -> float | None:

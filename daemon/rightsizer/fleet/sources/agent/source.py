@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, ClassVar, Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
@@ -95,13 +94,14 @@ def _whole(text: str | None) -> int | None:
 
 _TEXTS: Final = ("id", "finding", "reason", "action", "workload")
 _LABELS: Final = "id, finding, reason, action, uuid, workload"
+_RISK: Final = "rightsizer_advice_risk_ratio"
 _DETAILS: Final = {
     "confidence": "rightsizer_advice_confidence_ratio",
-    "risk": "rightsizer_advice_risk_ratio",
-    "gpus": "rightsizer_advice_savings_gpus",
-    "dollars": "rightsizer_advice_savings_dollars_per_hour",
-    "opened": "rightsizer_advice_opened_timestamp_seconds",
+    "savings_gpus": "rightsizer_advice_savings_gpus",
+    "savings_dollars_per_hour": "rightsizer_advice_savings_dollars_per_hour",
+    "opened_seconds": "rightsizer_advice_opened_timestamp_seconds",
 }
+"""By fields of `NodeAdvice`."""
 _RISKS: Final = {0.01: Risk.VERY_LOW, 0.05: Risk.LOW, 0.15: Risk.MEDIUM, 1.0: Risk.HIGH}
 """By the upper bound that is exported; an unknown risk has none."""
 
@@ -113,7 +113,7 @@ _ADVICE: Final = (
 """What a fleet itself exports is not a node's."""
 _ADVICE_DETAILS: Final = " or ".join(
     f'label_replace(max by (instance, id) ({name}), "{FIGURE}", "{figure}", "", "")'
-    for figure, name in _DETAILS.items()
+    for figure, name in {**_DETAILS, "risk": _RISK}.items()
 )
 
 
@@ -121,30 +121,28 @@ def node_advice(
     advice: Iterable[SampledSeries], details: Iterable[SampledSeries]
 ) -> tuple[NodeAdvice, ...]:
     """The open advice of the nodes, each with all of its devices."""
-    # Two nodes that advise the same of one workload give it the same id.
-    by_node = itemgetter("id", "instance")
-    figures: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    figures: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     for series in details:
-        own = {"id": "", "instance": "", **series.labels}
-        figures[by_node(own)][own.get(FIGURE, "")] = series.values[-1]
+        figures[_advice_key(series)][series.labels.get(FIGURE, "")] = series.values[-1]
     devices: dict[tuple[str, str], set[str]] = defaultdict(set)
-    labels: dict[tuple[str, str], Mapping[str, str]] = {}
+    labels: dict[tuple[str, str], Mapping[str, Any]] = {}
     for series in advice:
-        known = {"id": "", "instance": "", **series.labels}
-        labels.setdefault(by_node(known), known)
-        devices[by_node(known)].add(known.get("uuid", ""))
+        labels.setdefault(_advice_key(series), series.labels)
+        devices[_advice_key(series)].add(series.labels.get("uuid", ""))
     return tuple(
         NodeAdvice(
             **{name: labels[key].get(name, "") for name in _TEXTS},
+            **{name: figures[key].get(name) for name in _DETAILS},
             devices=tuple(sorted(devices[key] - {""})),
-            confidence=figures[key].get("confidence"),
             risk=_RISKS.get(figures[key].get("risk", 0.0), Risk.UNKNOWN).value,
-            savings_gpus=figures[key].get("gpus"),
-            savings_dollars_per_hour=figures[key].get("dollars"),
-            opened_seconds=figures[key].get("opened"),
         )
         for key in sorted(labels)
     )
+
+
+def _advice_key(series: SampledSeries) -> tuple[str, str]:
+    """Two nodes that advise the same of one workload give it the same id."""
+    return series.labels.get("id", ""), series.labels.get("instance", "")
 
 
 _RECORDED: Final = "last_over_time(uuid:rightsizer_device_info:last5m[10m])"
