@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, day_frame, day_frames
 from readings import DAY, HOUR
-from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
-from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, ColumnKind, DayFrame, Grid
-from rightsizer.fleet.cache.measures import blocks_of
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
-from rightsizer.fleet.cases.case import (
+from rightsizer.fleet.cache.combination import (
     are_aligned,
     frames_by_day,
     merged_frames,
     merged_holdings,
     rows_by_day,
 )
+from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
+from rightsizer.fleet.cache.day_codec import pack, unpack
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, ColumnKind, DayFrame, Grid
+from rightsizer.fleet.cache.measures import blocks_of
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.histogram import Histogram

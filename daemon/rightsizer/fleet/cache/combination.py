@@ -1,18 +1,23 @@
-"""Combines devices into one subject: sums at the same moments, never sums of peaks."""
+"""Combines devices into one subject, and what several sources have of a device into its days.
+
+Sums are of the same moments, never sums of peaks.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache, reduce
-from itertools import repeat
+from itertools import groupby, pairwise, repeat
 from math import isnan, nan
 from operator import add, mul, sub
 from typing import Final
 
+from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
+    DAY,
     DEVICES,
     ColumnKind,
     DayFrame,
@@ -210,3 +215,85 @@ def _shared(layouts: AbstractSet[FrameLayout]) -> FrameLayout:
         if kind_of(column) is ColumnKind.PEAK and _mean_of(column) in everywhere:
             shared |= {column, _mean_of(column)}
     return FrameLayout.of(sorted(shared))
+
+
+def are_aligned(grids: Iterable[Grid]) -> bool:
+    """Whether each day is in a grid of the same days wherever it is."""
+    spans = sorted({(grid.day, grid.day + grid.days) for grid in grids})
+    return all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
+    """Each day with its part of the distributions, by the time that is known of it."""
+    for frame in frames:
+        if frame.grid.days == 1:
+            yield frame
+            continue
+        count, each = frame.grid.count, DAY // frame.grid.step
+        known = frame.known_seconds()
+        total = sum(known)
+        for place, grid in enumerate(frame.grid.parts()):
+            values = array("f")
+            for first in range(place * each, len(frame.values), count):
+                values += frame.values[first : first + each]
+            part = sum(known[place * each : (place + 1) * each]) / total if total > 0 else 0.0
+            demands = {resource: found.scaled(part) for resource, found in frame.demands.items()}
+            yield DayFrame(grid, frame.layout, values, demands)
+
+
+def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
+    """Holdings that end with their day, and go on with the next one."""
+    for row in rows:
+        each = DAY // row.grid.step
+        for place, grid in enumerate(row.grid.parts()):
+            first, last = row.first - place * each, row.last - place * each
+            if first < each and last >= 0:
+                yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
+
+
+def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
+    """The days of a device, oldest first, one frame for each time.
+
+    It is by the day where several sources have it, of which the preferred ones are first.
+    """
+    found = list(cached)
+    if len({each.source for each in found}) > 1:
+        found = [each._replace(frame=day) for each in found for day in frames_by_day([each.frame])]
+        found.sort(key=lambda each: (each.frame.grid.day, _rank(each.source, sources)))
+    by_day = groupby(found, lambda each: each.frame.grid.day)
+    return [_merged([each.frame for each in same]) for _, same in by_day]
+
+
+def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
+    """Of each device and day, who held it by the first source that knows."""
+    found: list[HoldingRow] = []
+    for _, of_device in groupby(rows, lambda row: row.uuid):
+        known = list(of_device)
+        if len({row.source for row in known}) == 1:
+            found += known
+            continue
+        known = sorted(
+            rows_by_day(known), key=lambda row: (row.grid.day, _rank(row.source, sources))
+        )
+        for _, of_day in groupby(known, lambda row: row.grid.day):
+            _, of_source = next(groupby(of_day, lambda row: row.source))
+            found += of_source
+    return found
+
+
+def _rank(source: str, sources: Sequence[str]) -> tuple[int, str]:
+    return (sources.index(source) if source in sources else len(sources)), source
+
+
+def _merged(frames: Sequence[DayFrame]) -> DayFrame:
+    """Each column and distribution of the first frame that has it."""
+    if len(frames) == 1:
+        return frames[0]
+    if len({frame.grid.step for frame in frames}) > 1:
+        frames = [by_the_hour(frame) for frame in frames]
+    columns: dict[str, array[float]] = {}
+    demands: dict[Resource, Histogram] = {}
+    for frame in reversed(frames):
+        columns |= frame.columns
+        demands |= frame.demands
+    return DayFrame.of(frames[0].grid, columns, demands)

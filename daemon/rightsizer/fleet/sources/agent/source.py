@@ -121,23 +121,21 @@ def node_advice(
     advice: Iterable[SampledSeries], details: Iterable[SampledSeries]
 ) -> tuple[NodeAdvice, ...]:
     """The open advice of the nodes, each with all of its devices."""
-    figures: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    figures: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for series in details:
         figures[_advice_key(series)][series.labels.get(FIGURE, "")] = series.values[-1]
     devices: dict[tuple[str, str], set[str]] = defaultdict(set)
-    labels: dict[tuple[str, str], Mapping[str, Any]] = {}
+    labels: dict[tuple[str, str], Mapping[str, str]] = {}
     for series in advice:
         labels.setdefault(_advice_key(series), series.labels)
         devices[_advice_key(series)].add(series.labels.get("uuid", ""))
-    return tuple(
-        NodeAdvice(
-            **{name: labels[key].get(name, "") for name in _TEXTS},
-            **{name: figures[key].get(name) for name in _DETAILS},
-            devices=tuple(sorted(devices[key] - {""})),
-            risk=_RISKS.get(figures[key].get("risk", 0.0), Risk.UNKNOWN).value,
-        )
-        for key in sorted(labels)
-    )
+    found = []
+    for key in sorted(labels):
+        facts: dict[str, Any] = {name: labels[key].get(name, "") for name in _TEXTS}
+        facts |= {name: figures[key].get(name) for name in _DETAILS}
+        risk = _RISKS.get(figures[key].get("risk", 0.0), Risk.UNKNOWN).value
+        found.append(NodeAdvice(**facts, devices=tuple(sorted(devices[key] - {""})), risk=risk))
+    return tuple(found)
 
 
 def _advice_key(series: SampledSeries) -> tuple[str, str]:
