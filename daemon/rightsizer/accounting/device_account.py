@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -217,8 +217,8 @@ class RunningTotals(EntrySums):
             known = self._energy_joules.get(entry.energy_source, 0.0)
             self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)
 
-    def totals(self) -> Totals:
-        """The totals so far, for any thread to read."""
+    def totals(self, distributions: Collection[Signal] = RATIO_SIGNALS) -> Totals:
+        """The totals so far, for any thread to read, with the distributions of some signals."""
         return Totals(
             state_seconds={state: seconds(time) for state, time in self._states.items()},
             condition_seconds={name: seconds(time) for name, time in self._conditions.items()},
@@ -226,7 +226,11 @@ class RunningTotals(EntrySums):
             waste_joules=dict(self._waste_joules),
             used_seconds=self._used_seconds,
             used_joules=self._used_joules,
-            distributions={signal: found.copy() for signal, found in self._distributions.items()},
+            distributions={
+                signal: found.copy()
+                for signal, found in self._distributions.items()
+                if signal in distributions
+            },
             signal_seconds=dict(self._signal_seconds),
             energy_joules=dict(self._energy_joules),
         )

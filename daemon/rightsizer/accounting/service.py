@@ -21,6 +21,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Node
+from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.report import (
     AgentReport,
     DeviceReport,
@@ -37,6 +38,7 @@ from rightsizer.model.window import Entry, Provisioning, Window
 DAY_WINDOW: Final = "24h"
 WEEK_WINDOW: Final = "7d"
 CURRENT_WINDOW: Final = "current"
+_EXPORTED: Final = frozenset(DISTRIBUTION_SIGNALS)
 _ABSENT_KEPT: Final = 64
 """Accounts of devices that are not there; MIG reconfiguration makes new uuids each time."""
 
@@ -353,7 +355,7 @@ class AccountingService:
             state=entry.state,
             conditions=entry.conditions,
             tier=entry.tier,
-            totals=account.totals.totals(),
+            totals=account.totals.totals(_EXPORTED),
             provisioning=provisioning,
             strip=strip,
             holdings=snapshot.holdings.get(uuid, ()),

@@ -71,6 +71,8 @@ class ControlGroupMembership:
 def outermost(groups: Iterable[ControlGroup | None]) -> frozenset[ControlGroup]:
     """Each group once, without those inside of others: they are counted there."""
     found = {group for group in groups if group is not None}
+    if len(found) == 1:
+        return frozenset(found)
     chosen: list[ControlGroup] = []
     # In this order, all that is inside of a group comes right behind it.
     for group in sorted(found, key=lambda group: f"{group.folder}/"):

@@ -114,10 +114,11 @@ def _merged(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
     found: dict[str, Workload] = {}
     for workload in workloads:
         first = found.setdefault(workload.key, workload)
-        found[workload.key] = replace(
-            first,
-            pod=first.pod if first.pod == workload.pod else "",
-            container=first.container if first.container == workload.container else "",
-            step=first.step if first.step == workload.step else "",
-        )
+        if first is not workload:
+            found[workload.key] = replace(
+                first,
+                pod=first.pod if first.pod == workload.pod else "",
+                container=first.container if first.container == workload.container else "",
+                step=first.step if first.step == workload.step else "",
+            )
     return tuple(found.values())

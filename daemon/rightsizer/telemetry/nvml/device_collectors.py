@@ -75,6 +75,9 @@ def schedule(
         item.is_scheduled = now >= item.due
         if item.is_scheduled:
             due.append(item)
+    # None costs more than it took, and what all took is the quicker sum.
+    if sum([item.seconds for item in due]) <= left_seconds:
+        return []
     if sum(item.cost_seconds for item in due) <= left_seconds:
         return []
     return _postponed(due, left_seconds, now)

@@ -1,7 +1,7 @@
 """All the readings of one GPU and its MIG instances, taken by the one thread that owns them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -45,18 +45,18 @@ class _PollProgress:
 
     readings: dict[str, Reading] = field(default_factory=dict)
     down: dict[str, Down] = field(default_factory=dict)
-    outcomes: dict[str, CollectorOutcome] = field(default_factory=dict)
+    outcomes: dict[str, tuple[bool, float]] = field(default_factory=dict)
+    """By collector: whether it succeeded on each device, and the seconds on all."""
     failures: list[NvmlFailure] = field(default_factory=list)
     postponed: set[str] = field(default_factory=set)
 
-    def add(self, item: ScheduledCollector) -> None:
-        """Add what a collector took and whether it failed, where there is something to tell."""
-        if item.has_outcome:
-            name = item.collector.part_of or item.collector.name
-            other = self.outcomes.get(name, CollectorOutcome(True, 0.0))
-            self.outcomes[name] = CollectorOutcome(
-                other.success and not item.has_failed, other.duration_seconds + item.seconds
-            )
+    def add(self, items: Iterable[ScheduledCollector]) -> None:
+        """Add what collectors took and whether they failed, where there is something to tell."""
+        for item in items:
+            if item.has_outcome:
+                name = item.collector.part_of or item.collector.name
+                success, seconds = self.outcomes.get(name, (True, 0.0))
+                self.outcomes[name] = success and not item.has_failed, seconds + item.seconds
 
 
 class DeviceReader:
@@ -114,7 +114,7 @@ class DeviceReader:
         return PollResult(
             progress.readings,
             progress.down,
-            progress.outcomes,
+            {name: CollectorOutcome(*found) for name, found in progress.outcomes.items()},
             driver_is_gone=any(failure.driver_is_gone for failure in progress.failures),
             is_unknown=not progress.readings
             and any(failure.is_unknown for failure in progress.failures),
@@ -186,8 +186,7 @@ class DeviceReader:
         if collectors.slow_builder is None:
             return
         builder.adopt(collectors.slow_builder)
-        for item in collectors.slow:
-            progress.add(item)
+        progress.add(collectors.slow)
         builder.lost = collectors.slow_builder.lost
         if builder.lost is not None:
             # What a lost device did not tell is asked for as soon as it is back.
@@ -204,8 +203,11 @@ class DeviceReader:
         last: ReadingBuilder | None,
     ) -> None:
         is_settled = self._settled is not None and self._clock.time() >= self._settled
+        told = []
         for item in items:
             collector = item.collector
+            if not collector.is_slow:  # Those are told of in each round.
+                told.append(item)
             if collector.settles and not is_settled:
                 item.has_outcome = False
                 builder.fail_all(collector.signals, _SETTLING)
@@ -216,10 +218,9 @@ class DeviceReader:
                 self._collect(item, collectors.handle, builder)
             else:
                 self._hold(item, builder, last)
-            if not collector.is_slow:
-                progress.add(item)
             if builder.lost is not None:
                 break
+        progress.add(told)
         self.collecting = None
 
     def _has_time_for(self, item: ScheduledCollector, progress: _PollProgress) -> bool:
@@ -249,10 +250,7 @@ class DeviceReader:
             builder.fail_all(collector.signals, failure)
         item.asked(self._clock.time(), time.perf_counter() - started)
         # Where the device has none of the signals, nothing was asked.
-        item.has_outcome = not all(
-            (why := builder.failures.get(signal)) is not None and why.is_unsupported
-            for signal in collector.signals
-        )
+        item.has_outcome = builder.has_any(collector.signals)
         item.has_failed = builder.troubled
 
     def _hold(

@@ -47,9 +47,13 @@ class DeviceHandle:
         What is not supported is remembered and costs nothing from then on.
         """
         key = (name, *arguments)
-        return self._unsupported.get(key) or self._remember(
-            key, self.library.ask(name, self.target.handle, *arguments)
-        )
+        known = self._unsupported.get(key)
+        if known is not None:
+            return known
+        answer = self.library.ask(name, self.target.handle, *arguments)
+        if isinstance(answer, NvmlFailure):
+            self._remember(key, answer)
+        return answer
 
     def fetch_fields(self, keys: Sequence[FieldKey]) -> None:
         """Ask for numbered fields in one call, for `field` to give out in this round."""
@@ -113,7 +117,6 @@ class DeviceHandle:
         self.resources.close()
         self._held.clear()
 
-    def _remember(self, key: Hashable, answer: Any) -> Any:
-        if isinstance(answer, NvmlFailure) and answer.is_unsupported:
-            self._unsupported[key] = answer
-        return answer
+    def _remember(self, key: Hashable, failure: NvmlFailure) -> None:
+        if failure.is_unsupported:
+            self._unsupported[key] = failure

@@ -1,8 +1,8 @@
 """Builder of a reading from the answers of the collectors; rejects impossible values."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from sys import float_info
 from typing import Any, Final
 
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
@@ -40,10 +40,13 @@ _BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
 }
 
 
+_FINITE: Final = (-float_info.max, float_info.max)
+
+
 def is_possible(signal: Signal, value: float) -> bool:
     """Whether a device can have this value, in the signal's unit; not whether it is likely."""
-    bounds = _BOUNDS.get(signal)
-    return bounds is None or bounds[0] <= value <= bounds[1]
+    low, high = _BOUNDS.get(signal, _FINITE)
+    return low <= value <= high
 
 
 _NO_PART: Final = NvmlFailure(
@@ -86,32 +89,30 @@ class ReadingBuilder:
 
     def put(self, signal: Signal, answer: Any, scale: float = 1.0) -> None:
         """Take a number in the driver's unit, or a failure."""
-        value: float | None = None
-        if not isinstance(answer, NvmlFailure):
-            is_negative = answer < 0 and signal is not Signal.TEMPERATURE_MARGIN_CELSIUS
-            is_number = not is_blank(answer) and not is_negative and math.isfinite(answer)
-            if is_number and is_possible(signal, answer * scale):
-                value = answer * scale
-        self._put(signal, answer, value)
-
-    def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
-        """Take a percentage of capacity, or a failure; 1 at most."""
-        value: float | None = None
-        if not isinstance(answer, NvmlFailure) and 0 <= answer <= 100 * (1 + overshoot_ratio):
-            value = min(1.0, answer / 100)
-        self._put(signal, answer, value)
-
-    def _put(self, signal: Signal, answer: Any, value: float | None) -> None:
-        """Keep the value, unless there is one already, or why there is none."""
         if isinstance(answer, NvmlFailure):
             self.fail(signal, answer)
         elif signal not in self.values:
-            if value is None:
-                reason = f"the driver answered {answer}"
-                self.fail(signal, NvmlFailure(Missing.INVALID, signal, reason))
-            else:
-                self.values[signal] = value
-                self.origins[signal] = self.collecting
+            value = answer * scale
+            low, high = _BOUNDS.get(signal, _FINITE)
+            may_be_negative = signal is Signal.TEMPERATURE_MARGIN_CELSIUS
+            is_sound = low <= value <= high and (answer >= 0 or may_be_negative)
+            self._put(signal, answer, value if is_sound and not is_blank(answer) else None)
+
+    def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
+        """Take a percentage of capacity, or a failure; 1 at most."""
+        if isinstance(answer, NvmlFailure):
+            self.fail(signal, answer)
+        elif signal not in self.values:
+            is_share = 0 <= answer <= 100 * (1 + overshoot_ratio)
+            self._put(signal, answer, min(1.0, answer / 100) if is_share else None)
+
+    def _put(self, signal: Signal, answer: Any, value: float | None) -> None:
+        """Keep the value, or that what was answered is none."""
+        if value is None:
+            self.fail(signal, NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}"))
+        else:
+            self.values[signal] = value
+            self.origins[signal] = self.collecting
 
     def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:
         """Take the named parts of a structure of the driver's, or one failure for all."""
@@ -133,6 +134,14 @@ class ReadingBuilder:
             self.lost = failure
         if failure.reason not in _BENIGN:
             self.troubled = True
+
+    def has_any(self, signals: Iterable[Signal]) -> bool:
+        """Whether the device has one of some signals: a value, or a failure that may pass."""
+        for signal in signals:
+            failure = self.failures.get(signal)
+            if failure is None or not failure.is_unsupported:
+                return True
+        return False
 
     def replace(self, signal: Signal, value: float) -> None:
         """Put a value in the place of another that cannot be true."""
