@@ -106,7 +106,7 @@ def test_every_way_is_in_the_table() -> None:
     """As nvidia-smi writes it, adapters too; the table tells what the drawing does not."""
     view = view_of(placed_report()).topology
     assert view is not None
-    rows = {row.name: row.ways for row in view.matrix}
+    rows = dict(view.matrix)
     assert rows["GPU 0"] == ("\u2013", "NV12", "SYS", "SYS")
     assert rows["mlx5_0"] == ("?", "PIX", "?", "?")
 
@@ -258,7 +258,7 @@ def test_evidence_has_its_units_and_the_names_of_devices() -> None:
         },
         {"GPU-1": "GPU 1"},
     )
-    assert {fact.name: fact.value.replace("\u00a0", " ") for fact in facts} == {
+    assert {name: value.replace("\u00a0", " ") for name, value in facts} == {
         "Idle": "GPU 1 50 %",
         "Window": "1 h",
         "Peak": "2 GiB",

@@ -136,7 +136,7 @@ def test_advice_speaks_to_people() -> None:
     )
     assert savings_label(idle.advice.finding.savings) == "1 GPU, $2.10 to 3.90 an hour"
     assert (idle.opened.age, idle.opened.text) == ("17 h", "2026-01-06 20:00 UTC")
-    evidence = {fact.name: fact.value for fact in idle.evidence}
+    evidence = dict(idle.evidence)
     assert evidence["Idle share"] == "95\u00a0%"
     assert evidence["Hours"] == "18"
 

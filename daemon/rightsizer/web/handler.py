@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 class HeadError(Exception):
-    """A head that others may read in another way than this server does; the message says why."""
+    """A request that is refused as it is read; the message says why, by default the status."""
+
+    def __init__(self, message: str = "", status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class RequestHead:
@@ -136,11 +140,18 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_error(
                     HTTPStatus.BAD_REQUEST, "the first line is not METHOD TARGET HTTP/1.1"
                 )
-            elif self.parse_request() and (body := self._body()) is not None:
-                self._answer(body)
+            else:
+                self._read_and_answer()
             self.connection.settimeout(self.server.settings.keep_alive_seconds)
         except (TimeoutError, ConnectionError):
             self.close_connection = True
+
+    def _read_and_answer(self) -> None:
+        try:
+            if self.parse_request():
+                self._answer(self._body())
+        except HeadError as error:
+            self.send_error(error.status, str(error) or None)
 
     def parse_request(self) -> bool:
         """Read the head; what is too long or takes too long is not read to its end."""
@@ -150,22 +161,15 @@ class Handler(BaseHTTPRequestHandler):
         )
         try:
             is_read = super().parse_request()
-        except HeadError as error:
-            self.send_error(HTTPStatus.BAD_REQUEST, str(error))
-            return False
         finally:
             self.rfile = source
-        if is_read and (fault := self._fault_of_host()):
-            self.send_error(HTTPStatus.BAD_REQUEST, fault)
-            return False
-        return is_read
-
-    def _fault_of_host(self) -> str | None:
-        """HTTP before 1.1 may do without; a proxy may believe another one than this server."""
-        hosts = len(self.headers.get_all("Host", []))
+        hosts = len(self.headers.get_all("Host", [])) if is_read else 1
+        # A proxy may believe another one than this server; HTTP before 1.1 may do without.
         if hosts > 1:
-            return "Host is given twice"
-        return "Host is missing" if not hosts and self.request_version == "HTTP/1.1" else None
+            raise HeadError("Host is given twice")
+        if not hosts and self.request_version == "HTTP/1.1":
+            raise HeadError("Host is missing")
+        return is_read
 
     def handle_expect_100(self) -> bool:
         """Let the client send its body, for which it waits."""
@@ -180,34 +184,28 @@ class Handler(BaseHTTPRequestHandler):
         status = HTTPStatus(code)
         self._send(WebResponse.of_text(message or status.phrase, status))
 
-    def _body(self) -> bytes | None:
-        """The body, wanted or not: the next request is found after it. `None` if refused."""
+    def _body(self) -> bytes:
+        """The body, wanted or not: the next request is found after it."""
         if "Transfer-Encoding" in self.headers:
-            self.send_error(HTTPStatus.LENGTH_REQUIRED)
-            return None
+            raise HeadError(status=HTTPStatus.LENGTH_REQUIRED)
         length, *others = self.headers.get_all("Content-Length", ["0"])
         if others:
             # A proxy may believe the other one, and take the rest of the body for a request.
-            self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is given twice")
-            return None
+            raise HeadError("Content-Length is given twice")
         if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS):
-            self.send_error(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
-            return None
+            raise HeadError("Content-Length is not a number")
         if int(length) > self.server.settings.body_limit_bytes:
-            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-            return None
+            raise HeadError(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            self.send_error(HTTPStatus.BAD_REQUEST, "the body is shorter than Content-Length says")
-            return None
+            raise HeadError("the body is shorter than Content-Length says")
         return body
 
     def _answer(self, body: bytes) -> None:
         try:
             target = urlsplit(self.path)
         except ValueError:
-            self.send_error(HTTPStatus.BAD_REQUEST, "the request's target is not a URL")
-            return
+            raise HeadError("the request's target is not a URL") from None
         if self.server.guard is not None and not self.server.guard.keeps(self._context):
             # It would not be let in like this any more; a client that may comes again.
             self.close_connection = True

@@ -67,19 +67,13 @@ _GIB: Final = 2.0**30
 _UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceFact:
-    """A name and what it is worth."""
-
-    name: str
-    value: str
-
-
-def facts_of(evidence: Mapping[str, object], names: Mapping[str, str]) -> tuple[EvidenceFact, ...]:
-    """The evidence of a finding; devices go by the names they have on the page."""
+def facts_of(
+    evidence: Mapping[str, object], names: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """The evidence of a finding in words; devices go by the names they have on the page."""
+    parts = zip(map(_split, evidence), evidence.values(), strict=True)
     return tuple(
-        EvidenceFact(display_name(plain), _value(unit, value, names))
-        for (plain, unit), value in zip(map(_split, evidence), evidence.values(), strict=True)
+        (display_name(plain), _value(unit, value, names)) for (plain, unit), value in parts
     )
 
 
@@ -133,7 +127,7 @@ class AdviceView:
     culprits: str
     """The devices that the trouble comes from, where these are not all of them."""
     action: str
-    evidence: tuple[EvidenceFact, ...]
+    evidence: tuple[tuple[str, str], ...]
     opened: MomentLabel
     expires: MomentLabel | None
     closed: MomentLabel | None

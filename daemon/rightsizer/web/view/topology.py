@@ -15,14 +15,6 @@ _MATRIX_MOST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixRow:
-    """The ways from one GPU or adapter to every GPU."""
-
-    name: str
-    ways: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TopologyView:
     """What the template draws."""
 
@@ -31,7 +23,8 @@ class TopologyView:
     label: str
     """The drawing in words."""
     columns: tuple[str, ...]
-    matrix: tuple[MatrixRow, ...]
+    matrix: tuple[tuple[str, tuple[str, ...]], ...]
+    """GPUs and adapters, and the ways from each to every GPU."""
 
 
 def topology_view(
@@ -133,16 +126,16 @@ def _link(placement: Placement) -> tuple[str, bool]:
 
 def _matrix(
     topology: Topology, uuids: Sequence[str], names: Mapping[str, str]
-) -> tuple[MatrixRow, ...]:
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
     ways = {frozenset((link.uuid, link.peer_uuid)): link.label for link in topology.links}
     ways |= {frozenset((uuid,)): ABSENT for uuid in uuids}
-    gpus = [
-        MatrixRow(names[one], tuple(ways.get(frozenset((one, other)), "?") for other in uuids))
+    gpus = (
+        (names[one], tuple(ways.get(frozenset((one, other)), "?") for other in uuids))
         for one in uuids
-    ]
-    adapters = [
-        MatrixRow(adapter.name, tuple(str(adapter.links.get(uuid, "?")) for uuid in uuids))
+    )
+    adapters = (
+        (adapter.name, tuple(str(adapter.links.get(uuid, "?")) for uuid in uuids))
         for adapter in topology.adapters
         if uuids
-    ]
+    )
     return (*gpus, *adapters)
