@@ -7,10 +7,9 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Reason, Savings, Severity
 from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
-from rightsizer.report.facts import PriceRate, ReportFacts
+from rightsizer.report.facts import PriceRate, ReportFacts, spanning_rate
 from rightsizer.report.labels import confidence_label, reason_label
-from rightsizer.report.model import AdviceRow, FindingRow, OutcomeRow, SavingsSummary
-from rightsizer.report.usage_rows import label_of
+from rightsizer.report.model import AdviceRow, FindingRow, OutcomeRow, SavingsSummary, priced
 
 HARDWARE: Final = frozenset(
     {
@@ -26,7 +25,7 @@ _SEVERITIES: Final = tuple(Severity)
 
 def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
     """Advice that is open at the end of the span, by what it saves, most first."""
-    labels, until = {each.device.uuid: label_of(each) for each in facts.devices}, facts.until
+    labels, until = {each.device.uuid: each.label for each in facts.devices}, facts.until
     was_open = (
         each
         for each in facts.advice
@@ -125,21 +124,16 @@ def _parts(source: object, names: str) -> dict[str, Any]:
 
 def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRow:
     finding, hours = advice.finding, advice.realized_gpu_hours
-    priced = [rates.get(uuid) for uuid in finding.devices]
-    known = [rate for rate in priced if rate is not None]
-    low = high = None
-    # From the cheapest of the devices to the dearest.
-    if hours is not None and known and len(known) == len(priced):
-        low = hours * min(rate.dollars_per_hour_low for rate in known)
-        high = hours * max(rate.dollars_per_hour_high for rate in known)
+    rate = spanning_rate(rates.get(uuid) for uuid in finding.devices)
+    saved = None if hours is None else priced(hours, None, rate)
     return OutcomeRow(
         **_parts(finding, "id rule reasons action workload summary"),
         **_parts(advice, "state actor why realized_gpu_hours"),
         opened=seconds(advice.opened),
         closed=None if advice.closed is None else seconds(advice.closed),
         verified=None if advice.verified is None else seconds(advice.verified),
-        realized_dollars_low=low,
-        realized_dollars_high=high,
+        realized_dollars_low=saved.dollars_low if saved else None,
+        realized_dollars_high=saved.dollars_high if saved else None,
     )
 
 
@@ -162,7 +156,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
     """What the rules say of the span and no advice does, the surest first."""
-    labels = {each.device.uuid: label_of(each) for each in facts.devices}
+    labels = {each.device.uuid: each.label for each in facts.devices}
     advised = {each.id for each in facts.advice}
     found = (each for each in facts.findings if each.id not in advised)
     rows = (FindingRow(**_of_finding(each, labels)) for each in found)

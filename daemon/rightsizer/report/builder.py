@@ -2,12 +2,14 @@
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Final
 
 from rightsizer.model.frozen import asdict
-from rightsizer.model.state import Cause, Condition, State
+from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.window import Window
 from rightsizer.report.advice_rows import (
     advice_rows,
     finding_rows,
@@ -16,32 +18,149 @@ from rightsizer.report.advice_rows import (
     sum_known,
     total_savings,
 )
-from rightsizer.report.facts import ReportDeviceFacts, ReportFacts
-from rightsizer.report.labels import GROUPS
+from rightsizer.report.facts import (
+    ReportDeviceFacts,
+    ReportFacts,
+    Slice,
+    WorkloadFacts,
+    spanning_rate,
+)
+from rightsizer.report.labels import GROUP_OF, GROUPS, StateGroup
 from rightsizer.report.model import (
     AdviceRow,
     CauseRow,
     ConditionRow,
     DeviceRow,
+    FitRow,
     OutcomeRow,
     PriceRow,
     ReportDay,
     ReportHealth,
     ReportModel,
     ReportSpan,
+    StripRow,
     Summary,
+    WorkloadRow,
+    amount_of,
     energy_of,
     priced,
     summed,
 )
-from rightsizer.report.usage_rows import (
-    HOUR,
-    device_row,
-    grouped,
-    hours_by_state,
-    label_of,
-    workload_rows,
-)
+
+_HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
+_MOST_CELLS: Final = 5760
+"""Of all strips together: 8 GPUs by the hour for 30 days, so that a document stays small."""
+_CELL_HOURS: Final = (1, 2, 3, 4, 6, 8, 12, 24, 48, 168)
+
+
+def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
+    """One device."""
+    device, window = facts.device, facts.window
+    part = device.capacity_ratio
+    states = _hours_by_state(window.states, part)
+    # A parent of MIG instances should have no time but that before it was divided.
+    accounted = window.accounted
+    total = accounted if device.has_mig_instances else max(report.until - report.since, accounted)
+    total_hours = total * part / _HOUR
+    unrecorded = max(0.0, total_hours - sum(states.values()))
+    known = sum(states.values()) - states.get(State.UNKNOWN, 0.0)
+    return DeviceRow(
+        uuid=device.uuid,
+        index=device.stated_index,
+        label=facts.label,
+        model=device.name or device.board or "",
+        capacity_ratio=part,
+        workloads=facts.workloads,
+        tier=window.tier,
+        total=priced(total_hours, energy_of(facts, window.energy_joules), facts.rate),
+        coverage_ratio=min(1.0, known / total_hours) if total_hours else 0.0,
+        groups=_grouped(states, unrecorded),
+        states=states,
+        unrecorded_hours=unrecorded,
+        used_hours=window.used_seconds * part / HOUR_SECONDS,
+        effective_utilization=window.effective_utilization,
+        headroom_ratio=window.headroom_ratio,
+        wasted=amount_of(
+            facts, sum(window.waste_seconds.values()), sum(window.waste_joules.values())
+        ),
+        waste_hours=_waste_hours(window, part),
+        fits=tuple(
+            FitRow(resource, *astuple(facts.provisioning.resources[resource]))
+            for resource in Resource
+            if resource in facts.provisioning.resources
+        ),
+        overprovisioned=facts.provisioning.overprovisioned,
+        underprovisioned=facts.provisioning.underprovisioned,
+        is_underprovisioned=facts.provisioning.is_underprovisioned,
+        memory_is_preallocated=facts.provisioning.memory_is_preallocated,
+        strip=_strip(facts.slices, report),
+    )
+
+
+def _waste_hours(window: Window, part: float) -> dict[str, float]:
+    return {cause: lost * part / HOUR_SECONDS for cause, lost in window.waste_seconds.items()}
+
+
+def _hours_by_state(states: Mapping[State, Nanoseconds], part: float = 1.0) -> dict[str, float]:
+    """GPU-hours by state, in the order of the states; those that were not are left out."""
+    return {state: states[state] * part / _HOUR for state in State if states.get(state)}
+
+
+def _grouped(states: Mapping[str, float], unrecorded: float = 0.0) -> dict[str, float]:
+    """Hours by group of states, every group."""
+    found: Counter[StateGroup] = Counter({StateGroup.NO_DATA: unrecorded})
+    for state, hours in states.items():
+        found[GROUP_OF[State(state)]] += hours  # type: ignore[assignment] # Hours.
+    return {group: float(found[group]) for group in GROUPS}
+
+
+def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
+    hours = max(1, -(-(report.until - report.since) // _HOUR))
+    count = max(1, len(report.devices))
+    cell = next((each for each in _CELL_HOURS if hours * count <= each * _MOST_CELLS), 168)
+    times: dict[int, Counter[StateGroup]] = {}
+    for each in slices:
+        place = (each.start - report.since) // (cell * _HOUR)
+        counts = times.setdefault(max(0, place), Counter())
+        for state, time in each.states.items():
+            counts[GROUP_OF[state]] += time
+    cells = range(-(-hours // cell))
+    # The first group of the most, and no data where there is none.
+    found = (times.get(place) or {StateGroup.NO_DATA: 1} for place in cells)
+    mostly = (max(GROUPS, key=lambda group: each.get(group, 0)) for each in found)
+    return StripRow(cell, tuple(mostly))
+
+
+def _workload_rows(facts: ReportFacts) -> tuple[WorkloadRow, ...]:
+    """Those that held anything, by what they wasted, most first."""
+    devices = {each.device.uuid: each for each in facts.devices}
+    rows = [_workload_row(each, devices) for each in facts.workloads if each.window.accounted]
+    return tuple(sorted(rows, key=lambda row: (-row.wasted.gpu_hours, row.workload)))
+
+
+def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> WorkloadRow:
+    held = [devices[uuid] for uuid in facts.devices if uuid in devices]
+    parts = [each.device.capacity_ratio for each in held]
+    # How much of a GPU its devices are; their mean, for which it held when is not kept apart.
+    window, part = facts.window, sum(parts) / len(parts) if parts else 1.0
+    # If its devices are not known, it held some of these.
+    rate = spanning_rate(each.rate for each in held or devices.values())
+    states = _hours_by_state(window.states, part)
+    total = sum(states.values())
+    known = total - states.get(State.UNKNOWN, 0.0)
+    waste = _waste_hours(window, part)
+    drawn, lost = window.energy_joules, sum(window.waste_joules.values())
+    return WorkloadRow(
+        workload=facts.key,
+        devices=tuple(each.label for each in held),
+        held=priced(total, drawn or None, rate),
+        coverage_ratio=known / total if total else 0.0,
+        groups=_grouped(states),
+        used_hours=window.used_seconds * part / HOUR_SECONDS,
+        wasted=priced(sum(waste.values()), lost if drawn else None, rate),
+        waste_hours=waste,
+        main_cause=max(waste, key=lambda cause: waste[cause]) if any(waste.values()) else None,
+    )
 
 
 def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
@@ -57,9 +176,9 @@ def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
     )
     found = []
     for date, start, end in _calendar(facts):
-        states = hours_by_state(sums[date])
-        unrecorded = max(0.0, (end - start) * gpus / HOUR - sum(states.values()))
-        found.append(ReportDay(date.isoformat(), grouped(states, unrecorded), states))
+        states = _hours_by_state(sums[date])
+        unrecorded = max(0.0, (end - start) * gpus / _HOUR - sum(states.values()))
+        found.append(ReportDay(date.isoformat(), _grouped(states, unrecorded), states))
     return tuple(found)
 
 
@@ -87,7 +206,7 @@ _NO_RATE: Final[dict[str, Any]] = {
 
 def report_model(facts: ReportFacts) -> ReportModel:
     """The report on a span."""
-    devices = tuple(device_row(each, facts) for each in facts.devices)
+    devices = tuple(_device_row(each, facts) for each in facts.devices)
     advice, outcomes, days = advice_rows(facts), outcome_rows(facts), days_of(facts)
     summary = _summary(facts, devices, advice, outcomes)
     total = summary.total.gpu_hours
@@ -106,7 +225,7 @@ def report_model(facts: ReportFacts) -> ReportModel:
         days=days,
         devices=devices,
         causes=_causes(facts, summary.known_hours),
-        workloads=workload_rows(facts),
+        workloads=_workload_rows(facts),
         advice=advice,
         advice_is_judged_now=facts.is_judged_now,
         findings=finding_rows(facts),
@@ -128,12 +247,7 @@ def _summary(
         states.update(row.states)
     known = sum(states.values()) - states[State.UNKNOWN]
     used = summed(
-        priced(
-            each.window.used_seconds * each.device.capacity_ratio / HOUR_SECONDS,
-            energy_of(each, each.window.used_joules),
-            each.rate,
-        )
-        for each in facts.devices
+        amount_of(each, each.window.used_seconds, each.window.used_joules) for each in facts.devices
     )
     wasted = summed(row.wasted for row in devices)
     return Summary(
@@ -157,12 +271,10 @@ def _causes(facts: ReportFacts, known_hours: float) -> tuple[CauseRow, ...]:
     rows = []
     for cause in Cause:
         wasted = summed(
-            priced(
-                each.window.waste_seconds.get(cause, 0.0)
-                * each.device.capacity_ratio
-                / HOUR_SECONDS,
-                energy_of(each, each.window.waste_joules.get(cause, 0.0)),
-                each.rate,
+            amount_of(
+                each,
+                each.window.waste_seconds.get(cause, 0.0),
+                each.window.waste_joules.get(cause, 0.0),
             )
             for each in facts.devices
         )
@@ -189,7 +301,7 @@ def _unknown_reasons(devices: Iterable[ReportDeviceFacts]) -> dict[str, float]:
     found: Counter[str] = Counter()
     for each in devices:
         for reason, time in each.window.unknown_reasons.items():
-            found[reason] += time * each.device.capacity_ratio / HOUR  # type: ignore[assignment] # Hours.
+            found[reason] += time * each.device.capacity_ratio / _HOUR  # type: ignore[assignment] # Hours.
     return {reason: float(time) for reason, time in found.most_common()}
 
 
@@ -199,7 +311,7 @@ def _conditions(devices: Iterable[ReportDeviceFacts]) -> Iterable[ConditionRow]:
             time = each.window.conditions.get(condition, 0)
             if time:
                 share = each.window.condition_share(condition)
-                yield ConditionRow(label_of(each), condition, time / HOUR, share)
+                yield ConditionRow(each.label, condition, time / _HOUR, share)
 
 
 def _prices(devices: Sequence[ReportDeviceFacts]) -> Iterable[PriceRow]:

@@ -4,13 +4,14 @@ Bars, stacked columns, strips, with title and description, colored by the style 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeVar
 
 from rightsizer.model.frozen import dataclass
 
+_T = TypeVar("_T")
 _STRETCHED: Final = ' preserveAspectRatio="none"'
 
 
@@ -34,6 +35,15 @@ def box(x: float, y: float, width: float, height: float) -> str:
 def text(x: float, y: float, words: str, anchor: str = "start") -> str:
     """A label."""
     return f'<text x="{_short(x)}" y="{_short(y)}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _stretches(values: Iterable[_T]) -> Iterator[tuple[_T, int, int]]:
+    """Each run of equal values with its place and its length."""
+    at = 0
+    for value, same in groupby(values):
+        length = len(list(same))
+        yield value, at, length
+        at += length
 
 
 def _short(value: float) -> str:
@@ -137,13 +147,10 @@ def lanes(
         top = place * _LANE_HEIGHT
         drawn.append(text(_LANE_LEFT - 8, top + 13, row.words, "end"))
         levels: dict[int, list[str]] = {}
-        at = 0
-        for level, same in groupby(math.ceil(_LEVELS * share) for share in row.shares):
-            length = len(list(same))
+        for level, at, length in _stretches(math.ceil(_LEVELS * share) for share in row.shares):
             if level:
                 cell = box(_LANE_LEFT + at * step, top + 2, length * step, _LANE_HEIGHT - 4)
                 levels.setdefault(level, []).append(cell)
-            at += length
         drawn += [
             f'<path class="g-{row.part}" opacity="{level / _LEVELS:g}" d="{"".join(cells)}"/>'
             for level, cells in sorted(levels.items())
@@ -153,12 +160,9 @@ def lanes(
         drawn.append(f'<path class="line" d="M{_short(x)} 0V{_short(height)}"/>')
         anchor = "end" if place == len(ends) - 1 else "middle" if place else "start"
         drawn.append(text(x, height + 14, words, anchor))
-    at = 0
-    for tip, run in groupby(tips):
-        length = len(list(run))
+    for tip, at, length in _stretches(tips):
         cell = box(_LANE_LEFT + at * step, 0, length * step, height)
         drawn.append(f'<path class="hover" d="{cell}"><title>{escape(tip)}</title></path>')
-        at += length
     return figure((_WIDTH, height + 20), name, description, drawn, "chart")
 
 
@@ -182,11 +186,8 @@ def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> s
 def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
     """Cells of equal length; equal neighbors are drawn as one."""
     paths: dict[str, list[str]] = {}
-    place = 0
-    for group, same in groupby(cells):
-        length = len(list(same))
+    for group, place, length in _stretches(cells):
         paths.setdefault(group, []).append(box(place, 0, length, 10))
-        place += length
     told = ", ".join(
         f"mostly {words[group]} in {cells.count(group)} of {len(cells)}" for group in paths
     )

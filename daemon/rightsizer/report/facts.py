@@ -1,12 +1,12 @@
 """What a report is made of: sums of a span as a history has them, advice, prices."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning, Window
@@ -21,6 +21,19 @@ class PriceRate:
     billing: str
     source: str
     date: str
+
+
+def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
+    """From the cheapest at the least to the dearest at the most; `None` unless all are known."""
+    found = list(rates)
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    return replace(
+        known[0],
+        dollars_per_hour_low=min(each.dollars_per_hour_low for each in known),
+        dollars_per_hour_high=max(each.dollars_per_hour_high for each in known),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,12 @@ class ReportDeviceFacts:
     """Keys of those that held it within the span."""
     rate: PriceRate | None = None
     """`None` without a price."""
+
+    @property
+    def label(self) -> str:
+        """What the device is called: `GPU 3`, `MIG 12 (1g.10gb)`."""
+        mig = self.device.mig
+        return self.device.title if mig is None else f"MIG {self.device.index} ({mig.profile})"
 
 
 @dataclass(frozen=True, slots=True)

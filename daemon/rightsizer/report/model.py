@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from rightsizer.model.finding import Instruction
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR
+from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR
 from rightsizer.report.facts import Gap, PriceRate, ReportDeviceFacts, RuleFacts
 
 
@@ -46,6 +46,12 @@ def summed(amounts: Iterable[UsageAmount]) -> UsageAmount:
 def energy_of(facts: ReportDeviceFacts, joules: float) -> float | None:
     """Joules of a device, `None` where its energy was not measured."""
     return joules if facts.window.energy_joules > 0.0 else None
+
+
+def amount_of(facts: ReportDeviceFacts, seconds: float, joules: float) -> UsageAmount:
+    """Some time of a device as its part of a GPU, and what it took."""
+    hours = seconds * facts.device.capacity_ratio / HOUR_SECONDS
+    return priced(hours, energy_of(facts, joules), facts.rate)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
