@@ -3,7 +3,7 @@
 import threading
 from typing import Final
 
-from rightsizer.web.connection_queue import ConnectionQueue
+from rightsizer.web.authenticator import ConnectionQueue
 from rightsizer.web.settings import PasswordSettings
 
 GUESSER: Final = "192.0.2.1"

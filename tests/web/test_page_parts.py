@@ -38,7 +38,7 @@ from rightsizer.web.view.advice import (
 from rightsizer.web.view.drawing import nvlink_groups
 from rightsizer.web.view.node import NodeView, node_view, workload_rows
 from rightsizer.web.view.topology import topology_view
-from rightsizer.web.view.waste import savings_label, savings_sum
+from rightsizer.web.view.totals import savings_label, savings_sum
 
 
 def view_of(report: Report, chosen: str = "") -> NodeView:

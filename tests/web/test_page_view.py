@@ -34,7 +34,7 @@ from rightsizer.web.view.advice import advice_view, reasons_label
 from rightsizer.web.view.device import fit_view, gauges
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
-from rightsizer.web.view.waste import savings_label, waste_view
+from rightsizer.web.view.totals import savings_label, waste_view
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
 

@@ -92,7 +92,7 @@ def content_security_policy() -> str:
 
 @functools.cache
 def _template() -> Template:
-    from rightsizer.web.view import advice, waste  # noqa: PLC0415
+    from rightsizer.web.view import advice, totals  # noqa: PLC0415
 
     environment = environment_of("rightsizer.web")
     environment.filters |= {
@@ -104,8 +104,8 @@ def _template() -> Template:
         "reasons": advice.reasons_label,
         "risk": advice.risk_label,
         "risks": advice.risks_label,
-        "savings": waste.savings_label,
-        "savings_notes": waste.savings_notes,
+        "savings": totals.savings_label,
+        "savings_notes": totals.savings_notes,
         "time": advice.time_label,
         "version": lambda name: name.removesuffix("_version"),
     }

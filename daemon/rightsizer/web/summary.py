@@ -15,9 +15,8 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.json_encoder import Form
 from rightsizer.web.view.device import device_title
-from rightsizer.web.view.headline import device_counts
 from rightsizer.web.view.strip import spans_of_report
-from rightsizer.web.view.waste import savings_sum
+from rightsizer.web.view.totals import device_counts, savings_sum
 
 _MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
 _LENGTH: Final = 12

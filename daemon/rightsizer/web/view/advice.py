@@ -17,7 +17,7 @@ from rightsizer.report.labels import (
     moment_label,
     percent_label,
 )
-from rightsizer.web.view.waste import interval
+from rightsizer.web.view.totals import interval
 
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 

@@ -16,7 +16,7 @@ from rightsizer.report.labels import MomentLabel, display_name, moment_label, pe
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.signals import SignalChart, signal_charts
 from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view
-from rightsizer.web.view.waste import WasteView, waste_view
+from rightsizer.web.view.totals import WasteView, waste_view
 
 BULLET_SCALE: Final = 1.25
 """The ratio at a bullet's right end; capacity stands at 1."""

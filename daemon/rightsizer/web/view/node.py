@@ -38,7 +38,6 @@ from rightsizer.web.view.device import (
     device_title,
     device_view,
 )
-from rightsizer.web.view.headline import DeviceCounts, Tile, device_counts, part_of, tiles
 from rightsizer.web.view.overview import OverviewRow, overview_rows
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import (
@@ -50,7 +49,16 @@ from rightsizer.web.view.strip import (
     state_times,
 )
 from rightsizer.web.view.topology import TopologyView, topology_view
-from rightsizer.web.view.waste import Spent, WasteView, waste_view
+from rightsizer.web.view.totals import (
+    DeviceCounts,
+    Spent,
+    Tile,
+    WasteView,
+    device_counts,
+    part_of,
+    tiles,
+    waste_view,
+)
 
 
 @dataclass(frozen=True, slots=True)

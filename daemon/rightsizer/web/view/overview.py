@@ -17,7 +17,7 @@ from rightsizer.report.labels import (
     percent_label,
 )
 from rightsizer.web.view.device import DeviceCardView, Gauge
-from rightsizer.web.view.waste import WasteView, waste_view
+from rightsizer.web.view.totals import WasteView, waste_view
 
 
 @dataclass(frozen=True, slots=True)
