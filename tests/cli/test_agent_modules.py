@@ -62,7 +62,7 @@ def modules_of(*arguments: str | Path) -> set[str]:
         "rightsizer.profiler.capture.repository",
         "rightsizer.notify.grafana.service",
         "rightsizer.notify.webhook.service",
-        "rightsizer.report.feature_file",
+        "rightsizer.report.schedulers",
         "rightsizer.actions.proposals",
         "rightsizer.profiler.capture.policy",
         "rightsizer.profiler.rules",

@@ -7,7 +7,7 @@ import pytest
 
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node
 from rightsizer.model.topology import Placement
-from rightsizer.report.gres import gres_conf
+from rightsizer.report.schedulers import gres_conf
 from slurm_node import slurm_faults
 
 

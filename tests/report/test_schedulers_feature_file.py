@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node, virtual_machine
 from rightsizer.model.device import Device
 from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.report.feature_file import NodeFacts, feature_file, labels
+from rightsizer.report.schedulers import NodeFacts, feature_file, labels
 
 VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 

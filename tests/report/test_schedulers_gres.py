@@ -5,7 +5,7 @@ from dataclasses import replace
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node
 from rightsizer.model.device import Device
 from rightsizer.model.topology import Placement, Topology
-from rightsizer.report.gres import gres_conf
+from rightsizer.report.schedulers import gres_conf
 
 CORES = {cpu: cpu % 16 for cpu in range(32)}
 """Sixteen cores whose second threads come last."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from placement_nodes import PlacementNode, hgx, mig_node, virtual_machine
 from rightsizer.model.topology import Placement
-from rightsizer.report.resource_topology import resource_topology
+from rightsizer.report.schedulers import resource_topology
 
 DISTANCES = {(0, 0): 10, (0, 1): 21, (1, 0): 21, (1, 1): 10}
 

@@ -16,7 +16,7 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
-    from rightsizer.report.feature_file import NodeFacts
+    from rightsizer.report.schedulers import NodeFacts
 
 
 _WHAT = "the feature file"
@@ -24,7 +24,7 @@ _WHAT = "the feature file"
 
 def facts_of(report: Report, healthy: Iterable[str]) -> NodeFacts:
     """What labels are made of, as a report tells it."""
-    from rightsizer.report.feature_file import NodeFacts  # noqa: PLC0415
+    from rightsizer.report.schedulers import NodeFacts  # noqa: PLC0415
 
     return NodeFacts(
         devices=tuple(each.device for each in report.devices),
@@ -67,7 +67,7 @@ class LabelWriter:
         if not settings.file or report is None or not report.devices:
             return
         # Most nodes write no labels, and load nothing for them.
-        from rightsizer.report.feature_file import feature_file, labels  # noqa: PLC0415
+        from rightsizer.report.schedulers import feature_file, labels  # noqa: PLC0415
 
         self._look(self._slots(report), nanoseconds(settings.settled))
         healthy = (uuid for uuid, health in self._health.items() if health.is_healthy)

@@ -23,10 +23,8 @@ from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import nanoseconds
-from rightsizer.report.feature_file import feature_file, labels
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.gres import gres_conf
-from rightsizer.report.resource_topology import resource_topology
+from rightsizer.report.schedulers import feature_file, gres_conf, labels, resource_topology
 
 _LOOKS: Final = 3
 """Rates need two; the third tells what has just begun."""

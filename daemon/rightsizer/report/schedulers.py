@@ -1,0 +1,273 @@
+"""What schedulers are told of a node: gres.conf, labels, NodeResourceTopology."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.topology import LinkKind, Topology
+from rightsizer.model.units import MIB, Nanoseconds, seconds
+from rightsizer.report.json_encoder import cpu_list
+
+_HEAD: Final = (
+    "# gres.conf of this node, in place of AutoDetect; docs/slurm.md tells where it is from.",
+)
+_UNNAMED: Final = "gpu"
+
+
+def gres_conf(
+    devices: Iterable[Device],
+    topology: Topology,
+    files: Mapping[str, Sequence[str]],
+    cores: Mapping[int, int],
+    host: str,
+) -> str:
+    """Slurm's gres.conf: one line for each device, and what slurm.conf has to say of them.
+
+    `Cores` are Slurm's numbers of cores, and left out where the kernel does not tell which CPU is
+    a thread of which; `Links` counts NVLinks in the order of the lines, and is left out for MIG
+    instances, which have none. `Type` is the board's name as Slurm's own AutoDetect spells it.
+
+    Args:
+        devices: All of the node; GPUs that are cut up are left out.
+        topology: Of the node.
+        files: The device files of each, by uuid; one without gets a comment for a line.
+        cores: Slurm's core by the kernel's CPU.
+        host: The node's name.
+    """
+    known = tuple(devices)
+    names = {each.uuid: each.name for each in known}
+    given = [each for each in known if each.is_given_out]
+    told = [each for each in given if each.uuid in files]
+    has_links = len(told) > 1 and all(each.mig is None for each in told)
+    lines, absent, counts = [], [], Counter[str]()
+    for each in given:
+        if each.uuid not in files:
+            name = f"{each.name or _UNNAMED} {each.uuid}"
+            absent.append(f"# {name}: its device file is not known, so no job gets it")
+            continue
+        board = each.uuid if each.mig is None else each.mig.parent_uuid
+        kind = _spelled(names.get(board, "")) + (f"_{each.mig.profile}" if each.mig else "")
+        counts[kind] += 1
+        own, place = files[each.uuid], topology.placements.get(board)
+        file = f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}"
+        words = ["Name=gpu", f"Type={kind}", file]
+        cpus = () if place is None else place.cpus
+        near = cpu_list(tuple(sorted({cores[cpu] for cpu in cpus if cpu in cores})))
+        if near is not None:
+            words.append(f"Cores={near}")
+        if has_links:
+            links = (str(_links(each.uuid, other.uuid, topology)) for other in told)
+            words.append(f"Links={','.join(links)}")
+        lines.append(" ".join(words))
+    kinds = ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+    ending = [f"# slurm.conf: GresTypes=gpu, and NodeName={host} Gres={kinds}"] if kinds else []
+    return "\n".join([*_HEAD, *lines, *absent, *ending])
+
+
+def _links(one: str, other: str, topology: Topology) -> int:
+    if one == other:
+        return -1
+    link = topology.link(one, other)
+    if link is None or link.kind is not LinkKind.NVLINK:
+        return 0
+    # The driver may use them and not tell how many.
+    return max(1, link.nvlinks)
+
+
+def _spelled(name: str) -> str:
+    # A colon, comma or blank would end the word in slurm.conf.
+    return re.sub(r"[^a-z0-9._+-]+", "_", name.lower()).strip("_") or _UNNAMED
+
+
+_MOST: Final = 63
+_SEVERAL: Final = "mixed"
+_PREFIX: Final = "rightsizer"
+_NAMESPACE: Final = "feature.node.kubernetes.io"
+"""The one of Kubernetes' own that may be used without permission."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What labels are made of: what stays, and not what changes by the second."""
+
+    devices: tuple[Device, ...]
+    """All that the driver offers."""
+    topology: Topology
+    healthy: frozenset[str]
+    """Uuids of the GPUs that have been healthy for long enough."""
+
+
+def labels(facts: NodeFacts) -> Mapping[str, str]:
+    """The labels by name, without the prefix, in alphabetical order; the unknown have none.
+
+    Values are label values: 63 characters at most, letters, digits, `-`, `_` and `.`, the first and
+    last a letter or digit.
+    """
+    boards = [each for each in facts.devices if each.mig is None]
+    uuids = [each.uuid for each in boards]
+    nodes = Counter(
+        place.numa_node
+        for uuid, place in facts.topology.placements.items()
+        if uuid in uuids and place.numa_node is not None
+    )
+
+    def same(value: Callable[[Device], object]) -> object:
+        """What all have; a word of its own where they differ."""
+        found = {value(each) for each in boards}
+        return _SEVERAL if len(found) > 1 else next(iter(found), None)
+
+    def mebibytes(device: Device) -> int | None:
+        size = device.memory_total_bytes
+        return None if size is None else int(size / MIB)
+
+    found: dict[str, object] = {
+        "gpu-count": len(boards),
+        "gpu-healthy-count": sum(uuid in facts.healthy for uuid in uuids),
+        "gpu-product": same(lambda each: each.name),
+        "gpu-memory-mib": same(mebibytes),
+        # How many NVLink joins each to each, 1 where it joins none.
+        "nvlink-set-size": _largest(0, set(uuids), facts.topology.nvlink_peers(uuids)),
+        "numa-nodes": len(facts.topology.numa_nodes) or None,
+        "gpus-per-numa-node": "-".join(str(nodes[node]) for node in sorted(nodes)) or None,
+        "pcie-generation": same(lambda each: each.pcie_generation_maximum),
+        "pcie-width": same(lambda each: each.pcie_width_maximum),
+    }
+    profiles = Counter(each.mig.profile for each in facts.devices if each.mig is not None)
+    found |= {f"mig-{profile}": count for profile, count in profiles.items()}
+    return {
+        f"{_PREFIX}.{_word(name)}": _word(str(value))
+        for name, value in sorted(found.items())
+        if value is not None and _word(str(value))
+    }
+
+
+def feature_file(named: Mapping[str, str], expires: Nanoseconds | None) -> str:
+    """Labels of a Kubernetes node as node-feature-discovery's local source reads them.
+
+    Each line is `prefix/name=value`: newer releases no longer put a prefix before names that have
+    none. What is after an expiry line goes when its time (wall time) has come, so that a node whose
+    agent is gone loses its labels; without one they hold for good.
+    """
+    lines = [f"{_NAMESPACE}/{name}={value}" for name, value in named.items()]
+    if expires is not None:
+        until = datetime.fromtimestamp(int(seconds(expires)), UTC)
+        lines.insert(0, f"# +expiry-time={until:%Y-%m-%dT%H:%M:%SZ}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _largest(chosen: int, candidates: set[str], peers: Mapping[str, set[str]]) -> int:
+    """The size of the largest set of which each is joined with each other (Bron and Kerbosch)."""
+    if not candidates:
+        return chosen
+    # One that is joined with all that are left is in the largest set: switches end here at once.
+    best, left = chosen, set(candidates)
+    for uuid in sorted(candidates):
+        if chosen + len(left) <= best:
+            break
+        best = max(best, _largest(chosen + 1, left & peers[uuid], peers))
+        left.discard(uuid)
+        if peers[uuid] >= left:
+            break
+    return best
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:_MOST].strip("-._")
+
+
+_VERSION: Final = "topology.node.k8s.io/v1alpha2"
+_GPU: Final = "nvidia.com/gpu"
+_MIG: Final = "nvidia.com/mig-"
+_CPU: Final = "cpu"
+_HERE: Final = 10
+"""A node's distance to itself, by the firmware's convention (ACPI, SLIT)."""
+
+
+def resource_topology(
+    devices: Iterable[Device],
+    topology: Topology,
+    distances: Mapping[tuple[int, int], int],
+    held: Collection[str],
+    host: str,
+) -> dict[str, Any]:
+    """The node as a NodeResourceTopology, by which topology-aware schedulers place pods.
+
+    One zone for each NUMA node with CPUs or devices.
+
+    `available` leaves out what is held now, by processes or by allocation. Of CPUs only the
+    capacity is known here: what the kubelet has given away of them, it alone knows. Resources have
+    the names that NVIDIA's device plugin gives them (mixed strategy). Devices whose node is unknown
+    are in the first zone of a machine with a single one, and else in none.
+
+    Args:
+        devices: All of the node; GPUs that are cut up are left out.
+        topology: Of the node.
+        distances: Between NUMA nodes; empty where unknown.
+        held: Uuids of what is in use.
+        host: The node's name in Kubernetes.
+    """
+    given = {each.uuid: each for each in devices if each.is_given_out}
+    homes = {uuid: _node_of(each, topology) for uuid, each in given.items()}
+    nodes = {*topology.numa_nodes, *(node for node in homes.values() if node is not None)}
+    zones = sorted(node for node in nodes if node >= 0) or [0]
+    if len(zones) == 1:
+        homes = {uuid: zones[0] if node is None else node for uuid, node in homes.items()}
+    return {
+        "apiVersion": _VERSION,
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": host},
+        "zones": [
+            {
+                "name": f"node-{node}",
+                "type": "Node",
+                "costs": _costs(node, zones, distances),
+                "resources": list(
+                    _resources(
+                        [given[uuid] for uuid, home in homes.items() if home == node],
+                        topology.numa_nodes.get(node, ()),
+                        held,
+                    )
+                ),
+            }
+            for node in zones
+        ],
+    }
+
+
+def _resources(
+    devices: Iterable[Device], cpus: Collection[int], held: Collection[str]
+) -> Iterator[dict[str, str]]:
+    """Each resource with how many there are, and how many are free."""
+    counts: Counter[str] = Counter()
+    free: Counter[str] = Counter()
+    for each in devices:
+        name = _GPU if each.mig is None else f"{_MIG}{each.mig.profile}"
+        counts[name] += 1
+        free[name] += each.uuid not in held
+    found = sorted(counts.items())
+    if cpus:
+        found.append((_CPU, len(cpus)))
+        free[_CPU] = len(cpus)
+    for name, count in found:
+        capacity, available = str(count), str(free[name])
+        yield {"name": name, "capacity": capacity, "allocatable": capacity, "available": available}
+
+
+def _node_of(device: Device, topology: Topology) -> int | None:
+    place = topology.placements.get(device.uuid if device.mig is None else device.mig.parent_uuid)
+    found = None if place is None else place.numa_node
+    return device.numa_node if found is None else found
+
+
+def _costs(
+    node: int, zones: list[int], distances: Mapping[tuple[int, int], int]
+) -> list[dict[str, Any]]:
+    if len(zones) > 1 and not all((node, other) in distances for other in zones):
+        return [{"name": f"node-{node}", "value": _HERE}]
+    return [
+        {"name": f"node-{other}", "value": distances.get((node, other), _HERE)} for other in zones
+    ]
