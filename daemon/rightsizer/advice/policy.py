@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Final, cast, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
@@ -57,7 +57,8 @@ def _with_values(settings: Any, values: tuple[object, ...]) -> object:
     return _left_open(settings)(*values)
 
 
-_OPEN: Final = {rule.name: _left_open(cast(Any, type(rule.settings))) for rule in RULES}
+_OF_RULES: Final[list[tuple[str, Any]]] = [(rule.name, type(rule.settings)) for rule in RULES]
+_OPEN: Final = {name: _left_open(of) for name, of in _OF_RULES}
 ThresholdTree: Any = settings_class(
     "ThresholdTree",
     __name__,
