@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -238,7 +239,7 @@ class KilledAgents:
 def serve_agent(connection: Connection, path: Path) -> None:
     """An agent's loop: take a request, make the step, save what matters, and only then answer."""
     broker = Broker(BrokerSettings(), GpuPlacementSettings())
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         state = store.load() or BrokerState(_BOOT)
         state = broker.after_restart(state, state.as_of, _BOOT).state
         connection.send(True)

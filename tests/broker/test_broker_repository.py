@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,10 +57,10 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
     state = lived()
     assert state.leases[0].processes.sessions
     assert state.leases[0].notified
-    with BrokerRepository(tmp_path / "broker.db") as store:
+    with closing(BrokerRepository(tmp_path / "broker.db")) as store:
         assert store.load() is None
         store.save(state, wall=7 * DAY)
-    with BrokerRepository(tmp_path / "broker.db") as store:
+    with closing(BrokerRepository(tmp_path / "broker.db")) as store:
         assert store.load() == durable(state)
         assert store.clock == SavedClock("boot", state.as_of, 7 * DAY)
         assert store.unread == ()
@@ -68,7 +69,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
 def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
     """It knew neither the processes of leases, nor operators' groups, nor parts of reservations."""
     path, state = tmp_path / "broker.db", lived()
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         store.save(state, 0)
     with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
         rows = connection.execute("SELECT kind, id, form FROM item").fetchall()
@@ -80,7 +81,7 @@ def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
             connection.execute(
                 "UPDATE item SET form = ? WHERE kind = ? AND id = ?", (json.dumps(form), kind, name)
             )
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         found = durable(store.load())
         assert store.unread == ()
     assert found.leases == tuple(
@@ -94,16 +95,16 @@ def test_what_is_over_is_gone_from_the_file(tmp_path: Path) -> None:
     """By the store that wrote it, by one that loaded it, and by one that never looked."""
     path, before = tmp_path / "broker.db", lived()
     after = BROKER.end(before, DAY, "b").state
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         store.save(before, 0)
         store.save(after, 0)
         assert durable(store.load()) == durable(after)
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         store.load()
         store.save(BrokerState("boot", DAY), 0)
         assert store.load() == BrokerState("boot", DAY)
         store.save(before, 0)
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         store.save(after, 0)
         assert durable(store.load()) == durable(after)
 
@@ -112,7 +113,7 @@ def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None
     """The leases are to be rebuilt from their processes."""
     path = tmp_path / "broker.db"
     path.write_bytes(b"this is no database, and has never been one" * 100)
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         assert store.set_aside is not None
         assert store.load() is None
 
@@ -120,23 +121,23 @@ def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None
 def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
     """The state is all there, in the new file, before anyone is answered."""
     path = tmp_path / "broker.db"
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         store.save(lived(), 0)
         _spoil(path)
         store.save(lived(1), 0)
         assert store.set_aside is not None
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         assert durable(store.load()) == durable(lived(1))
 
 
 def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> None:
     """It is rebuilt from its processes, and would else come back some day."""
     path = tmp_path / "broker.db"
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         store.save(lived(), 0)
     with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
         connection.execute("UPDATE item SET form = '{}' WHERE id = 'b'")
-    with BrokerRepository(path) as store:
+    with closing(BrokerRepository(path)) as store:
         state = store.load()
         assert state is not None
         assert store.unread == ("b",)
@@ -148,7 +149,7 @@ def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> N
 
 def test_only_one_agent_writes(tmp_path: Path) -> None:
     """A second one is refused, with the setting to change."""
-    with BrokerRepository(tmp_path / "broker.db") as store:
+    with closing(BrokerRepository(tmp_path / "broker.db")) as store:
         store.save(lived(), 0)
         with pytest.raises(HistoryError, match=r"broker\.path"):
             BrokerRepository(tmp_path / "broker.db")

@@ -131,7 +131,7 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
 def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
     """Forward and back by years: leases last, and end by the clock that never steps."""
     told: list[BrokerEvent] = []
-    managed.manager.listen(told.append)
+    managed.manager.listener = told.append
     managed.manager.ask(ticket("a", limit_seconds=3600.0))
     managed.manager.turn()
     for step in (20 * 365 * DAY, -40 * 365 * DAY):
@@ -148,7 +148,7 @@ def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
 def test_idle_holders_are_told_once_and_keep_what_they_have(managed: ManagedNode) -> None:
     """In the answer to a client asks for the lease, and as JSON for webhooks."""
     told: list[BrokerEvent] = []
-    managed.manager.listen(told.append)
+    managed.manager.listener = told.append
     managed.manager.ask(ticket("a"))
     for _ in range(4):
         managed.manager.turn()

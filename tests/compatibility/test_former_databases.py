@@ -5,6 +5,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_a_ledger_that_is_written_again_reads_the_same(tmp_path: Path) -> None:
 def test_former_leases_open(tmp_path: Path) -> None:
     """Leases, tickets and reservations, and none that could not be read."""
     was = expected("broker")
-    with BrokerRepository(written("broker", tmp_path)) as repository:
+    with closing(BrokerRepository(written("broker", tmp_path))) as repository:
         state = repository.load()
 
         assert state is not None

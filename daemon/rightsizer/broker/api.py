@@ -93,9 +93,8 @@ def why_not_served(
     """Why a client may not ask for GPUs; `None` where it may. `groups_of` as in `client_of`."""
     if settings.is_operator(client) or not (settings.users or settings.groups):
         return None
-    if client.user in settings.users:
-        return None
-    if settings.groups and groups_of(client.user) & set(settings.groups):
+    may_ask = client.user in settings.users
+    if may_ask or (settings.groups and groups_of(client.user) & set(settings.groups)):
         return None
     return (
         f"{client.user} may not ask for GPUs here; an operator can say so by broker.users or "
@@ -175,8 +174,7 @@ class BrokerApi:
         return self._answer(item_id, client)
 
     def _end(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
-        item_id = request.named["id"]
-        state = self._manager.overview.state
+        item_id, state = request.named["id"], self._manager.overview.state
         record = state.lease(item_id)
         if state.ticket(item_id) is None and record is None:
             return _unknown("lease", item_id)
@@ -224,16 +222,14 @@ class BrokerApi:
 
     def _answer(self, item_id: str, client: LeaseOwner) -> WebResponse:
         """The state of a ticket or a lease, for its owner and for operators."""
-        overview = self._manager.overview
-        owner = _owner_of(overview, item_id)
-        messages, now = self._manager.messages_for(item_id), self._clock.time()
+        overview, now = self._manager.overview, self._clock.time()
+        owner, messages = _owner_of(overview, item_id), self._manager.messages_for(item_id)
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
             return _unknown("lease", item_id)
         form = answer_form(overview, item_id, now, self._offset(), messages)
         if form is not None:
             return WebResponse.of_json(form)
-        ending = overview.state.ending(item_id)
-        if ending is not None:
+        if (ending := overview.state.ending(item_id)) is not None:
             return WebResponse.of_text(ending.message, HTTPStatus.GONE)
         return _unknown("lease", item_id)
 
@@ -245,10 +241,8 @@ def _owner_of(overview: BrokerOverview, item_id: str) -> int | None:
     """The uid of the owner of a ticket or a lease, also of one that another client has ended."""
     state = overview.state
     record, ticket, ending = state.lease(item_id), state.ticket(item_id), state.ending(item_id)
-    if record is not None:
-        return record.lease.client.uid
-    if ticket is not None:
-        return ticket.client.uid
+    if (item := record.lease if record else ticket) is not None:
+        return item.client.uid
     return None if ending is None else ending.uid
 
 

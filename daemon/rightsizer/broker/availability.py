@@ -9,6 +9,7 @@ from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
 from rightsizer.model.units import GIB, format_duration
 
+_INSTANCES: Final = "divided into MIG instances; ask for one of those by its profile"
 _NO_INSTANCE: Final = (
     "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
 )
@@ -29,13 +30,11 @@ def judge_slot(
     The slot has no holders that belong to a lease; of the number of GPUs only whether it is one
     matters. `is_reserved`: whether the slot is kept free for others.
     """
+    is_joined = leases or (slot.holders and request.may_share)
     found = next(_obstacles(slot, request, is_reserved=is_reserved), None)
-    if found is not None:
-        return SlotVerdict(slot, *found)
-    if leases or (slot.holders and request.may_share):
+    if found is None and is_joined:
         return _beside(slot, request, settings, leases)
-    found = _taken(slot, settings)
-    if found is not None:
+    if (found := found or _taken(slot, settings)) is not None:
         return SlotVerdict(slot, *found)
     total = slot.memory_total_bytes
     left = None if total is None else max(0.0, total - (slot.memory_used_bytes or 0.0))
@@ -57,8 +56,7 @@ def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
 def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Obstacles:
     mig, profile = slot.device.mig, request.mig_profile
     if slot.device.has_mig_instances:
-        why = "divided into MIG instances; ask for one of those by its profile"
-        yield SlotObstacle.DIVIDED, why
+        yield SlotObstacle.DIVIDED, _INSTANCES
     if slot.device.awaits_mig_instances:
         yield SlotObstacle.DIVIDED, _NO_INSTANCE
     if profile is not None and mig is None:
@@ -139,8 +137,7 @@ def _beside(
     left = _left_beside(slot, settings, leases)
     if left is None or left < request.memory_bytes:
         return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
-    found = _too_needy(slot, settings)
-    if found is not None:
+    if (found := _too_needy(slot, settings)) is not None:
         return SlotVerdict(slot, *found)
     return SlotVerdict(slot, is_shared=True, memory_left_bytes=left)
 

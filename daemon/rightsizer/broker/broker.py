@@ -92,8 +92,7 @@ class Broker:
         item = ticket if record is None else record.lease
         if item is None:
             return refused(state, item_id, by, f"there is no lease {item_id}")
-        why = refused_end(item.client.uid, by, self._settings)
-        if why is not None:
+        if (why := refused_end(item.client.uid, by, self._settings)) is not None:
             return refused(state, item_id, by, why)
         if record is not None:
             return without_lease(state, record, EndReason.GIVEN_BACK, by)
@@ -201,8 +200,7 @@ class Broker:
         if why is not None:
             return refused(state, reservation.id, by, why)
         scheduling = self._scheduling(state, node)
-        uuids = planned_slots(reservation, state.bookings, scheduling)
-        if not uuids:
+        if not (uuids := planned_slots(reservation, state.bookings, scheduling)):
             why = too_few(reservation, state.bookings, scheduling)
             return refused(state, reservation.id, by, why)
         booking = Booking(reservation, uuids, by.uid, weights=weights_of(uuids, node))
@@ -220,8 +218,7 @@ class Broker:
         state = self._charged(state, now)
         booking = state.booking(reservation_id)
         if booking is None:
-            why = f"there is no reservation {reservation_id}"
-            return refused(state, reservation_id, by, why)
+            return refused(state, reservation_id, by, f"there is no reservation {reservation_id}")
         is_its_user = by is not None and by.user == booking.reservation.user
         why_not = None if is_its_user else refused_end(booking.uid, by, self._settings)
         if why_not is not None:
@@ -266,14 +263,9 @@ class Broker:
         return state.charged(now, self._settings.fair_share_half_life_seconds)
 
     def _scheduling(self, state: BrokerState, node: NodeObservation) -> SchedulingState:
-        return SchedulingState(
-            now=state.as_of,
-            node=node,
-            records=state.leases,
-            bookings=state.bookings,
-            settings=self._placement,
-            settling=nanoseconds(self._settings.settling_seconds),
-        )
+        settling = nanoseconds(self._settings.settling_seconds)
+        held = state.leases, state.bookings
+        return SchedulingState(state.as_of, node, *held, self._placement, settling)
 
     def _notified(self, state: BrokerState, record: LeaseRecord) -> BrokerTransition:
         record, events = with_notices(record, state.as_of, self._settings)

@@ -45,19 +45,18 @@ class ExitSignal(BaseException):
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
     """Raise `ExitSignal` in the main thread on ending signals; ignored ones stay ignored."""
+
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        raise ExitSignal(number)
+
     ours = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
     for each in ours:
-        signal.signal(each, _raise)
+        signal.signal(each, leave)
     try:
         yield
     finally:
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
-
-
-def _raise(number: int, frame: FrameType | None) -> NoReturn:
-    del frame
-    raise ExitSignal(number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,7 @@ from typing import Final
 from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
 from rightsizer.broker.reasons import reasons_for, reasons_for_none, why_worse
-from rightsizer.broker.scoring import (
-    PlacementScore,
-    score_set,
-    slot_order,
-    table_of,
-)
+from rightsizer.broker.scoring import PlacementScore, score_set, slot_order, table_of
 from rightsizer.broker.search import best_sets
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
@@ -115,14 +110,12 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     The slots are every GPU and MIG instance in any order, without holders that belong to a lease;
     `leased` has the leases by uuid, `reserved` the uuids that are kept free for others.
     """
+    free = settings.free
     verdicts = [
-        judge_slot(slot, request, settings.free, on_it, is_reserved=slot.uuid in reserved)
-        for slot in slots
-        for on_it in (leased.get(slot.uuid, ()),)
+        judge_slot(s, request, free, leased.get(s.uuid, ()), is_reserved=s.uuid in reserved)
+        for s in sorted(slots, key=slot_order)
     ]
-    occupied = tuple(
-        sorted((each for each in verdicts if not each.is_free), key=lambda v: slot_order(v.slot))
-    )
+    occupied = tuple(each for each in verdicts if not each.is_free)
     in_use = frozenset(
         slot.gpu_uuid
         for slot in slots
@@ -136,10 +129,10 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     must_be_joined = request.interconnect is Interconnect.NVLINK
     found = best_sets(table, request.gpus, settings.search, must_be_joined=must_be_joined)
     if not found.sets:
-        free = tuple(each.verdict for each in table.candidates)
+        granted = tuple(each.verdict for each in table.candidates)
         is_hopeless = not _could_be_met(slots, topology, request, settings)
-        reasons = tuple(reasons_for_none(request, free, occupied, is_hopeless=is_hopeless))
-        return PlacementRefusal(request, reasons, occupied, free, is_hopeless)
+        reasons = tuple(reasons_for_none(request, granted, occupied, is_hopeless=is_hopeless))
+        return PlacementRefusal(request, reasons, occupied, granted, is_hopeless)
     (best, score), *others = ((each, score_set(each, table)) for each in found.sets)
     chosen = tuple(table.candidates[at].verdict for at in best)
     return PlacementChoice(

@@ -62,7 +62,10 @@ class LeaseClient:
         begun = self._time()
         answer = self._first()
         while not answer["is_granted"]:
-            self._say_place(answer)
+            if answer["why"] is not None and self._failures == 0:
+                place = f"{answer['place']} of {answer['waiting']}"
+                place = place if answer["place"] else "the last"
+                self._say_once(f"waits as {place}: {answer['why']}")
             waited = self._time() - begun
             if not waits and answer["why"] is not None:
                 self._give_up(f"nothing was free at once: {answer['why']}")
@@ -135,11 +138,6 @@ class LeaseClient:
     def _give_up(self, why: str) -> None:
         self.give_back()
         raise UsageError(why)
-
-    def _say_place(self, answer: Any) -> None:
-        if answer["why"] is not None and self._failures == 0:
-            place = f"{answer['place']} of {answer['waiting']}" if answer["place"] else "the last"
-            self._say_once(f"waits as {place}: {answer['why']}")
 
     def _say_once(self, text: str) -> None:
         if text != self._said:

@@ -77,10 +77,9 @@ def booking_form(booking: Booking, offset: Nanoseconds) -> Form:
 
 def _queue(overview: BrokerOverview) -> list[Ticket]:
     """Tickets in their order; those that the queue has not been served with last."""
-    served = [ticket for ticket, _ in overview.waiting if overview.state.ticket(ticket.id)]
-    known = {ticket.id for ticket in served}
-    new = (each for each in overview.state.tickets if each.id not in known)
-    return [*served, *sorted(new, key=lambda each: each.asked)]
+    places = {ticket.id: place for place, (ticket, _) in enumerate(overview.waiting)}
+    last = len(places)
+    return sorted(overview.state.tickets, key=lambda each: (places.get(each.id, last), each.asked))
 
 
 def _pause_seconds(place: int | None, waited_seconds: float) -> float:
@@ -95,9 +94,9 @@ def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
     """A lease for its holder: with all that a launch needs."""
     lease = record.lease
     slots = [] if node is None else [each for each in node.slots if each.uuid in lease.uuids]
-    is_known = len(slots) == len(lease.uuids)
-    near = [each.cpus for each in slots] if is_known else []
-    nodes = {each.numa_node for each in slots} if is_known else set()
+    # Of some of them neither is known of all.
+    slots = slots if len(slots) == len(lease.uuids) else []
+    near, nodes = [each.cpus for each in slots], {each.numa_node for each in slots}
     return {
         **_lease(record, node, offset),
         "memory_bytes": list(lease.memory_bytes),

@@ -58,7 +58,10 @@ class BrokerOverview:
 
 
 class LeaseManager:
-    """Takes requests from any thread; serves the queue at each `turn`."""
+    """Takes requests from any thread; serves the queue at each `turn`.
+
+    What cannot be saved was not done: a request then raises a RightsizerError.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,8 @@ class LeaseManager:
         self._writer = StateWriter(repository, clock)
         self._trouble: str | None = None
         self._messages: dict[str, deque[str]] = {}
-        self._listeners: list[Callable[[BrokerEvent], None]] = []
+        self.listener: Callable[[BrokerEvent], None] = lambda _: None
+        """Called with every event, once its state is saved."""
         self._log = structlog.get_logger(component="broker")
         self.counters = {
             "rightsizer_broker_grants_total": 0.0,
@@ -102,51 +106,31 @@ class LeaseManager:
         """The latest twenty notices to the holder of a lease since the agent started."""
         return tuple(self._messages.get(lease_id, ()))
 
-    def listen(self, listener: Callable[[BrokerEvent], None]) -> None:
-        """Call a function with every event, once its state is saved."""
-        self._listeners.append(listener)
-
     def follow(self, broker: Broker) -> None:
         """Apply other rules from now on."""
         with self._lock:
             self._broker = broker
 
     def begin(self, step: BrokerTransition) -> None:
-        """Take over the state of an agent's start: save it, then publish its events.
-
-        Raises:
-            HistoryError: it cannot be saved.
-        """
+        """Take over the state of an agent's start: save it, then publish its events."""
         with self._lock:
             self._writer.save(step.state)
             self.overview = BrokerOverview(step.state, trouble=_NOT_OBSERVED)
         self._publish(step.events)
 
     def ask(self, ticket: Ticket) -> BrokerTransition:
-        """Put a ticket into the queue.
-
-        Raises:
-            RightsizerError: it cannot be saved, and was not taken.
-        """
+        """Put a ticket into the queue."""
         node = self._observer.node(self.overview.state)
         return self._apply(lambda state, now: self._broker.ask(state, now, ticket, node))
 
     def end(self, item_id: str, by: LeaseOwner) -> BrokerTransition:
-        """Give a lease back, or withdraw a ticket.
-
-        Raises:
-            RightsizerError: it cannot be saved, and stays.
-        """
+        """Give a lease back, or withdraw a ticket."""
         return self._apply(lambda state, now: self._broker.end(state, now, item_id, by))
 
     def reserve(
         self, reservation: Callable[[Nanoseconds], Reservation], by: LeaseOwner
     ) -> BrokerTransition:
-        """Keep slots free for a reservation, which depends on the current time.
-
-        Raises:
-            RightsizerError: the node is unknown, or the reservation cannot be saved.
-        """
+        """Keep slots free for a reservation, which depends on the current time."""
         node = self._observer.node(self.overview.state)
         if node is None:
             raise RightsizerError("nothing can be reserved before a GPU was read; ask again")
@@ -155,11 +139,7 @@ class LeaseManager:
         )
 
     def cancel(self, reservation_id: str, by: LeaseOwner) -> BrokerTransition:
-        """Cancel a reservation.
-
-        Raises:
-            RightsizerError: it cannot be saved, and stays.
-        """
+        """Cancel a reservation."""
         return self._apply(lambda state, now: self._broker.cancel(state, now, reservation_id, by))
 
     def turn(self) -> None:
@@ -251,5 +231,4 @@ class LeaseManager:
                 )
             elif event.kind is EventKind.ENDED:
                 self._messages.pop(event.id, None)
-            for listener in self._listeners:
-                listener(event)
+            self.listener(event)

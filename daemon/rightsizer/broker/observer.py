@@ -118,14 +118,15 @@ class ProcfsNodeObserver:
             {each.id: each.lease.client for each in state.leases},
             {each.id: each.processes for each in state.leases},
         )
-        observations: dict[str, LeaseObservation] = {
+        devices = {} if report is None else {each.device.uuid: each for each in report.devices}
+        observations = {
             ticket.id: LeaseObservation(is_alive=self._tracker.is_alive(ticket.client))
             for ticket in state.tickets
+        } | {
+            record.id: _observation(record, seen[record.id], devices)
+            for record in state.leases
+            if record.id in seen
         }
-        devices = {} if report is None else {each.device.uuid: each for each in report.devices}
-        for record in state.leases:
-            if record.id in seen:
-                observations[record.id] = _observation(record, seen[record.id], devices)
         if report is None or not report.devices:
             trouble = None if report is None else report.agent.trouble
             return BrokerObservation(None, observations, trouble or _NOT_READ)

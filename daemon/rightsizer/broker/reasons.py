@@ -33,12 +33,7 @@ def reasons_for(
 ) -> tuple[str, ...]:
     """Why a set was chosen, in the order of the criteria; `equals` other sets are as good."""
     slots = [verdict.slot for verdict in verdicts]
-    found = [
-        *_freedom(verdicts),
-        *_links(slots, topology),
-        *_numa(slots),
-        *_room(verdicts),
-    ]
+    found = [*_freedom(verdicts), *_links(slots, topology), *_numa(slots), *_room(verdicts)]
     if equals:
         others = "Another one is" if equals == 1 else f"{equals} others are"
         found.append(f"{others} just as good; the first by index is taken.")
@@ -157,15 +152,14 @@ def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
 def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     """The least of memory, power and heat that are left, each where all are known."""
     each, slots = " each" if len(verdicts) > 1 else "", [verdict.slot for verdict in verdicts]
-    for values, unit, text in (
-        ([v.memory_left_bytes for v in verdicts], GIB, f"{{:.1f}} GiB of memory are left{each}"),
-        ([s.power_headroom_watts for s in slots], 1, "{:.0f} W are left below the power limit"),
-        (
-            [s.temperature_headroom_celsius for s in slots],
-            1,
-            "{:.0f} °C are left before the clocks slow down",
-        ),
+    memory = [None if (left := v.memory_left_bytes) is None else left / GIB for v in verdicts]
+    power = [slot.power_headroom_watts for slot in slots]
+    heat = [slot.temperature_headroom_celsius for slot in slots]
+    for values, text in (
+        (memory, f"{{:.1f}} GiB of memory are left{each}"),
+        (power, "{:.0f} W are left below the power limit"),
+        (heat, "{:.0f} °C are left before the clocks slow down"),
     ):
         known = [value for value in values if value is not None]
         if len(known) == len(values):
-            yield f"At least {text.format(min(known) / unit)}."
+            yield f"At least {text.format(min(known))}."

@@ -1,9 +1,8 @@
 """SQLite repository of the broker's state; leases outlive the agent."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -31,6 +30,7 @@ _KINDS: Final[dict[str, type[_Item]]] = {
     "reservation": Booking,
     "ending": LeaseEnding,
 }
+_KIND_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _STORED_NAMES: Final = {"processes": "kin", "notified": "told"}
 """Keys of a stored `LeaseRecord` that differ from its fields."""
 _FIELDS: Final = {stored: name for name, stored in _STORED_NAMES.items()}
@@ -154,16 +154,12 @@ class BrokerRepository:
         """Fold the log into the file and let others write."""
         self._database.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _write(self, state: BrokerState, wall: Nanoseconds) -> None:
         before = self._rows or {}
         rows: dict[_Key, tuple[_Item | None, str]] = {}
-        for key, item in _items_of(state):
+        items: tuple[_Item, ...] = (*state.tickets, *state.leases, *state.bookings, *state.endings)
+        for item in items:
+            key = _KIND_NAMES[type(item)], item.id
             old = before.get(key)
             rows[key] = old if old and old[0] is item else (item, encode_item(item))
         changed = [
@@ -198,13 +194,6 @@ def has_new_processes(before: BrokerState, after: BrokerState) -> bool:
 def _durable(state: BrokerState) -> tuple[Any, ...]:
     leases = [(r.lease, r.first_seen, r.set_aside_bytes, r.notified, r.loss) for r in state.leases]
     return state.boot, state.tickets, state.bookings, leases
-
-
-def _items_of(state: BrokerState) -> Iterable[tuple[_Key, _Item]]:
-    kinds = {kind: name for name, kind in _KINDS.items()}
-    items: Iterable[_Item] = (*state.tickets, *state.leases, *state.bookings, *state.endings)
-    for item in items:
-        yield (kinds[type(item)], item.id), item
 
 
 def _decoded(kind: str, text: str) -> _Item | None:

@@ -71,15 +71,15 @@ def replanned_reservations(
     kept, events = list(bookings), []
     available = {each.uuid for each in scheduling.node.slots if not (each.trouble or each.holders)}
     for at, booking in enumerate(bookings):
-        if booking.reservation.starts <= scheduling.now:
+        planned = booking.reservation
+        if planned.starts <= scheduling.now:
             missing = tuple(uuid for uuid in booking.uuids if uuid not in available)
             kept[at] = replace(booking, unavailable=missing)
             continue
-        if _are_free_in_time(booking, scheduling):
+        rest = {each.uuid for each in scheduling.node.slots} - set(booking.uuids)
+        if scheduling.slots_at(planned.request, planned.starts, frozenset(rest)) is not None:
             kept[at] = replace(booking, is_at_risk=False)
-            continue
-        uuids = planned_slots(booking.reservation, kept, scheduling)
-        if uuids:
+        elif uuids := planned_slots(planned, kept, scheduling):
             weights = weights_of(uuids, scheduling.node)
             kept[at] = replace(booking, uuids=uuids, weights=weights, is_at_risk=False)
         elif not booking.is_at_risk:
@@ -100,12 +100,9 @@ def too_early(
     """Tickets whose reservation has not begun, each with a clause that says when it will."""
     starts = {each.id: each.reservation.starts for each in bookings}
     return tuple(
-        (
-            ticket,
-            f"its reservation begins in {approximate_duration(starts[ticket.reservation] - now)}",
-        )
+        (ticket, f"its reservation begins in {approximate_duration(start - now)}")
         for ticket in tickets
-        if ticket.reservation is not None and starts.get(ticket.reservation, now) > now
+        if (start := starts.get(ticket.reservation or "", now)) > now
     )
 
 
@@ -118,21 +115,12 @@ def approximate_duration(ahead: Nanoseconds) -> str:
     return format_duration(ceil(ahead_seconds / unit) * unit)
 
 
-def _are_free_in_time(booking: Booking, scheduling: SchedulingState) -> bool:
-    rest = frozenset(slot.uuid for slot in scheduling.node.slots if slot.uuid not in booking.uuids)
-    reservation = booking.reservation
-    return scheduling.slots_at(reservation.request, reservation.starts, rest) is not None
-
-
 def _at_risk(booking: Booking, now: Nanoseconds) -> BrokerEvent:
-    return BrokerEvent(
-        EventKind.AT_RISK,
-        now,
-        booking.id,
-        booking.reservation.user,
+    message = (
         f"the GPUs of reservation {booking.id} will not be free in time: work without a limit, or "
-        "past it, or without a lease is on them; only its owner ends it",
+        "past it, or without a lease is on them; only its owner ends it"
     )
+    return BrokerEvent(EventKind.AT_RISK, now, booking.id, booking.reservation.user, message)
 
 
 def reservation_clause(

@@ -1,6 +1,6 @@
 """Score of a set of slots, criterion by criterion; the first that differs decides."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -9,7 +9,7 @@ from rightsizer.broker.settings import ScoringSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Condition
-from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.topology import LinkKind, Topology
 from rightsizer.model.units import GIB
 from rightsizer.sizing.gpu_sets import link_score, pcie_score
 
@@ -144,20 +144,23 @@ def table_of(
         for each in ordered
     )
     by_pair = {frozenset((link.uuid, link.peer_uuid)): link for link in topology.links}
-    pairs = [[_link(one, other, by_pair) for other in candidates] for one in candidates]
-    links = [[link_score(link, settings.links) for link in row] for row in pairs]
+    # NVLink and peer access are off for MIG instances.
+    pairs = [
+        [
+            None
+            if one.is_instance or other.is_instance
+            else by_pair.get(frozenset((one.slot.uuid, other.slot.uuid)))
+            for other in candidates
+        ]
+        for one in candidates
+    ]
+    links = tuple(tuple(link_score(link, settings.links) for link in row) for row in pairs)
     pcie = [[pcie_score(link, settings.links) for link in row] for row in pairs]
-    empty = [not each.verdict.is_shared for each in candidates]
-    return CandidateTable(
-        candidates=candidates,
-        links=_frozen(links),
-        joined=tuple(
-            tuple(link is not None and link.kind is LinkKind.NVLINK for link in row)
-            for row in pairs
-        ),
-        empty_links=_frozen(_among(links, empty)),
-        empty_pcie=_frozen(_among(pcie, empty)),
+    joined = tuple(
+        tuple(link is not None and link.kind is LinkKind.NVLINK for link in row) for row in pairs
     )
+    empty = [not each.verdict.is_shared for each in candidates]
+    return CandidateTable(candidates, links, joined, _among(links, empty), _among(pcie, empty))
 
 
 def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
@@ -202,21 +205,9 @@ def _steps(headroom: float | None, step: float) -> int:
     return 0 if headroom is None else max(0, int(headroom // step))
 
 
-def _link(
-    one: SlotCandidate, other: SlotCandidate, by_pair: Mapping[frozenset[str], GpuLink]
-) -> GpuLink | None:
-    """None for MIG instances: NVLink and peer access are off for them."""
-    if one.is_instance or other.is_instance:
-        return None
-    return by_pair.get(frozenset((one.slot.uuid, other.slot.uuid)))
-
-
-def _among(scores: Sequence[Sequence[int]], counts: Sequence[bool]) -> list[list[int]]:
-    return [
-        [score if here and there else 0 for score, there in zip(row, counts, strict=True)]
-        for row, here in zip(scores, counts, strict=True)
-    ]
-
-
-def _frozen(rows: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(row) for row in rows)
+def _among(rows: Iterable[Sequence[int]], counts: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
+    """The scores of pairs, 0 unless both count."""
+    return tuple(
+        tuple(score * (here and there) for score, there in zip(row, counts, strict=True))
+        for row, here in zip(rows, counts, strict=True)
+    )

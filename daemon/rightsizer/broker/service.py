@@ -94,7 +94,7 @@ class BrokerService:
         except BaseException:
             self._repository.close()
             raise
-        self.manager.listen(self._notify_webhooks)
+        self.manager.listener = self._notify_webhooks
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="broker", daemon=True)
 

@@ -111,17 +111,10 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
         stands = InspectedBoard(
             BoardStatus(board.device, reading, board.xids), node, report.wall_time
         )
-        found = [
-            *driver_faults(stands, view.trouble),
-            *memory_faults(stands, view.trouble),
-            # Other links are in the topology.
-            *(
-                each
-                for each in link_faults(stands, view.trouble)
-                if "fabric_state" in each.evidence
-            ),
-        ]
-        yield from (each.what for each in found if each.severity in _BARRING)
+        # Other links are in the topology.
+        links = [e for e in link_faults(stands, view.trouble) if "fabric_state" in e.evidence]
+        own = (*driver_faults(stands, view.trouble), *memory_faults(stands, view.trouble))
+        yield from (each.what for each in (*own, *links) if each.severity in _BARRING)
     for advice in report.advice:
         finding = advice.finding
         is_about = advice.is_open and finding.rule == RULE.name
@@ -142,9 +135,7 @@ def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHo
     if unleased and not running:
         more = f" and {len(unleased) - 1} more" if len(unleased) > 1 else ""
         yield SlotHolder(f"process {unleased[0]}{more}", True, unleased)
-    for holding in own.holdings:
-        if not holding.has_process:
-            yield SlotHolder(holding.workload.name, False)
+    yield from (SlotHolder(h.workload.name, False) for h in own.holdings if not h.has_process)
 
 
 def _difference(most: float | None, now: float | None) -> float | None:

@@ -183,11 +183,8 @@ class BrokerState:
     def charged(self, now: Nanoseconds, half_life_seconds: float) -> "BrokerState":
         """The state at a later moment, with users charged for what they held until then."""
         until, state = max(now, self.as_of), self
-        edges = {
-            edge
-            for each in self.bookings
-            for edge in (each.reservation.starts, each.reservation.ends)
-        }
+        periods = [each.reservation for each in self.bookings]
+        edges = {each.starts for each in periods} | {each.ends for each in periods}
         for at in (*sorted(edge for edge in edges if self.as_of < edge < until), until):
             usage = state.usage.charged(at, state.rates(), half_life_seconds)
             state = replace(state, as_of=at, usage=usage)

@@ -123,10 +123,8 @@ def _lease_event(kind: EventKind, now: Nanoseconds, lease: Lease, message: str) 
 
 def refused(state: BrokerState, item_id: str, by: LeaseOwner | None, why: str) -> BrokerTransition:
     """The same state, and the reason."""
-    user = "" if by is None else by.user
-    return BrokerTransition(
-        state, (BrokerEvent(EventKind.REFUSED, state.as_of, item_id, user, why),)
-    )
+    event = BrokerEvent(EventKind.REFUSED, state.as_of, item_id, by.user if by else "", why)
+    return BrokerTransition(state, (event,))
 
 
 def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
@@ -143,9 +141,8 @@ def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
         return refused(state, wanted.id, wanted.client, why)
     if record is not None:
         return BrokerTransition(state, (granted(state, record),))
-    event = BrokerEvent(
-        EventKind.QUEUED, state.as_of, wanted.id, wanted.client.user, "waits for its turn"
-    )
+    told, user = "waits for its turn", wanted.client.user
+    event = BrokerEvent(EventKind.QUEUED, state.as_of, wanted.id, user, told)
     return BrokerTransition(state, (event,))
 
 
@@ -216,10 +213,8 @@ def without_booking(
     state: BrokerState, booking: Booking, kind: EventKind, what: str
 ) -> BrokerTransition:
     """The state after a reservation; its tickets wait on as others do."""
-    name = booking.id
-    event = BrokerEvent(
-        kind, state.as_of, name, booking.reservation.user, f"reservation {name} {what}"
-    )
+    name, user = booking.id, booking.reservation.user
+    event = BrokerEvent(kind, state.as_of, name, user, f"reservation {name} {what}")
     state = state.with_bookings(each for each in state.bookings if each.id != name)
     state = state.with_tickets(
         replace(each, reservation=None) if each.reservation == name else each
