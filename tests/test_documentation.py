@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 import cli_reference
-from rightsizer.cli.main import all_commands
+from cli_reference import all_commands
 from rightsizer.console.command import Command
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.profile import ProfileFormat

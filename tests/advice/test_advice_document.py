@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
+from cli_reference import all_commands
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.main import all_commands
 from rightsizer.config.loader import load
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import Reason, Severity

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -93,7 +94,7 @@ RECORDS: Final[st.SearchStrategy[AdviceRecord]] = st.builds(
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     """A database for a ledger."""
-    with Database(tmp_path / "history.db", (LEDGER_SCHEMA, TRACK_SCHEMA)) as opened:
+    with closing(Database(tmp_path / "history.db", (LEDGER_SCHEMA, TRACK_SCHEMA))) as opened:
         yield opened
 
 

@@ -209,16 +209,12 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(
 
 
 def test_the_source_obeys_the_controls_that_the_socket_has() -> None:
-    """Those that were given, or new ones that ask for nothing."""
-    clock = FastClock(EPOCH)
-    controls = ReleaseController(clock)
-    given, own = live_source(Settings(), clock, controls=controls), live_source(Settings(), clock)
-    given.source.close()
+    """New ones, that ask for nothing."""
+    own = live_source(Settings(), FastClock(EPOCH))
     own.source.close()
 
-    assert given.controls is controls
     assert [own.controls.released(held) for held in ReleasableResource] == [None, None]
-    assert given.still_held(controls.release(ReleasableResource.GPUS))
+    assert own.still_held(own.controls.release(ReleasableResource.GPUS))
 
 
 JSON: Final = st.recursive(

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -278,7 +279,7 @@ def test_an_acted_upon_ledger_is_restored_with_its_actor(tmp_path: Path) -> None
 def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
     """It had neither a track record nor events to tell; its advice stays."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS[:2]) as former, former.transaction() as connection:
+    with closing(Database(path, MIGRATIONS[:2])) as former, former.transaction() as connection:
         advice = asdict(
             AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
         )

@@ -71,7 +71,10 @@ def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
     path, state = tmp_path / "broker.db", lived()
     with closing(BrokerRepository(path)) as store:
         store.save(state, 0)
-    with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
+    with (
+        closing(Database(path, ("",), called=BROKER_FILE)) as base,
+        base.transaction() as connection,
+    ):
         rows = connection.execute("SELECT kind, id, form FROM item").fetchall()
         for kind, name, text in rows:
             form = json.loads(text)
@@ -135,7 +138,10 @@ def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> N
     path = tmp_path / "broker.db"
     with closing(BrokerRepository(path)) as store:
         store.save(lived(), 0)
-    with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
+    with (
+        closing(Database(path, ("",), called=BROKER_FILE)) as base,
+        base.transaction() as connection,
+    ):
         connection.execute("UPDATE item SET form = '{}' WHERE id = 'b'")
     with closing(BrokerRepository(path)) as store:
         state = store.load()

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -88,17 +88,17 @@ def notes(database: Database) -> list[str]:
 
 def test_what_was_written_is_there_again(path: Path) -> None:
     """Folders are made, and a second opening finds what the first one left."""
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
         assert database.set_aside is None
         assert database.size_bytes > 0
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert notes(database) == ["first"]
 
 
 def test_change_is_made_whole_or_not_at_all(path: Path) -> None:
     """Whatever goes wrong within a change undoes all of it."""
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "kept")
         with pytest.raises(ZeroDivisionError):
             write_twice(database, lambda: 1 / 0)
@@ -109,7 +109,7 @@ def test_change_is_made_whole_or_not_at_all(path: Path) -> None:
 
 def test_threads_take_turns(path: Path) -> None:
     """One connection serves them all; no change is torn or lost."""
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         threads = [
             threading.Thread(target=lambda: [write(database, "x") for _ in range(20)])
             for _ in range(4)
@@ -134,10 +134,10 @@ def test_second_writer_is_refused_and_told_who_writes(path: Path) -> None:
 @pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
 def test_every_older_schema_is_migrated(path: Path, version: int) -> None:
     """A file of any earlier program is brought to the present with its data."""
-    with Database(path, MIGRATIONS[:version]) as database:
+    with closing(Database(path, MIGRATIONS[:version])) as database:
         if version:
             write(database, "old")
-    with Database(path, MIGRATIONS) as database, database.transaction() as connection:
+    with closing(Database(path, MIGRATIONS)) as database, database.transaction() as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         authors = [author for (author,) in connection.execute("SELECT author FROM note")]
         assert len(authors) == (1 if version else 0)
@@ -147,23 +147,23 @@ def test_every_older_schema_is_migrated(path: Path, version: int) -> None:
 
 def test_migration_that_fails_leaves_the_file_as_it_was(path: Path) -> None:
     """A half-migrated file would be worse than an old one."""
-    with Database(path, MIGRATIONS[:1]) as database:
+    with closing(Database(path, MIGRATIONS[:1])) as database:
         write(database, "old")
     broken = (MIGRATIONS[0], "ALTER TABLE note ADD COLUMN a; SELECT * FROM nothing_of_that_name")
     with pytest.raises(HistoryError, match="nothing_of_that_name"):
         Database(path, broken)
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert notes(database) == ["old"]
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_newer_schema_is_refused(path: Path, read_only: bool) -> None:  # noqa: FBT001 - a case.
     """An older program never touches, nor misreads, what a newer one wrote."""
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "newer")
     with pytest.raises(HistoryError, match=r"has schema 3, this program knows up to 2; upgrade"):
         Database(path, MIGRATIONS[:2], read_only=read_only)
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert notes(database) == ["newer"]
 
 
@@ -174,7 +174,7 @@ def test_file_that_is_no_database_is_set_aside(path: Path, content: bytes) -> No
     """It is kept under another name for the one who wants to look, and a new one begun."""
     path.parent.mkdir()
     path.write_bytes(content)
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "new")
         assert database.set_aside is not None
         assert database.set_aside.read_bytes() == content
@@ -183,17 +183,17 @@ def test_file_that_is_no_database_is_set_aside(path: Path, content: bytes) -> No
 
 def test_database_with_broken_pages_is_set_aside(path: Path) -> None:
     """Damage in the middle is found on opening, not a week later."""
-    with Database(path, MIGRATIONS, is_durable=False) as database:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as database:
         for number in range(2000):
             write(database, f"note {number}" * 5)
     content = bytearray(path.read_bytes())
     content[8192:16384] = os.urandom(8192)
     path.write_bytes(content)
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert database.set_aside is not None
         assert notes(database) == []
         write(database, "goes on")
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert notes(database) == ["goes on"]
 
 
@@ -214,19 +214,19 @@ def test_folder_of_another_user_is_refused_with_the_remedy(foreign: Path) -> Non
 
 def test_reader_may_read_where_it_may_not_write(foreign: Path) -> None:
     """A report needs no right to write, whether the agent runs or has stopped."""
-    with Database(foreign, MIGRATIONS) as writer:
+    with closing(Database(foreign, MIGRATIONS)) as writer:
         write(writer, "seen")
         for file in foreign.parent.iterdir():
             file.chmod(0o644)
-        with nobody(), Database(foreign, MIGRATIONS, read_only=True) as reader:
+        with nobody(), closing(Database(foreign, MIGRATIONS, read_only=True)) as reader:
             assert notes(reader) == ["seen"]
-    with nobody(), Database(foreign, MIGRATIONS, read_only=True) as reader:
+    with nobody(), closing(Database(foreign, MIGRATIONS, read_only=True)) as reader:
         assert notes(reader) == ["seen"]
 
 
 def test_reader_who_may_not_read_is_told_so(foreign: Path) -> None:
     """Neither a closed file nor a closed folder ends in a traceback."""
-    with Database(foreign, MIGRATIONS) as writer:
+    with closing(Database(foreign, MIGRATIONS)) as writer:
         write(writer, "secret")
     for closed in (foreign, foreign.parent):
         closed.chmod(0)
@@ -236,9 +236,9 @@ def test_reader_who_may_not_read_is_told_so(foreign: Path) -> None:
 
 def test_reader_looks_beside_a_writer(path: Path) -> None:
     """A report can be made while the agent runs, and changes nothing."""
-    with Database(path, MIGRATIONS) as writer:
+    with closing(Database(path, MIGRATIONS)) as writer:
         write(writer, "seen")
-        with Database(path, MIGRATIONS, read_only=True) as reader:
+        with closing(Database(path, MIGRATIONS, read_only=True)) as reader:
             assert notes(reader) == ["seen"]
             with pytest.raises(HistoryError, match="readonly"):
                 write(reader, "never")
@@ -267,7 +267,7 @@ def test_killed_writer_loses_nothing_that_was_committed(path: Path) -> None:
         told = [int(writer.stdout.readline()) for _ in range(50)][-1]
         writer.send_signal(signal.SIGKILL)
         told = max([told, *(int(line) for line in writer.stdout.read().split("\n")[:-1] if line)])
-    with Database(path, ("",)) as database, database.transaction() as connection:
+    with closing(Database(path, ("",))) as database, database.transaction() as connection:
         pairs = [pair for (pair,) in connection.execute("SELECT pair FROM note ORDER BY id")]
     whole = len(pairs) // 2
     assert pairs == [number for number in range(whole) for _ in range(2)]
@@ -276,7 +276,7 @@ def test_killed_writer_loses_nothing_that_was_committed(path: Path) -> None:
 
 def test_log_is_folded_into_the_file_on_closing(path: Path) -> None:
     """A copy of the one file is a whole backup once the agent has stopped."""
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "kept")
     assert not Path(f"{path}-wal").exists()
     copy = sqlite3.connect(path)

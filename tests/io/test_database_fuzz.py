@@ -1,5 +1,6 @@
 """A database opens and takes changes, whatever became of the bytes of its file."""
 
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ def whole() -> bytes:
     """A sound file with some pages."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "whole.db"
-        with Database(path, MIGRATIONS) as database, database.transaction() as connection:
+        with closing(Database(path, MIGRATIONS)) as database, database.transaction() as connection:
             connection.executemany("INSERT INTO note (text) VALUES (?)", [("x" * 300,)] * 100)
         return path.read_bytes()
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +64,7 @@ def asides(path: Path) -> list[Path]:
 def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> None:
     """The change that met it fails and says where it went; the next one is made in a new file."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write_many(database, 500)
         damage(path)
         spoiled = path.read_bytes()
@@ -74,14 +75,14 @@ def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> Non
         assert database.set_aside.read_bytes() == spoiled
         write(database, "goes on")
         assert notes(database) == ["goes on"]
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert (notes(database), database.breaks) == (["goes on"], 0)
 
 
 def test_reading_meets_a_break_too(tmp_path: Path) -> None:
     """The one who comes across it first sets the file aside."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
         damage(path)
         with pytest.raises(HistoryError, match="a new one begun"):
@@ -92,9 +93,9 @@ def test_reading_meets_a_break_too(tmp_path: Path) -> None:
 def test_a_reader_sets_nothing_aside(tmp_path: Path) -> None:
     """A file is its writer's."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
-    with Database(path, MIGRATIONS, read_only=True) as reader:
+    with closing(Database(path, MIGRATIONS, read_only=True)) as reader:
         damage(path)
         with pytest.raises(HistoryError):
             notes(reader)
@@ -104,7 +105,7 @@ def test_a_reader_sets_nothing_aside(tmp_path: Path) -> None:
 def test_a_disk_that_breaks_every_file_does_not_fill_up(tmp_path: Path) -> None:
     """The last three broken files are kept."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         for number in range(5):
             write(database, f"life {number}")
             damage(path)
@@ -117,7 +118,7 @@ def test_a_disk_that_breaks_every_file_does_not_fill_up(tmp_path: Path) -> None:
 def test_where_no_new_file_can_be_begun_it_is_tried_again(tmp_path: Path) -> None:
     """A place that is taken for a while costs that while and nothing more."""
     path = tmp_path / "state" / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
         path.parent.rename(tmp_path / "away")
         path.parent.write_text("in the way")
@@ -135,7 +136,7 @@ def test_where_no_new_file_can_be_begun_it_is_tried_again(tmp_path: Path) -> Non
 def other_database(path: Path) -> Path:
     """A sound database of the same program, beside its place."""
     made = path.with_name("backup.db")
-    with Database(made, MIGRATIONS) as database:
+    with closing(Database(made, MIGRATIONS)) as database:
         write_many(database, 200)
     return made
 
@@ -173,7 +174,7 @@ LOSSES: Final = {
 def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path: Path, how: str) -> None:
     """The next change says so, and those after it are there at the next start."""
     path = tmp_path / "state" / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
         LOSSES[how](path)
         with pytest.raises(HistoryError, match=r"while it was open; .*a new one begun"):
@@ -183,7 +184,7 @@ def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path: Path, how: st
         write(database, "goes on")
         with pytest.raises(HistoryError, match="being written by process"):
             Database(path, MIGRATIONS)
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert notes(database) == ["goes on"]
 
 
@@ -191,7 +192,7 @@ def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path: Path, how: st
 def test_a_file_in_its_place_is_set_aside_as_it_is(tmp_path: Path, how: str) -> None:
     """It may be a backup that was to be restored; a file that is gone leaves nothing aside."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
         LOSSES[how](path)
         put_there = path.read_bytes()
@@ -210,7 +211,7 @@ def test_a_file_in_its_place_is_set_aside_as_it_is(tmp_path: Path, how: str) -> 
 def test_other_programs_may_read_and_fold_the_log_in(tmp_path: Path) -> None:
     """What `sqlite3` does with a database that is open elsewhere loses nothing."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         for step in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "SELECT * FROM note"):
             write_many(database, 50)
             other = sqlite3.connect(path)
@@ -232,7 +233,7 @@ def test_what_it_creates_is_closed_to_others(
         for state, folder_mode, file_mode in (("", 0o700, 0o600), ("/state", 0o750, 0o640)):
             monkeypatch.setenv("STATE_DIRECTORY", state)
             path = tmp_path / f"of{state.replace('/', '-')}" / "history.db"
-            with Database(path, MIGRATIONS) as database:
+            with closing(Database(path, MIGRATIONS)) as database:
                 write(database, "kept")
                 modes = {file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
             assert path.parent.stat().st_mode & 0o777 == folder_mode & ~umask
@@ -246,7 +247,7 @@ def test_a_broken_file_that_cannot_be_moved_away_is_told_each_time(
 ) -> None:
     """The one who writes can keep what it has until the place is mended."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
         damage(path)
         with monkeypatch.context() as patched:
@@ -266,7 +267,7 @@ def _refuse(*_: object) -> None:
 def test_what_is_closed_stays_closed(tmp_path: Path, is_read_only: bool) -> None:  # noqa: FBT001
     """The one who comes too late is told; closing twice does no harm."""
     path = tmp_path / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "kept")
     late = Database(path, MIGRATIONS, read_only=is_read_only)
     late.close()
@@ -283,7 +284,7 @@ def test_a_log_that_is_torn_loses_its_tail_only(
     """After a power loss the file opens with a first part of the changes, each of them whole."""
     folder = tmp_path_factory.mktemp("torn")
     path, torn = folder / "history.db", folder / "torn.db"
-    with Database(path, MIGRATIONS, is_durable=False) as database:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as database:
         for number in range(30):
             with database.transaction() as connection:
                 pair = [(f"{number}",), (f"{number}",)]
@@ -291,7 +292,7 @@ def test_a_log_that_is_torn_loses_its_tail_only(
         shutil.copy(path, torn)
         log = Path(f"{path}-wal").read_bytes()
     Path(f"{torn}-wal").write_bytes(log[: round(part * len(log))] + garbage)
-    with Database(torn, MIGRATIONS, is_durable=False) as database:
+    with closing(Database(torn, MIGRATIONS, is_durable=False)) as database:
         found = notes(database)
         write(database, "goes on")
         assert database.set_aside is None
@@ -315,10 +316,10 @@ def test_a_file_in_which_nothing_was_written_is_taken_away(tmp_path: Path) -> No
     path = tmp_path / "history.db"
     Database(path, MIGRATIONS).close()
     assert list(tmp_path.iterdir()) == []
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "kept")
     Database(path, MIGRATIONS).close()
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert notes(database) == ["kept"]
 
 
@@ -354,7 +355,7 @@ def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
 def test_the_size_is_told_without_asking_the_disk(tmp_path: Path) -> None:
     """Sampling tells it every second, and a disk may take its time."""
     path = tmp_path / "state" / "history.db"
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         before = database.size_bytes
         write_many(database, 500)
         size = database.size_bytes
@@ -368,10 +369,10 @@ def test_a_reader_of_an_older_schema_sees_it_as_it_is_now(tmp_path: Path) -> Non
     """It is migrated in memory; the file stays as the older program knows it."""
     path = tmp_path / "history.db"
     newer = (*MIGRATIONS, "ALTER TABLE note ADD COLUMN author TEXT DEFAULT 'nobody'")
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         write(database, "old")
     before = path.read_bytes()
-    with Database(path, newer, read_only=True) as reader:
+    with closing(Database(path, newer, read_only=True)) as reader:
         with reader.transaction() as connection:
             assert connection.execute("SELECT text, author FROM note").fetchall() == [
                 ("old", "nobody")
@@ -379,7 +380,7 @@ def test_a_reader_of_an_older_schema_sees_it_as_it_is_now(tmp_path: Path) -> Non
         with pytest.raises(HistoryError, match="readonly"):
             write(reader, "never")
     assert path.read_bytes() == before
-    with Database(path, MIGRATIONS) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         assert notes(database) == ["old"]
 
 
@@ -387,8 +388,8 @@ def test_a_reader_of_an_older_schema_passes_over_a_damaged_text(tmp_path: Path) 
     """As one of the latest schema does: what broke is its parser's to see."""
     path = tmp_path / "history.db"
     newer = (*MIGRATIONS, "ALTER TABLE note ADD COLUMN author TEXT DEFAULT 'nobody'")
-    with Database(path, MIGRATIONS) as database, database.transaction() as connection:
+    with closing(Database(path, MIGRATIONS)) as database, database.transaction() as connection:
         connection.execute("INSERT INTO note (text) VALUES (CAST(x'41ff42' AS TEXT)), ('sound')")
     for migrations in (MIGRATIONS, newer):
-        with Database(path, migrations, read_only=True) as reader:
+        with closing(Database(path, migrations, read_only=True)) as reader:
             assert notes(reader) == ["A\ufffdB", "sound"]

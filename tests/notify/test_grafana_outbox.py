@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Annotatio
     if request.param == "memory":
         yield AnnotationOutbox(Storage("").database)
         return
-    with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
+    with closing(Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA])) as database:
         yield AnnotationOutbox(database)
 
 
@@ -64,12 +65,12 @@ def test_regions_are_remembered_and_forgotten(outbox: AnnotationOutbox) -> None:
 def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
     """What waits and what is remembered is there for the next process."""
     path = tmp_path / "history.db"
-    with Database(path, [ANNOTATION_OUTBOX_SCHEMA]) as database:
+    with closing(Database(path, [ANNOTATION_OUTBOX_SCHEMA])) as database:
         outbox = AnnotationOutbox(database)
         outbox.put([note("a"), body_of(event(AdviceEventKind.DECIDED, id="b"))])
         outbox.remember("a", 7)
         left = outbox.pending()
-    with Database(path, [ANNOTATION_OUTBOX_SCHEMA]) as database:
+    with closing(Database(path, [ANNOTATION_OUTBOX_SCHEMA])) as database:
         again = AnnotationOutbox(database)
         assert again.pending() == left
         assert again.annotation_id("a") == 7
@@ -78,7 +79,7 @@ def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"tags": 1}', '{"tags": [], "unheard_of": 1}'])
 def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: str) -> None:
     """What another version wrote stops neither the agent nor the rest."""
-    with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
+    with closing(Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA])) as database:
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (text,))
         outbox = AnnotationOutbox(database)
@@ -88,7 +89,7 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
 
 def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None:
     """Its notes had no data."""
-    with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
+    with closing(Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA])) as database:
         form = asdict(note("a"))
         del form["data"]
         with database.transaction() as connection:

@@ -1,5 +1,6 @@
 """Webhooks over real sockets: what is sent, when, how often, and what never is."""
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
 
 def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
     """A receiver that is back a day later learns of what another process saw."""
-    with Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database:
+    with closing(Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA])) as database:
         with webhook_server() as inbox:
             settings = to(inbox.url)
         Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
@@ -157,7 +158,7 @@ def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
 
 def test_what_waits_for_nobody_any_more_is_dropped(tmp_path: Path) -> None:
     """A webhook that left the configuration leaves the database."""
-    with Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database:
+    with closing(Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA])) as database:
         outbox = Outbox(database, WEBHOOK_OUTBOX)
         Desk(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
         Desk(to("http://127.0.0.1:9/other"), outbox=outbox)

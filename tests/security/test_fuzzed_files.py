@@ -1,7 +1,7 @@
 """Files that the agent opens: whatever is in them is read, or refused with an error of ours."""
 
 import json
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,7 +132,7 @@ def test_a_row_with_odd_values_stops_nobody(
 ) -> None:
     """It is passed over, or the agent starts with it and its rules run."""
     path = tmp_path_factory.mktemp("rows") / "history.db"
-    with Database(path, HISTORY_SCHEMAS, is_durable=False) as database:
+    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as database:
         with database.transaction() as connection:
             connection.execute(
                 "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",

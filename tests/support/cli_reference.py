@@ -5,10 +5,10 @@ import getpass
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.cli.main import COMMANDS, all_commands
+from rightsizer.cli.main import COMMANDS
 from rightsizer.console.command import Command
 
-__all__ = ["cli_reference", "options_of", "parser_of"]
+__all__ = ["all_commands", "cli_reference", "options_of", "parser_of"]
 
 _HEAD: Final = """\
 # Commands
@@ -22,6 +22,11 @@ as in `90s`, `10m`, `7d`.
 Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. What is asked for
 goes to standard output, trouble to standard error.
 """
+
+
+def all_commands() -> tuple[Command, ...]:
+    """Each of them, loaded."""
+    return tuple(entry.load() for entry in COMMANDS)
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:

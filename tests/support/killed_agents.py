@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -138,7 +138,7 @@ class _Victim(threading.Thread):
         last = self._glances[-1]
         certain = [each for each in self._glances if each.until < last.flushed_from]
         path = self._folder / "history.db"
-        with Database(path, MIGRATIONS) as database, database.transaction() as connection:
+        with closing(Database(path, MIGRATIONS)) as database, database.transaction() as connection:
             (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             was_set_aside = database.set_aside is not None
         windows = _windows(path)

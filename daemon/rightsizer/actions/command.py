@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -80,14 +81,11 @@ def _asked(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> F
 
 
 def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form:
-    storage = Storage(str(history_path(arguments, settings.history)), read_only=True)
-    try:
+    path = str(history_path(arguments, settings.history))
+    with closing(Storage(path, read_only=True)) as storage:
         records = ActionRepository(storage.database).records()
-    finally:
-        storage.close()
-    return state_form(
-        ActionState(actions=actions_here(settings.actions, settings.node.pool), records=records)
-    )
+    actions = actions_here(settings.actions, settings.node.pool)
+    return state_form(ActionState(actions=actions, records=records))
 
 
 def _lines(form: Form, *, is_live: bool) -> Iterator[str]:

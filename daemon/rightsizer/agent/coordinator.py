@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -11,7 +11,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
-from rightsizer.model.snapshot import Slow, Snapshot
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.telemetry.source import SnapshotSource
 
@@ -46,23 +46,19 @@ class Heartbeat:
 
 def slow_driver_gauges(snapshot: Snapshot) -> dict[str, float]:
     """The gauges of a driver that is slow, by series; nothing of a source without a driver."""
-    slow: Mapping[str, Slow] = snapshot.slow
-    postponed = Counter(name for of in slow.values() for name in of.postponed)
-    return {
-        **{
-            series_key("rightsizer_device_slow", uuid=device.uuid): float(device.uuid in slow)
-            for device in snapshot.devices
-            if device.mig is None
-        },
-        **{
-            series_key("rightsizer_device_round_duration_seconds", uuid=uuid): of.round_seconds
-            for uuid, of in slow.items()
-        },
-        **{
-            series_key("rightsizer_collector_postponed_devices", collector=name): float(count)
-            for name, count in postponed.items()
-        },
+    gauges = {
+        series_key("rightsizer_device_slow", uuid=each.uuid): float(each.uuid in snapshot.slow)
+        for each in snapshot.devices
+        if each.mig is None
     }
+    for uuid, of in snapshot.slow.items():
+        key = series_key("rightsizer_device_round_duration_seconds", uuid=uuid)
+        gauges[key] = of.round_seconds
+    postponed = Counter(name for of in snapshot.slow.values() for name in of.postponed)
+    for name, count in postponed.items():
+        key = series_key("rightsizer_collector_postponed_devices", collector=name)
+        gauges[key] = float(count)
+    return gauges
 
 
 class Coordinator:
@@ -75,9 +71,7 @@ class Coordinator:
         interval: Nanoseconds,
         on_snapshot: Callable[[Snapshot], None],
     ) -> None:
-        self._source = source
-        self._clock = clock
-        self._interval = interval
+        self._source, self._clock, self._interval = source, clock, interval
         self._on_snapshot = on_snapshot
         self._log = structlog.get_logger(component="coordinator")
         self._complained: Nanoseconds | None = None
@@ -110,12 +104,9 @@ class Coordinator:
             self._on_snapshot(snapshot)
         except Exception:  # noqa: BLE001 - nothing that a tick meets may end the agent.
             self.failed_ticks += 1
-            self._complain()
+            now = self._clock.time()
+            # Every tick would say the same.
+            if self._complained is None or now - self._complained >= _COMPLAIN_EVERY:
+                self._complained = now
+                self._log.exception("tick_failed", failed_ticks=self.failed_ticks)
         return True
-
-    def _complain(self) -> None:
-        """Say what went wrong, at most once a minute; every tick would say the same."""
-        now = self._clock.time()
-        if self._complained is None or now - self._complained >= _COMPLAIN_EVERY:
-            self._complained = now
-            self._log.exception("tick_failed", failed_ticks=self.failed_ticks)

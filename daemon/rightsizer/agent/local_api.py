@@ -59,9 +59,8 @@ class ControlRoutes:
 
     def _releases(self, site: Router, request: WebRequest) -> WebResponse:
         del site, request
-        found = [self._controls.released(held) for held in ReleasableResource]
-        forms = [self._form(release) for release in found if release is not None]
-        return WebResponse.of_json({"releases": forms})
+        found = filter(None, map(self._controls.released, ReleasableResource))
+        return WebResponse.of_json({"releases": [self._form(release) for release in found]})
 
     def _form(self, release: ReleaseRequest) -> Form:
         # The wall clock's time at a point on the steady one, by the pair of clocks as it is now.

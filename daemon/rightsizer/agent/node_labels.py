@@ -79,17 +79,14 @@ class LabelWriter:
     def _look(self, slots: tuple[LeaseSlot, ...], settled: Nanoseconds) -> None:
         now = self._clock.time()
         boards = [slot for slot in slots if slot.device.mig is None]
-        self._health = {
-            uuid: health
-            for uuid, health in self._health.items()
-            if uuid in {slot.uuid for slot in boards}
-        }
+        present = {slot.uuid for slot in boards}
+        self._health = {uuid: each for uuid, each in self._health.items() if uuid in present}
         for slot in boards:
             is_healthy = slot.trouble is None
             known = self._health.setdefault(slot.uuid, _Health(is_healthy))
             if known.is_healthy == is_healthy:
                 known.differs_since = None
-            elif known.differs_since is None:
-                known.differs_since = now
-            if known.differs_since is not None and now - known.differs_since >= settled:
+                continue
+            known.differs_since = now if known.differs_since is None else known.differs_since
+            if now - known.differs_since >= settled:
                 self._health[slot.uuid] = _Health(is_healthy)

@@ -4,6 +4,7 @@ One run over a history on disk, printed or saved; decisions, explanations.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from rightsizer.accounting.device_account import DeviceRecord
@@ -35,8 +36,8 @@ def run_offline(
     Raises:
         HistoryError: there is no history, or it holds nothing; to save, an agent holds it.
     """
-    storage = _opened(path, settings) if save else Storage(str(path), read_only=True)
-    try:
+    opened = _opened(path, settings) if save else Storage(str(path), read_only=True)
+    with closing(opened) as storage:
         accountant = AccountingService(settings.accounting)
         end = _restored(accountant, storage, path)
         clock = FastClock(end)
@@ -58,8 +59,6 @@ def run_offline(
             ledger.update(found.judgements, found.time, found.measured)
             advice = ledger.advice()
         findings = recommender.over_all(end)
-    finally:
-        storage.close()
     rules = {finding.rule for finding in findings}
     of_profiles = (each.finding for each in recommender.judgements)
     return (*findings, *(each for each in of_profiles if each.rule not in rules)), advice
@@ -132,8 +131,7 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
         UsageError: there is no such open advice.
         HistoryError: an agent holds it, or it cannot be written.
     """
-    storage = _opened(path, settings)
-    try:
+    with closing(_opened(path, settings)) as storage:
         advice = storage.ledger(settings.recommender.ledger).advice()
         if (reason := unknown_advice_message(advice, advice_id)) is not None:
             raise UsageError(reason)
@@ -144,8 +142,6 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
         recommender = Recommender(AccountingService(settings.accounting), (), PolicySet(), clock)
         service = _service(recommender, settings, storage, clock)
         return service.act(advice_id, state, actor, why, for_seconds)
-    finally:
-        storage.close()
 
 
 def saved_advice(path: Path, settings: Settings) -> tuple[Advice, ...]:
@@ -155,11 +151,8 @@ def saved_advice(path: Path, settings: Settings) -> tuple[Advice, ...]:
         HistoryError: there is no history, or it cannot be read.
     """
     _must_exist(path)
-    storage = Storage(str(path), read_only=True)
-    try:
+    with closing(Storage(str(path), read_only=True)) as storage:
         return storage.ledger(settings.recommender.ledger).advice()
-    finally:
-        storage.close()
 
 
 def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
@@ -185,12 +178,9 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
 
 def _end_of(path: Path) -> Nanoseconds:
     """When the last that the history tells of was over."""
-    storage = Storage(str(path), read_only=True)
-    try:
+    with closing(Storage(str(path), read_only=True)) as storage:
         history = storage.history
         return 0 if history is None else max((each.end for each in history.load()), default=0)
-    finally:
-        storage.close()
 
 
 def _must_exist(path: Path) -> None:

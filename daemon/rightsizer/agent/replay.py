@@ -117,9 +117,8 @@ class _ReplayRun:
         self._now = now
         if self._due is None:
             self._due = now + self._interval
-        if now < self._due:
-            return
-        self._judge(now)
+        if now >= self._due:
+            self._judge(now)
 
     def _judge(self, now: Nanoseconds) -> None:
         self._due = now + self._interval
@@ -148,13 +147,7 @@ class _ReplayRun:
         }
         return Replay(
             devices=tuple(
-                DeviceSummary(
-                    device,
-                    self.accounts.device(device.uuid).whole.window(),
-                    self.accounts.device(device.uuid).totals.totals(),
-                    judged[device.uuid],
-                    self._assumed(device),
-                )
+                self._summary(device, judged[device.uuid])
                 for device in self.accounts.devices
                 if device.uuid in judged
             ),
@@ -162,10 +155,12 @@ class _ReplayRun:
             advice=self.ledger.advice(),
         )
 
-    def _assumed(self, device: Device) -> tuple[str, ...]:
-        last = self.accounts.device(device.uuid).last
-        signals = {} if last is None else last.signals
-        return tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
+    def _summary(self, device: Device, fit: Provisioning) -> DeviceSummary:
+        account = self.accounts.device(device.uuid)
+        signals = {} if account.last is None else account.last.signals
+        assumed = tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
+        window, totals = account.whole.window(), account.totals.totals()
+        return DeviceSummary(device, window, totals, fit, assumed)
 
 
 def replay_form(result: Replay) -> dict[str, Any]:
@@ -186,13 +181,9 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
         "tier": str(window.tier),
         "assumed": list(summary.assumed),
         "seconds": seconds(window.accounted),
-        "states": {str(state): seconds(time) for state, time in sorted(window.states.items())},
-        "unknown_reasons": {
-            str(why): seconds(time) for why, time in sorted(window.unknown_reasons.items())
-        },
-        "conditions": {
-            str(condition): seconds(time) for condition, time in sorted(window.conditions.items())
-        },
+        "states": _times(window.states),
+        "unknown_reasons": _times(window.unknown_reasons),
+        "conditions": _times(window.conditions),
         "waste": dict(sorted(window.waste_seconds.items())),
         "used_seconds": window.used_seconds,
         "effective_utilization": window.effective_utilization,
@@ -204,6 +195,10 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
         "saturated": _by_resource(fit, "saturated"),
         "underprovisioned": fit.underprovisioned,
     }
+
+
+def _times(spent: Mapping[Any, Nanoseconds]) -> dict[str, float]:
+    return {str(name): seconds(time) for name, time in sorted(spent.items())}
 
 
 def _energy_form(summary: DeviceSummary) -> dict[str, Any]:

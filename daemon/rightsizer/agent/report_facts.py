@@ -3,6 +3,7 @@
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -80,8 +81,7 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         HistoryError: there is no history, it holds nothing, or it cannot be read.
         UsageError: the span ends before it begins, or is longer than any history.
     """
-    storage = Storage(str(path), read_only=True)
-    try:
+    with closing(Storage(str(path), read_only=True)) as storage:
         history = storage.history
         if history is None:
             raise HistoryError("no history is kept; set history.path or give --history.path")
@@ -93,8 +93,6 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         known, tenures = history.devices(), history.tenures()
         findings = findings_over(known, history.load(since, until), settings)
         ledger = storage.ledger(settings.recommender.ledger)
-    finally:
-        storage.close()
     tenures = tuple(each for each in tenures if each.since < until and each.seen > since)
     advice, is_judged_now = _advice(path, settings, ledger, is_latest=until >= extent[1])
     return ReportFacts(
@@ -120,12 +118,8 @@ def _span(
 ) -> tuple[Nanoseconds, Nanoseconds]:
     """Whole hours, for the history keeps no less of what is older; its own end stays."""
     until = end if query.until is None else -(-query.until // _HOUR) * _HOUR
-    if query.since is not None:
-        since = query.since
-    elif query.last is not None:
-        since = until - query.last
-    else:
-        since = max(until - _USUAL_SPAN, first)
+    since = max(until - _USUAL_SPAN, first) if query.last is None else until - query.last
+    since = since if query.since is None else query.since
     since -= since % _HOUR
     if since < first <= since + _HOUR:
         since = first  # Nothing is missing of the hour in which the history begins.
@@ -191,6 +185,10 @@ def _device(
     is_same = known.holder is not None and set(holders) <= {known.holder.key}
     allocator = known.holder.allocator if known.holder and is_same else Allocator.UNKNOWN
     cost = market.cost(market.board(device.board))
+    rate = None
+    if cost is not None:
+        price = cost.dollars_per_hour
+        rate = PriceRate(price.low, price.high, cost.billing, cost.source, cost.date)
     return ReportDeviceFacts(
         device=device,
         window=window,
@@ -199,23 +197,14 @@ def _device(
             Slice(start, dict(states)) for start, states in sorted(sums.slices[device.uuid].items())
         ),
         workloads=tuple(dict.fromkeys(holders)),
-        rate=None
-        if cost is None
-        else PriceRate(
-            cost.dollars_per_hour.low,
-            cost.dollars_per_hour.high,
-            cost.billing,
-            cost.source,
-            cost.date,
-        ),
+        rate=rate,
     )
 
 
 def _workloads(tenures: tuple[HolderPeriod, ...], sums: _Sums) -> Iterator[WorkloadFacts]:
-    for subject in sorted(sums.windows):
-        window = sums.windows[subject].window()
-        key = window.workload_key
-        if key is not None:
+    for _, builder in sorted(sums.windows.items()):
+        window = builder.window()
+        if (key := window.workload_key) is not None:
             held = (each.uuid for each in tenures if each.workload == key)
             yield WorkloadFacts(key, window, tuple(dict.fromkeys(held)))
 

@@ -1,6 +1,7 @@
 """Documents for schedulers from a few readings of the node, where no agent runs."""
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from rightsizer.host.numa_locality import read_cores, read_distances
 from rightsizer.io.clock import Clock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.state import ACTIVE_STATES, State
+from rightsizer.model.state import ACTIVE_STATES
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
@@ -49,9 +50,9 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     began, never = clock.time(), threading.Event()
     reports: list[Report] = []
     is_over = False
-    try:
+    with closing(named.source) as source:
         while not is_over:
-            if (snapshot := named.source.read()) is None:
+            if (snapshot := source.read()) is None:
                 break
             agent = partial(
                 AgentReport,
@@ -68,8 +69,6 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
             is_over = is_late or (len(reports) >= _LOOKS and report.node.topology is not None)
             if not is_over:
                 clock.wait_until(clock.time() + _BETWEEN, never)
-    finally:
-        named.source.close()
     if not reports[-1].devices:
         raise RightsizerError(
             reports[-1].agent.trouble or "the driver offers no GPU; look with 'nvidia-smi -L'"
@@ -78,20 +77,20 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
 
 
 def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSlot, ...]:
-    """The slots of the last report; what was at work at any of them is so still."""
+    """The slots of the last report; what was at work at any of them is so still.
+
+    What pauses for a second has not ended.
+    """
     last = reports[-1]
-    view = view_of(settings, last.wall_time, FreshnessSettings())
+    seen = [each for report in reports[:-1] for each in report.devices]
+    at_work = {each.device.uuid: each.state for each in seen if each.state in ACTIVE_STATES}
+    slots = slots_of(last, view_of(settings, last.wall_time, FreshnessSettings()))
     return tuple(
-        replace(slot, state=_state_over(slot.uuid, reports)) for slot in slots_of(last, view)
+        each
+        if each.state in ACTIVE_STATES
+        else replace(each, state=at_work.get(each.uuid, each.state))
+        for each in slots
     )
-
-
-def _state_over(uuid: str, reports: tuple[Report, ...]) -> State:
-    """The last state, or the last one at work: what pauses for a second has not ended."""
-    states = [
-        each.state for report in reports for each in report.devices if each.device.uuid == uuid
-    ]
-    return next((state for state in reversed(states) if state in ACTIVE_STATES), states[-1])
 
 
 def gres_by_look(settings: Settings, clock: Clock, host: str) -> str:

@@ -93,20 +93,23 @@ class DeviceLog:
         """Say what is new since the last snapshot."""
         if snapshot.trouble is not None or not (snapshot.down or self._outages):
             return  # One line of its own is about a source without devices.
-        devices = [each for each in snapshot.devices if not _goes_with_its_board(each, snapshot)]
+        # An instance goes with its board.
+        devices = [
+            each
+            for each in snapshot.devices
+            if each.mig is None or each.mig.parent_uuid not in snapshot.down
+        ]
         down = frozenset(each.uuid for each in devices if each.uuid in snapshot.down)
         self._end([each for each in devices if each.uuid in self._down - down], snapshot)
         for uuid in down - self._down:
             known = self._outages.get(uuid, _Outage(0))
             self._outages[uuid] = replace(known, began=snapshot.time, is_told=False)
-        due = [each for each in devices if self._is_due(each, down, snapshot.time)]
-        self._tell_down(due, snapshot)
+        silent = (each for each in devices if each.uuid in down)
+        self._tell_down([each for each in silent if self._is_due(each, snapshot.time)], snapshot)
         self._down = down
         self._forget(snapshot.time)
 
-    def _is_due(self, device: Device, down: frozenset[str], now: Nanoseconds) -> bool:
-        if device.uuid not in down:
-            return False
+    def _is_due(self, device: Device, now: Nanoseconds) -> bool:
         outage = self._outages[device.uuid]
         return not outage.is_told and (now >= outage.quiet_until or now - outage.began >= _LASTS)
 
@@ -163,10 +166,6 @@ class DeviceLog:
             del self._outages[uuid]
             if outage.untold:
                 self._log.warning("device_was_down", uuid=uuid, times=outage.untold)
-
-
-def _goes_with_its_board(device: Device, snapshot: Snapshot) -> bool:
-    return device.mig is not None and device.mig.parent_uuid in snapshot.down
 
 
 def _utc_text(time: Nanoseconds) -> str:

@@ -33,16 +33,14 @@ class NamedSource:
     expect: Callable[[Iterable[Device]], None]
 
 
-def live_source(
-    settings: Settings, clock: Clock, *, controls: ReleaseController | None = None
-) -> NamedSource:
+def live_source(settings: Settings, clock: Clock) -> NamedSource:
     """The live source, over the real driver or over a simulated one.
 
     Raises:
         ScenarioError: the scenario does not exist or contradicts itself.
         ConfigurationError: the operator's file of boards has faults.
     """
-    controls = controls or ReleaseController(clock)
+    controls = ReleaseController(clock)
     catalogue = read_catalogue(settings.catalogue.boards_path)
     name, sysfs, eyes = _node(settings, clock, catalogue)
     source = LiveSource(

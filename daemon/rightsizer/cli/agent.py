@@ -22,7 +22,7 @@ def add_collector_flags(parser: argparse.ArgumentParser) -> None:
         usual = "on" if collector in DEFAULT_COLLECTORS else "off"
         flags.add_argument(
             f"--collector.{collector}",
-            dest=_name(collector),
+            dest=f"collector_{collector}",
             action=argparse.BooleanOptionalAction,
             default=None,
             help=f"{sentence.rstrip('.')}; without it web.metrics.collectors.{collector} of the "
@@ -34,17 +34,10 @@ def with_collector_flags(
     settings: MetricsSettings, arguments: argparse.Namespace
 ) -> MetricsSettings:
     """The settings with what those flags say."""
-    said = {collector: getattr(arguments, _name(collector)) for collector in COLLECTORS}
-    if all(switch is None for switch in said.values()):
-        return settings
-    return settings.switched(
-        on=[collector for collector, switch in said.items() if switch is True],
-        off=[collector for collector, switch in said.items() if switch is False],
-    )
-
-
-def _name(collector: str) -> str:
-    return f"collector_{collector}"
+    said = {each: getattr(arguments, f"collector_{each}") for each in COLLECTORS}
+    on = [collector for collector, switch in said.items() if switch is True]
+    off = [collector for collector, switch in said.items() if switch is False]
+    return settings.switched(on=on, off=off) if on or off else settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,31 +46,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_listen_flags(parser)
     add_access_flags(parser)
     add_collector_flags(parser)
-    path = Settings().history.path
-    add_flags(
-        parser.add_argument,
-        f"""
+    flags = f"""
 --history.path FILE: the history's database, '' to keep nothing over a restart; without it
-  history.path of the configuration (default: {path})
-""",
-    )
+  history.path of the configuration (default: {Settings().history.path})
+"""
+    add_flags(parser.add_argument, flags)
     add_source_flags(parser)
 
 
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say what is read."""
     default = PathSettings()
-    add_flags(
-        parser.add_argument,
-        f"""
+    flags = f"""
 --path.procfs DIR: mount point of procfs; without it path.procfs of the configuration
   (default: {default.procfs})
 --path.sysfs DIR: mount point of sysfs; without it path.sysfs of the configuration
   (default: {default.sysfs})
 --simulated.scenario NAME: read a simulated node in place of the real driver: one of
   {", ".join(packaged_scenarios())}, or a scenario file
-""",
-    )
+"""
+    add_flags(parser.add_argument, flags)
 
 
 def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
@@ -98,8 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     settings = settings_of(arguments, Settings)
-    web = with_web_flags(settings.web, arguments)
-    web = replace(web, metrics=with_collector_flags(web.metrics, arguments))
+    metrics = with_collector_flags(settings.web.metrics, arguments)
+    web = replace(with_web_flags(settings.web, arguments), metrics=metrics)
     settings = replace(settings, web=web)
     if arguments.history_path is not None:
         history = replace(settings.history, path=arguments.history_path)

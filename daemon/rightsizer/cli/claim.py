@@ -5,7 +5,6 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -141,19 +140,16 @@ def _user() -> str:
 
 
 def _command(verb: str, words: str) -> Command:
-    run: Callable[[argparse.Namespace], int] = partial(_run, verb)
-    return Command(verb, _configure, run, f"{words}\n\n{_HOW}")
+    return Command(verb, _configure, partial(_run, verb), f"{words}\n\n{_HOW}")
 
 
-CLAIM: Final = _command(
-    "claim",
-    "Say that you act on a piece of advice. It stays open, and once what it is about has "
-    "changed, before and after are compared.",
-)
-DISMISS: Final = _command(
-    "dismiss",
-    "Close a piece of advice that is not wanted. The same is not advised again for a while.",
-)
-SNOOZE: Final = _command(
-    "snooze", "Put a piece of advice off: it stays open, and alerts of it rest for a while."
-)
+_CLAIMED: Final = """\
+Say that you act on a piece of advice. It stays open, and once what it is about has changed, before
+and after are compared."""
+_DISMISSED: Final = """\
+Close a piece of advice that is not wanted. The same is not advised again for a while."""
+_SNOOZED: Final = """\
+Put a piece of advice off: it stays open, and alerts of it rest for a while."""
+CLAIM: Final = _command("claim", _CLAIMED)
+DISMISS: Final = _command("dismiss", _DISMISSED)
+SNOOZE: Final = _command("snooze", _SNOOZED)

@@ -1,6 +1,7 @@
 """`rightsizer explain ID`: the whole reasoning behind a piece of advice, or behind a verdict."""
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -66,15 +67,13 @@ def _target(advice_id: str) -> str:
 
 
 def _form(arguments: argparse.Namespace, settings: Settings) -> Form:
+    form: Form = {}
     try:
         return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
     except HistoryError:
-        if not settings.path.api_socket:
-            raise
-        try:
-            form: Form = LocalClient(Path(settings.path.api_socket)).get(_target(arguments.id))
-        except AgentAbsentError:
-            form = {}
+        if settings.path.api_socket:
+            with contextlib.suppress(AgentAbsentError):
+                form = LocalClient(Path(settings.path.api_socket)).get(_target(arguments.id))
         if not form:
             raise
         return form

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -106,34 +107,27 @@ def _rows(
     history: HistoryRepository, query: ExportQuery, wanted: frozenset[str]
 ) -> Iterator[ExportRow]:
     devices = {known.device.uuid: known.device for known in history.devices()}
-    tenures: dict[str, list[HolderPeriod]] = {}
+    tenures: dict[str, list[HolderPeriod]] = defaultdict(list)
     for tenure in history.tenures():
-        tenures.setdefault(tenure.uuid, []).append(tenure)
+        tenures[tenure.uuid].append(tenure)
     windows = (
         window
         for window in history.load(query.since, query.until)
         if window.workload_key is None and (not wanted or window.uuid in wanted)
     )
     for window in merged(windows, query.grain):
-        own = tenures.get(window.uuid, ())
+        own = tenures[window.uuid]
         holders = dict.fromkeys(each.workload for each in own if each.overlaps(window))
         yield ExportRow(window, devices.get(window.uuid), tuple(holders))
 
 
 def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[str]:
-    wanted = set()
+    wanted, devices = set(), [each.device for each in known]
     for name in names:
-        found = [
-            each.device.uuid
-            for each in known
-            if name in (each.device.uuid, str(each.device.stated_index))
-        ]
+        found = [each.uuid for each in devices if name in (each.uuid, str(each.stated_index))]
         if not found:
             there = ", ".join(
-                f"{each.device.index} ({each.device.uuid})"
-                if each.device.has_index
-                else each.device.uuid
-                for each in known
+                f"{each.index} ({each.uuid})" if each.has_index else each.uuid for each in devices
             )
             raise UsageError(f"--devices: the history has no device '{name}'; it has {there}")
         wanted.update(found)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,16 +38,13 @@ def main() -> int:
 def _trouble() -> str | None:
     """Why there are no devices, `None` where there are."""
     clock = SystemClock()
-    source = live_source(Settings(), clock).source
     deadline = clock.time() + nanoseconds(_PATIENCE_SECONDS)
-    try:
+    with closing(live_source(Settings(), clock).source) as source:
         while (snapshot := source.read()) is not None:
             if snapshot.devices:
                 return None
             if snapshot.trouble is not None or clock.time() > deadline:
                 return snapshot.trouble or "the driver does not answer"
-    finally:
-        source.close()
     return "the driver does not answer"
 
 

@@ -187,21 +187,16 @@ def _lines(report: JobUsageReport) -> Iterator[str]:
     for cause, lost in _by_size(report):
         if lost >= _LISTED_SHARE * known:
             yield f"    {lost / known:4.0%} {CAUSE_LABELS[cause]}"
-    if report.memory_peak_ratio is not None:
-        yield f"  memory  {_memory(report, report.memory_peak_ratio)}"
+    if (peak := report.memory_peak_ratio) is not None:
+        totals, sizes = {each.memory_total_bytes for each in report.devices}, ""
+        if len(totals) == 1 and (total := totals.pop()) is not None:
+            sizes = f" ({peak * total / GIB:.1f} of {total / GIB:.0f} GiB)"
+        yield f"  memory  at most {peak:.0%} of a GPU{sizes}"
     yield f"  Advice: {_advice(report)}"
 
 
 def _by_size(report: JobUsageReport) -> list[tuple[Cause, float]]:
     return sorted(report.unused_seconds.items(), key=lambda part: -part[1])
-
-
-def _memory(report: JobUsageReport, peak: float) -> str:
-    totals = {each.memory_total_bytes for each in report.devices}
-    text = f"at most {peak:.0%} of a GPU"
-    if len(totals) == 1 and (total := totals.pop()) is not None:
-        text += f" ({peak * total / GIB:.1f} of {total / GIB:.0f} GiB)"
-    return text
 
 
 def _advice(report: JobUsageReport) -> str:

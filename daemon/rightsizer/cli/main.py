@@ -46,11 +46,6 @@ COMMANDS: Final = tuple(
 """By the group that `--help` shows them in."""
 
 
-def all_commands() -> tuple[Command, ...]:
-    """Each of them, loaded."""
-    return tuple(entry.load() for entry in COMMANDS)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; the exit code (0 done, 1 failed, 2 usage, 78 configuration)."""
     asked = arguments[0] if arguments else ""
@@ -60,11 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = _RootParser()
     choices = parser.add_subparsers(prog="rightsizer", parser_class=argparse.ArgumentParser)
     command = entry.load()
-    sub = choices.add_parser(
-        command.name,
-        description=command.description or entry.summary,
-        formatter_class=_HelpFormatter,
-    )
+    told = command.description or entry.summary
+    sub = choices.add_parser(command.name, description=told, formatter_class=_HelpFormatter)
     command.configure(sub)
     chosen = parser.parse_args(arguments)
     try:
@@ -110,11 +102,9 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Tells the default of each flag that has one to tell; leaves indented lines as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        filled = []
-        for part in text.strip("\n").split("\n\n"):
-            is_code = part.startswith(" ")
-            filled.append(part if is_code else super()._fill_text(part, width, indent))
-        return "\n\n".join(filled)
+        parts = text.strip("\n").split("\n\n")
+        fill = super()._fill_text
+        return "\n\n".join(e if e.startswith(" ") else fill(e, width, indent) for e in parts)
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if isinstance(action.default, bool) or action.default in (None, "", ()):
@@ -140,15 +130,11 @@ class _RootParser(argparse.ArgumentParser):
         for group, entries in groupby(COMMANDS, lambda entry: entry.group):
             lines += ["", f"{group}:"]
             lines += [f"  {entry.name.ljust(width)}  {entry.summary}" for entry in entries]
-        lines += [
-            "",
-            "options:",
-            f"  {'-h, --help'.ljust(width)}  show this help message and exit",
-            f"  {'--version'.ljust(width)}  show the version and exit",
-            "",
-            "'rightsizer COMMAND --help' shows the flags of a command.",
-        ]
-        return "\n".join(lines) + "\n"
+        lines += ["", "options:"]
+        lines.append(f"  {'-h, --help'.ljust(width)}  show this help message and exit")
+        lines.append(f"  {'--version'.ljust(width)}  show the version and exit")
+        lines += ["", "'rightsizer COMMAND --help' shows the flags of a command.", ""]
+        return "\n".join(lines)
 
 
 def _without_command(arguments: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ import argparse
 import sys
 import threading
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from rightsizer.agent.coordinator import Coordinator
@@ -19,7 +20,7 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.systemd import stop_on_signals
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import nanoseconds
 from rightsizer.telemetry.recordings.writer import RecordingWriter
 
 
@@ -42,16 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Record until the time is over or a signal comes; what was read is kept either way."""
     settings = with_source_flags(settings_of(arguments, Settings), arguments)
     if arguments.interval is not None:
-        settings = replace(
-            settings, sampling=replace(settings.sampling, interval=arguments.interval)
-        )
+        sampling = replace(settings.sampling, interval=arguments.interval)
+        settings = replace(settings, sampling=sampling)
     configure_log(settings.log.format, settings.log.level)
     clock, stop = SystemClock(), stop_on_signals()
     duration = arguments.duration
     source = live_source(settings, clock).source
     try:
         with RecordingWriter(arguments.file) as writer:
-            until = None if duration is None else clock.time() + nanoseconds(duration)
+            until = inf if duration is None else clock.time() + nanoseconds(duration)
             recorder = _Recorder(writer, clock, stop, until)
             interval = nanoseconds(settings.sampling.interval)
             Coordinator(source, clock, interval, recorder.keep).run(stop)
@@ -73,14 +73,9 @@ class _Recorder:
     """Writes snapshots until it is time to stop, or the disk takes no more."""
 
     def __init__(
-        self,
-        writer: RecordingWriter,
-        clock: Clock,
-        stop: threading.Event,
-        until: Nanoseconds | None,
+        self, writer: RecordingWriter, clock: Clock, stop: threading.Event, until: float
     ) -> None:
-        self._writer, self._clock = writer, clock
-        self._stop, self._until = stop, until
+        self._writer, self._clock, self._stop, self._until = writer, clock, stop, until
         self.kept = 0
         self.failure: RecordingError | None = None
         self.trouble: str | None = None
@@ -94,8 +89,7 @@ class _Recorder:
         except RecordingError as error:
             self.failure = error
         self.trouble = snapshot.trouble
-        is_over = self._until is not None and self._clock.time() >= self._until
-        if is_over or self.failure is not None:
+        if self._clock.time() >= self._until or self.failure is not None:
             self._stop.set()
 
 

@@ -131,9 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
     configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
     if arguments.device is not None and arguments.devices not in (None, 1):
-        raise UsageError(
-            "--device: names the only GPU, and --devices says there are more; drop one"
-        )
+        text = "--device: names the only GPU, and --devices says there are more; drop one"
+        raise UsageError(text)
     with contextlib.ExitStack() as stack:
         shows = sys.stderr.isatty() and not arguments.no_progress
         source = open_recording(
@@ -147,12 +146,9 @@ def run(arguments: argparse.Namespace) -> int:
             progress=stack.enter_context(ProgressLine(sys.stderr)) if shows else no_progress,
         )
         stack.callback(source.close)
-        sinks = []
-        if arguments.timeline is not None:
-            sinks.append(stack.enter_context(Timeline.open(arguments.timeline)))
-        into = None
-        if arguments.into is not None:
-            into = stack.enter_context(filled_history(arguments.into))
+        file, history = arguments.timeline, arguments.into
+        sinks = [stack.enter_context(Timeline.open(file))] if file is not None else []
+        into = None if history is None else stack.enter_context(filled_history(history))
         result = replay(source, settings, entries=sinks, into=into)
         warnings = source.warnings
     for warning in warnings:

@@ -1,7 +1,6 @@
 """Command `rightsizer topology`: how GPUs, network cards and disks of this node are joined."""
 
 import argparse
-import contextlib
 import json
 import os
 import socket
@@ -12,7 +11,8 @@ from typing import Final
 
 from rightsizer.agent.scheduler_documents import gres_by_look, resource_topology_by_look
 from rightsizer.agent.settings import Settings
-from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
+from rightsizer.agent.simulated_node import simulate
+from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
@@ -30,9 +30,6 @@ from rightsizer.model.topology import (
     Topology,
 )
 from rightsizer.report.json_encoder import cpu_list, topology_form
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
-from rightsizer.simulator.node import SimulatedNode
-from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
@@ -252,8 +249,13 @@ def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
     scenario = arguments.scenario or settings.sources.simulated.scenario
     sysfs = _sysfs(arguments, _NO_BUS if scenario else Path(settings.path.sysfs))
     catalogue = read_catalogue(settings.catalogue.boards_path)
-    with _simulated(scenario, catalogue) if scenario else contextlib.nullcontext():
+    try:
+        if scenario:
+            simulate(scenario, SystemClock(), catalogue)
         survey = survey_node(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS)
+    finally:
+        if scenario:
+            use_library(None)
     if not survey.devices:
         reason = "".join(f"{warning}; " for warning in survey.warnings)
         raise RightsizerError(
@@ -278,18 +280,6 @@ def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:
             f"--path.sysfs: {arguments.path_sysfs} is no folder; name the mount point of sysfs"
         )
     return Path(arguments.path_sysfs)
-
-
-@contextlib.contextmanager
-def _simulated(name: str, catalogue: Catalogue) -> Iterator[None]:
-    """The driver of a simulated node, for as long as it is asked."""
-    clock = SystemClock()
-    node = SimulatedNode(load_scenario(name, catalogue), catalogue, start=clock.wall_time())
-    use_library(SimulatedLibrary(node, clock.wall_time))
-    try:
-        yield
-    finally:
-        use_library(None)
 
 
 COMMAND = Command("topology", configure, run, _DESCRIPTION)

@@ -50,10 +50,10 @@ def with_web_flags(web: WebTree, arguments: argparse.Namespace) -> WebTree:
         web = replace(web, telemetry_path=_path("telemetry-path", arguments.web_telemetry_path))
     if arguments.web_route_prefix is not None:
         web = replace(web, route_prefix=_path("route-prefix", arguments.web_route_prefix))
-    if arguments.web_config_file is not None:
-        web = replace(web, config_file=arguments.web_config_file)
+    file = web.config_file if arguments.web_config_file is None else arguments.web_config_file
     return replace(
         web,
+        config_file=file,
         systemd_socket=web.systemd_socket or arguments.web_systemd_socket,
         enable_lifecycle=web.enable_lifecycle or arguments.web_enable_lifecycle,
     )

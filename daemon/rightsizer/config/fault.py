@@ -75,11 +75,15 @@ def explain(fault: Fault, root: Group) -> str:
         return "a key must be text; put it in quotes"
     shape = _shape_at(root, fault.path)
     if isinstance(shape, Scalar) and fault.kind is FaultKind.CHOICE:
-        return _unknown_choice(fault.value, shape)
+        text = f"must be one of {', '.join(shape.choices)} (got {show(fault.value)})"
+        nearest = near_words(str(fault.value).lower(), shape.choices)
+        return f"{text}; did you mean '{nearest[0]}'?" if nearest else text
     if isinstance(shape, Scalar) and fault.kind is FaultKind.BOUNDS:
         return f"must be {limits(shape)} (got {show(spell(fault.value, shape))})"
     if fault.kind is FaultKind.TYPE:
-        return f"must be {_article(kind(shape))} (got {show(fault.value)}){_remedy(fault, shape)}"
+        words = kind(shape)
+        article = "" if words.startswith(("text", "true", "one of")) else "a "
+        return f"must be {article}{words} (got {show(fault.value)}){_remedy(fault, shape)}"
     return fault.message
 
 
@@ -119,12 +123,6 @@ def _has_key(group: Shape, path: list[str]) -> bool:
     return True
 
 
-def _unknown_choice(value: object, scalar: Scalar) -> str:
-    text = f"must be one of {', '.join(scalar.choices)} (got {show(value)})"
-    nearest = near_words(str(value).lower(), scalar.choices)
-    return f"{text}; did you mean '{nearest[0]}'?" if nearest else text
-
-
 def _remedy(fault: Fault, shape: Shape) -> str:
     if isinstance(shape, Scalar) and not isinstance(fault.value, list | dict | None):
         if shape.type is str:
@@ -143,7 +141,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _article(words: str) -> str:
-    return words if words.startswith(("text", "true", "one of")) else f"a {words}"

@@ -124,9 +124,8 @@ def _strange(variable: str, known: list[str]) -> Iterator[str]:
     elif upper.replace(_STEP, "_") in plain:
         yield f"{variable}: is no setting; did you mean {plain[upper.replace(_STEP, '_')]}?"
     elif _STEP in variable:
-        near = near_words(
-            upper.removeprefix(_PREFIX), [name.removeprefix(_PREFIX) for name in known]
-        )
+        names = [name.removeprefix(_PREFIX) for name in known]
+        near = near_words(upper.removeprefix(_PREFIX), names)
         hint = f"did you mean {_PREFIX}{near[0]}?" if near else "see docs/configuration.md"
         yield f"{variable}: is no setting; {hint}"
 

@@ -49,11 +49,10 @@ class Faults:
         if self._found:
             place = self._document.place
             ordered = sorted(self._found, key=lambda found: place(found[0]))
-            raise ConfigurationError("\n".join(self._line(*found) for found in ordered))
-
-    def _line(self, path: _Path, message: str) -> str:
-        parts = (self._document.where(path), spell_path(path), message)
-        return printable(": ".join(filter(None, parts)))
+            where = self._document.where
+            lines = ((where(path), spell_path(path), message) for path, message in ordered)
+            text = (printable(": ".join(filter(None, parts))) for parts in lines)
+            raise ConfigurationError("\n".join(text))
 
 
 class Row:
@@ -154,9 +153,8 @@ class Row:
             try:
                 value = parse_amount(value)
             except ValueError:
-                self.fault(
-                    key, f"must be a number{self.faults.got(value)}; write it like 7e9 or 7B"
-                )
+                got = self.faults.got(value)
+                self.fault(key, f"must be a number{got}; write it like 7e9 or 7B")
                 return None
         return self.checked_number(key, value, least, most)
 
@@ -232,9 +230,8 @@ class Row:
             self.fault(key, f"must be a number{self.faults.got(value)}{remedy}")
             return None
         if not least <= value <= most:
-            bounds = f"at least {_plain(least)}"
-            if most < inf:
-                bounds = f"from {_plain(least)} to {_plain(most)}"
+            more = f"from {_plain(least)} to {_plain(most)}"
+            bounds = more if most < inf else f"at least {_plain(least)}"
             self.fault(key, f"must be {bounds}{self.faults.got(value)}")
             return None
         return float(value)

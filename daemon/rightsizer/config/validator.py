@@ -94,10 +94,8 @@ class _Validator:
         except ValueError as error:
             return self._fault(path, FaultKind.TEXT, value, str(error))
         allowed = int if scalar.type is int else int | float
-        if isinstance(number, bool) or not isinstance(number, allowed):
-            return self._fault(path, FaultKind.TYPE, number)
-        number = scalar.type(number)
-        if not math.isfinite(number):
+        is_number = isinstance(number, allowed) and not isinstance(number, bool)
+        if not is_number or not math.isfinite(number := scalar.type(number)):
             return self._fault(path, FaultKind.TYPE, number)
         least = -math.inf if scalar.minimum is None else scalar.minimum
         most = math.inf if scalar.maximum is None else scalar.maximum
@@ -127,14 +125,10 @@ class _Validator:
             is_given = not entry.is_required
             return entry.default if is_given else self._fault(path, FaultKind.MISSING, None)
         value = values[entry.key]
-        if (
-            value is None
-            and not entry.is_required
-            and isinstance(entry.shape, Group | Many | Named)
-        ):
-            # A key whose contents are all commented out stands for the default.
-            return entry.default
-        return self.read(entry.shape, value, path)
+        # A key whose contents are all commented out stands for the default.
+        is_empty = value is None and isinstance(entry.shape, Group | Many | Named)
+        is_default = is_empty and not entry.is_required
+        return entry.default if is_default else self.read(entry.shape, value, path)
 
     def _is_key(self, key: Any, path: _Path) -> bool:
         if not isinstance(key, str):

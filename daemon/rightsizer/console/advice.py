@@ -15,16 +15,10 @@ _CENTS_BELOW: Final = 10.0
 
 def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
     """Sorts what is critical first, then by money; what has no price follows by severity."""
-    savings = advice["savings"]
+    savings, severity = advice["savings"], advice["severity"]
     low, high = savings["dollars_per_hour_low"] or 0.0, savings["dollars_per_hour_high"]
-    severity = _SEVERITIES.index(advice["severity"])
-    is_critical = advice["severity"] == Severity.CRITICAL
-    return (
-        not is_critical,
-        -(low + (low if high is None else high)),
-        -severity,
-        -advice["confidence"],
-    )
+    worth, urgency = low + (low if high is None else high), _SEVERITIES.index(severity)
+    return severity != Severity.CRITICAL, -worth, -urgency, -advice["confidence"]
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
@@ -50,9 +44,8 @@ def _savings(savings: Mapping[str, Any]) -> str:
         parts.append(_dollars_a_day(low, high))
     if savings["gpus_low"] is not None and savings["gpus_high"]:
         parts.append(_gpus(savings["gpus_low"], savings["gpus_high"]))
-    if not parts:
-        return f"savings: {savings['reason'] or 'not known'}"
-    return f"saves {', '.join(parts)}"
+    reason = savings["reason"] or "not known"
+    return f"saves {', '.join(parts)}" if parts else f"savings: {reason}"
 
 
 def _dollars_a_day(low: float, high: float) -> str:

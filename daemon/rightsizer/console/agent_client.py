@@ -18,18 +18,13 @@ class AgentClientSettings:
     path: PathSettings = field(default_factory=PathSettings)
 
 
-def add_socket_flag(parser: argparse.ArgumentParser) -> None:
-    """`--path.api-socket`."""
+def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the agent is."""
     flags = f"""
 --path.api-socket FILE: the agent's socket; without it path.api_socket of the configuration
   (default: {PathSettings().api_socket})
 """
     add_flags(parser.add_argument, flags, path_api_socket=Path)
-
-
-def add_agent_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the agent is."""
-    add_socket_flag(parser)
     add_config_flag(parser)
 
 

@@ -68,13 +68,10 @@ def _seen(form: Form) -> Iterator[str]:
             f"are known ({window['coverage_ratio']:.1%}), {tier} tier"
         )
     for name, value in form["advice"]["evidence"].items():
-        if name in _TOLD:
-            continue
-        if not isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name not in _TOLD:
+            yield from (f"{name} of {key}: {_plain(inside)}" for key, inside in value.items())
+        elif name not in _TOLD:
             yield f"{name}: {_plain(value)}"
-            continue
-        for key, inside in value.items():
-            yield f"{name} of {key}: {_plain(inside)}"
 
 
 def _plain(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Table of a node's GPUs for a terminal: state, past, figures, holder, the one thing to do."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -101,10 +102,7 @@ def node_rows(frame: NodeFrame) -> list[NodeRow]:
 
 def _row(device: Form, cells: Sequence[Form], opened: Sequence[Form]) -> NodeRow:
     uuid, down = device["uuid"], device["down"]
-    total: dict[str, float] = {}
-    for cell in cells:
-        for state, seconds in cell["state_seconds"].items():
-            total[state] = total.get(state, 0.0) + seconds
+    total = _state_seconds(cells)
     known = sum(seconds for state, seconds in total.items() if state != "unknown")
     lost = sum(total.get(state, 0.0) for state in _IDLE)
     urgency = list(_SEVERITIES)
@@ -126,17 +124,17 @@ def _row(device: Form, cells: Sequence[Form], opened: Sequence[Form]) -> NodeRow
 
 def _stretches(cells: Sequence[Form]) -> tuple[str, ...]:
     """The strip in as many stretches as fit a row."""
-    if not cells:
-        return ()
-    size = -(-len(cells) // _STRIP_CELLS)
-    found = []
-    for first in range(0, len(cells), size):
-        times: dict[str, float] = {}
-        for cell in cells[first : first + size]:
-            for state, seconds in cell["state_seconds"].items():
-                times[state] = times.get(state, 0.0) + seconds
-        found.append(max(times, key=lambda state: times[state], default=""))
-    return tuple(found)
+    size = max(1, -(-len(cells) // _STRIP_CELLS))
+    parts = (_state_seconds(cells[at : at + size]) for at in range(0, len(cells), size))
+    return tuple(max(times, key=times.__getitem__, default="") for times in parts)
+
+
+def _state_seconds(cells: Sequence[Form]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for cell in cells:
+        for state, seconds in cell["state_seconds"].items():
+            total[state] += seconds
+    return dict(total)
 
 
 SORTS: Final = {
@@ -185,10 +183,8 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     for row in visible:
         table.add_row(*_cells(row, is_wide=is_wide), style="reverse" if row is chosen else "")
     parts: list[RenderableType] = [_headline(frame), table]
-    if len(visible) < len(shown):
-        parts.append(
-            Text(f"{len(shown) - len(visible)} more GPUs; ↑↓ go through them", style="dim")
-        )
+    if hidden := len(shown) - len(visible):
+        parts.append(Text(f"{hidden} more GPUs; ↑↓ go through them", style="dim"))
     if not shown:
         wanted = f"No GPU matches '{view.wanted}'." if view.wanted else "There are no GPUs here."
         parts.append(Text(wanted))
@@ -228,6 +224,7 @@ def _headline(frame: NodeFrame) -> Text:
 def _cells(row: NodeRow, *, is_wide: bool) -> list[RenderableType]:
     signals = row.signals
     title = Text.assemble((row.title, "bold"), (f" {row.board}", "dim") if is_wide else "")
+    strip = (("█" if state else " ", COLORS.get(state, "")) for state in row.cells)
     to_do: RenderableType = ABSENT
     if row.advice is not None:
         action = row.advice["action"]
@@ -235,7 +232,7 @@ def _cells(row: NodeRow, *, is_wide: bool) -> list[RenderableType]:
         to_do = _short(label, _SEVERITIES[row.advice["severity"]])
     cells: dict[str, RenderableType] = {
         "GPU": title,
-        "Last 24 h": _strip(row.cells),
+        "Last 24 h": Text.assemble(*strip),
         "State": _short(row.down or display_name(row.state), COLORS.get(row.state, "")),
         "Wasted": percent_label(row.lost_ratio) if row.cells else ABSENT,
         "Busy": percent_label(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
@@ -249,10 +246,6 @@ def _cells(row: NodeRow, *, is_wide: bool) -> list[RenderableType]:
 
 def _short(text: str, style: str) -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def _strip(cells: Sequence[str]) -> Text:
-    return Text.assemble(*(("█" if state else " ", COLORS.get(state, "")) for state in cells))
 
 
 def _of(signals: Form, part: str, whole: str, size: float, unit: str) -> str:

@@ -15,8 +15,7 @@ class ProgressLine:
     """A line that is overwritten, and erased in the end."""
 
     def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._terminal, self._clock = terminal, clock
-        self._due = 0.0
+        self._terminal, self._clock, self._due = terminal, clock, 0.0
         self._stage, self._begin, self._before = "", 0.0, 0
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from rightsizer.io.files import HISTORY, Called, Ownership, private_file, private_folder
 from rightsizer.model.errors import HistoryError
@@ -45,12 +45,6 @@ def is_broken(error: Exception) -> bool:
     # Errors of the module itself carry no code.
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     return code in _BROKEN or isinstance(error, UnicodeDecodeError)
-
-
-def is_unreadable(error: Exception) -> bool:
-    """Whether it is to blame while it is opened, when nothing else is asked that could be wrong."""
-    code = getattr(error, "sqlite_errorcode", 0)
-    return code == sqlite3.SQLITE_ERROR or is_broken(error)
 
 
 def text_of(raw: bytes) -> str:
@@ -158,12 +152,6 @@ class Database:
             self._owner.release(remove=is_unused)
             self._owner = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _open_owned(self) -> sqlite3.Connection:
         try:
             return self._open()
@@ -189,7 +177,9 @@ class Database:
         try:
             connection = self._connect()
         except DATABASE_ERRORS as error:
-            if not is_unreadable(error):
+            # While it is opened nothing else is asked that could be wrong.
+            is_refused = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR
+            if not (is_refused or is_broken(error)):
                 raise
             self._put_aside(str(error))
             connection, is_new = self._connect(), True
@@ -234,12 +224,11 @@ class Database:
             return str(error)
         try:
             if isinstance(error, LostDatabase) and self._file is not None:
-                self._file.drop_log()
                 # Moved before it is closed: SQLite folds no log into a file that was moved.
-                self._put_aside(str(error))
+                self._file.drop_log()
             else:
                 self._disconnect()
-                self._put_aside(str(error))
+            self._put_aside(str(error))
             self._disconnect()
             self._connection = self._open()
         except (OSError, HistoryError, *DATABASE_ERRORS) as trouble:
@@ -262,9 +251,6 @@ class Database:
         self.set_aside = aside if is_there else None
         self.break_reason = reason
         self.breaks += 1
-        self._forget_oldest_aside()
-
-    def _forget_oldest_aside(self) -> None:
         found = self.path.parent.glob(f"{self.path.name}.corrupt-*")
         kept = [file for file in found if not file.name.endswith(_BESIDE)]
         for file in sorted(kept, key=lambda file: file.name)[:-_KEPT_ASIDE]:

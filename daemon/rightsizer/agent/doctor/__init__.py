@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Final
 
 from rightsizer.agent.doctor import captures, gpus, host, own, peers
@@ -54,10 +55,8 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tupl
 
 def look(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Snapshot:
     """What the agent's source reads, after as many looks as that takes."""
-    clock = SystemClock()
-    source = live_source(settings, clock).source
     began, looks = time.monotonic(), 0
-    try:
+    with closing(live_source(settings, SystemClock()).source) as source:
         while True:
             snapshot = source.read()
             assert snapshot is not None  # noqa: S101 - a live source never ends.
@@ -65,5 +64,3 @@ def look(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Sna
             if looks >= _LOOKS or time.monotonic() - began > _PATIENCE_SECONDS:
                 return snapshot
             sleep(_BETWEEN_SECONDS)
-    finally:
-        source.close()

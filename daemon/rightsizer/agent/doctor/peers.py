@@ -1,6 +1,8 @@
 """Who else is asked or told: kubelet, container engine, dcgm-exporter, Grafana."""
 
 import socket
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +33,8 @@ def check_kubelet(place: CheckContext) -> Check:
     except OSError:
         return Check(name, Verdict.UNUSED, f"there is no {path}")
     try:
-        pods = list_pods(
-            path,
-            timeout_seconds=settings.timeout_seconds,
-            maximum_bytes=settings.answer_maximum_bytes,
-        )
+        most, timeout = settings.answer_maximum_bytes, settings.timeout_seconds
+        pods = list_pods(path, timeout_seconds=timeout, maximum_bytes=most)
     except GrpcCallError as error:
         return unwell(name, Verdict.LIMITED, "closed", str(error))
     return Check(name, Verdict.OK, f"containers with devices: {len(pods)}")
@@ -57,10 +56,8 @@ def check_dcgm(place: CheckContext) -> Check:
     if not settings.url:
         return Check(name, Verdict.UNUSED, "sources.dcgm.url is not set")
     client = HttpClient(settings.address, settings.http, accept="text/plain", token=settings.token)
-    try:
+    with closing(client):
         answer = client.request("GET", "")
-    finally:
-        client.close()
     if isinstance(answer, Failure):
         return unwell(name, Verdict.MISSING, "away", answer.message)
     return Check(name, Verdict.OK, f"{settings.address} answers")
@@ -71,13 +68,9 @@ def check_grafana(place: CheckContext) -> Check:
     name, settings = "Grafana", place.settings.grafana
     if not settings.url:
         return Check(name, Verdict.UNUSED, "grafana.url is not set")
-    client = HttpClient(
-        settings.url, settings.http, token=lambda: read_token(settings, place.environ)
-    )
-    try:
+    token = partial(read_token, settings, place.environ)
+    with closing(HttpClient(settings.url, settings.http, token=token)) as client:
         answer = client.request("GET", "/api/annotations", query=_NOTHING_ASKED)
-    finally:
-        client.close()
     if not isinstance(answer, Failure):
         return Check(name, Verdict.OK, f"{client.base_url} answers, and takes the token")
     if answer.status in _UNAUTHORIZED or answer.kind is FailureKind.CREDENTIAL:
