@@ -127,7 +127,7 @@ def test_the_timeline_covers_the_recording_without_a_hole(tmp_path: Path) -> Non
     story = write_story(tmp_path / "log.csv", *((state, 60) for state in EVERY))
     source = open_recording([story], catalogue=built_in(), board=BOARD)
     with Timeline.open(tmp_path / "out.csv") as timeline:
-        replay(source, Settings(), entries=[timeline])
+        replay(source, Settings(), sinks=[timeline.write])
     source.close()
     with (tmp_path / "out.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))

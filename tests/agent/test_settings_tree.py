@@ -14,7 +14,7 @@ from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.whole_settings import WholeSettings
+from rightsizer.cli.config import WholeSettings
 from rightsizer.config.loader import SECTIONS, load, load_file, load_sections
 from rightsizer.model.workload import Allocator, WorkloadClass
 from rightsizer.profiler.rules import PROFILE_RULES

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.whole_settings import WholeSettings
-from rightsizer.cli.config import shown, starter
+from rightsizer.cli.config import WholeSettings, shown, starter
 from rightsizer.cli.main import main
 from rightsizer.config.loader import load
 from rightsizer.model.errors import ConfigurationError

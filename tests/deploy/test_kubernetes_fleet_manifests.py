@@ -10,7 +10,7 @@ import pytest
 from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built_from, documents, named
 from rightsizer import __version__
-from rightsizer.agent.whole_settings import WholeSettings
+from rightsizer.cli.config import WholeSettings
 from rightsizer.config.loader import load_file
 from rightsizer.fleet.command import COMMAND
 from rightsizer.fleet.settings import Shard

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from rightsizer.agent.whole_settings import WholeSettings
+from rightsizer.cli.config import WholeSettings
 from rightsizer.fleet.command import COMMAND
 
 ROOT: Final = Path(__file__).resolve().parents[2]

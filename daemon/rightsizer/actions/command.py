@@ -15,7 +15,7 @@ from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, add_flags, answer
-from rightsizer.console.settings_flags import (
+from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
     history_path,

@@ -2,9 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.service import NodeAccounts
@@ -38,13 +38,6 @@ _MAGIC: Final = b"SQLite format 3\0"
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 
-class EntrySink(Protocol):
-    """Something that wants every entry as it is made."""
-
-    def write(self, entry: Entry) -> None:
-        """Take one entry."""
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceSummary:
     """All that a recording says of one device."""
@@ -72,10 +65,10 @@ def replay(
     source: SnapshotSource,
     settings: Settings,
     *,
-    entries: Sequence[EntrySink] = (),
+    sinks: Sequence[Callable[[Entry], None]] = (),
     into: Storage | None = None,
 ) -> Replay:
-    """Account for a whole recording; give each entry in time order to `entries`.
+    """Account for a whole recording; give each entry in time order to `sinks`.
 
     `into` keeps its windows, and the advice as an agent would have left it.
     """
@@ -84,8 +77,8 @@ def replay(
     while (snapshot := source.read()) is not None:
         snapshot = apply_policies(snapshot, policies)
         for entry in run.accounts.post(snapshot):
-            for sink in entries:
-                sink.write(entry)
+            for sink in sinks:
+                sink(entry)
         closed = run.accounts.drain_closed()
         if history is not None and closed:
             history.save(closed, run.accounts.device_records())

@@ -1,4 +1,7 @@
-"""Documents for schedulers from a few readings of the node, where no agent runs."""
+"""Documents for schedulers from a few readings of the node, where no agent runs.
+
+Each raises a RightsizerError where there is no GPU, or the driver does not answer.
+"""
 
 import threading
 from contextlib import closing
@@ -94,11 +97,7 @@ def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSl
 
 
 def gres_by_look(settings: Settings, clock: Clock, host: str) -> str:
-    """The lines of gres.conf, for the node's name in Slurm.
-
-    Raises:
-        RightsizerError: there is no GPU, or the driver does not answer.
-    """
+    """The lines of gres.conf, for the node's name in Slurm."""
     last = look_at_node(settings, clock)[-1]
     devices = tuple(each.device for each in last.devices)
     files = device_files(Path(settings.path.procfs), devices)
@@ -107,11 +106,7 @@ def gres_by_look(settings: Settings, clock: Clock, host: str) -> str:
 
 
 def resource_topology_by_look(settings: Settings, clock: Clock, host: str) -> dict[str, Any]:
-    """The NodeResourceTopology object, for the node's name in Kubernetes.
-
-    Raises:
-        RightsizerError: there is no GPU, or the driver does not answer.
-    """
+    """The NodeResourceTopology object, for the node's name in Kubernetes."""
     reports = look_at_node(settings, clock)
     last = reports[-1]
     held = {slot.uuid for slot in seats_over(reports, settings) if slot.holders}
@@ -121,11 +116,7 @@ def resource_topology_by_look(settings: Settings, clock: Clock, host: str) -> di
 
 
 def labels_by_look(settings: Settings, clock: Clock) -> dict[str, str]:
-    """The node's labels by name; a GPU counts as healthy by this moment alone.
-
-    Raises:
-        RightsizerError: there is no GPU, or the driver does not answer.
-    """
+    """The node's labels by name; a GPU counts as healthy by this moment alone."""
     reports = look_at_node(settings, clock)
     slots = seats_over(reports, settings)
     healthy = (each.uuid for each in slots if each.device.mig is None and each.trouble is None)

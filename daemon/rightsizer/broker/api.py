@@ -14,7 +14,7 @@ from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
 from rightsizer.broker.lease_encoder import answer_form, booking_form, broker_form
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
 from rightsizer.broker.process_tracker import orphans
-from rightsizer.broker.request import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH, WORDS, request_of
+from rightsizer.broker.request import ROUTES, WORDS, request_of
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.process_table import ProcessTable, user_name
@@ -118,18 +118,10 @@ class BrokerApi:
     @property
     def routes(self) -> tuple[Route, ...]:
         """Of the local socket."""
-        lease, reservation = f"{LEASES_PATH}/{{id}}", f"{RESERVATIONS_PATH}/{{id}}"
-        served = (
-            ("POST", LEASES_PATH, self._ask),
-            ("GET", lease, self._look_up),
-            ("DELETE", lease, self._end),
-            ("GET", BROKER_PATH, self._all),
-            ("POST", RESERVATIONS_PATH, self._reserve),
-            ("DELETE", reservation, self._cancel),
-        )
+        acts = self._ask, self._look_up, self._end, self._all, self._reserve, self._cancel
         return tuple(
             Route(method, path, self._handle(act, method), is_local=True)
-            for method, path, act in served
+            for (method, path), act in zip(ROUTES, acts, strict=True)
         )
 
     def _handle(self, act: Callable[[LeaseOwner, WebRequest], WebResponse], method: str) -> Handle:

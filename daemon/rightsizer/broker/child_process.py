@@ -156,9 +156,8 @@ class ChildProcess:
 
 def status_of(status: int) -> int:
     """The exit status of a wait status: a signal is 128 and its number."""
-    if os.WIFSIGNALED(status):
-        return _BY_SIGNAL + os.WTERMSIG(status)
-    return os.WEXITSTATUS(status)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else _BY_SIGNAL - code
 
 
 def _is_on_a_terminal() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from rightsizer.broker.request import BROKER_PATH, LEASES_PATH, PLACE_PATH, RESERVATIONS_PATH
+from rightsizer.broker.request import PLACE_PATH, ROUTES
 from rightsizer.broker.settings import BrokerFeatureSettings, PlacementSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.report import Report
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from rightsizer.broker.service import BrokerService
 
 
-_SERVED: Final = (
-    ("POST", LEASES_PATH),
-    ("GET", f"{LEASES_PATH}/{{id}}"),
-    ("DELETE", f"{LEASES_PATH}/{{id}}"),
-    ("GET", BROKER_PATH),
-    ("POST", RESERVATIONS_PATH),
-    ("DELETE", f"{RESERVATIONS_PATH}/{{id}}"),
-)
 _OFF: Final = (
     "this agent lends no GPUs; write `broker: {enabled: true}` into its configuration and restart "
     "it (`systemctl restart rightsizer`)"
@@ -59,7 +51,7 @@ def closed_routes() -> tuple[Route, ...]:
         del site, request
         return WebResponse.of_text(_OFF, HTTPStatus.CONFLICT)
 
-    return tuple(Route(method, path, closed, is_local=True) for method, path in _SERVED)
+    return tuple(Route(method, path, closed, is_local=True) for method, path in ROUTES)
 
 
 def place_route(

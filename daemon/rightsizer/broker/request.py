@@ -13,6 +13,15 @@ from rightsizer.model.errors import UsageError
 LEASES_PATH: Final = "/api/v1/leases"
 BROKER_PATH: Final = "/api/v1/broker"
 RESERVATIONS_PATH: Final = "/api/v1/reservations"
+ROUTES: Final = (
+    ("POST", LEASES_PATH),
+    ("GET", f"{LEASES_PATH}/{{id}}"),
+    ("DELETE", f"{LEASES_PATH}/{{id}}"),
+    ("GET", BROKER_PATH),
+    ("POST", RESERVATIONS_PATH),
+    ("DELETE", f"{RESERVATIONS_PATH}/{{id}}"),
+)
+"""Method and path of each of the broker's own."""
 PLACE_PATH: Final = "/api/v1/place"
 WORDS: Final = ("gpus", "memory", "share", "interconnect", "mig")
 _MOST: Final = 1024

@@ -6,13 +6,13 @@ from typing import Final
 
 from rightsizer.console.advice import advice_lines, dearest_first, finding_line
 from rightsizer.console.command import Command, add_flags, answer
-from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
-from rightsizer.console.settings_flags import (
+from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
     history_path,
     settings_of,
 )
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.text import WIDTH, counted, wrapped
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel

@@ -7,7 +7,7 @@ from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.web_flags import add_access_flags, add_listen_flags, with_web_flags
 from rightsizer.console.command import Command, add_flags
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS

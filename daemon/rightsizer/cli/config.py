@@ -1,4 +1,4 @@
-"""`rightsizer config`: a configuration to start from, and what is in force and from where."""
+"""`rightsizer config` and `check-config`: a first configuration, the one in force, its faults."""
 
 import argparse
 import os
@@ -7,15 +7,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.agent.whole_settings import WholeSettings
-from rightsizer.config.loader import SettingOrigins, load_with_origins
+from rightsizer.agent.settings import Settings
+from rightsizer.config.loader import SettingOrigins, load_file, load_with_origins
 from rightsizer.config.shape import shape_of
 from rightsizer.config.spelling import plain
 from rightsizer.console.command import Command, say
+from rightsizer.fleet.settings import FleetSettings
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError, UsageError
+from rightsizer.model.frozen import dataclass, field
 
-_DESCRIPTION = """\
+_DESCRIPTION: Final = """\
 `init` writes a configuration to start from, of one screen; FILE is rightsizer.yaml here unless
 told, and - for standard output. A file that exists is left alone.
 
@@ -24,9 +26,23 @@ origin; with --effective all others too, with their defaults. Drop-ins are conf.
 rightsizer.yaml, in the order of their names: mappings are merged key by key, and of all else the
 last file counts. Flags of a command go before all of them and are not known here.
 """
+_CHECKED: Final = """\
+Every fault of a configuration file and of the environment over it, with its place; then of what
+they name: the web configuration and its certificates, boards, prices, a scenario, tokens and other
+files of credentials, the broker's file. Run it as the agent's own user. Exits with 78 where
+anything is wrong.
+"""
 _USUAL: Final = Path("/etc/rightsizer/rightsizer.yaml")
 _STARTER: Final = "rightsizer.yaml"
 _REMEDY: Final = "name the file to show, as in 'rightsizer config show FILE'"
+_CHECK_REMEDY: Final = "name the file to check, as in 'rightsizer check-config FILE'"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSettings(Settings):
+    """Everything that an operator may set, for the agent or for the fleet."""
+
+    fleet: FleetSettings = field(default_factory=FleetSettings)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -99,4 +115,23 @@ def _write(path: Path) -> None:
     say(f"{path}: written; 'rightsizer agent --config.file {path}' runs with it")
 
 
-COMMAND = Command("config", configure, run, _DESCRIPTION)
+def _configure_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, nargs="?", default=_USUAL, help="configuration file")
+    only = "leave alone what the file names, which may lie on another machine"
+    parser.add_argument("--syntax-only", action="store_true", help=only)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    """Say that all is well; every fault at once otherwise, with exit code 78."""
+    from rightsizer.agent.configuration_check import faults_of  # noqa: PLC0415 - for it alone.
+
+    settings = load_file(WholeSettings, arguments.file, os.environ, remedy=_CHECK_REMEDY)
+    faults = () if arguments.syntax_only else faults_of(settings)
+    if faults:
+        raise ConfigurationError("\n".join(f"{arguments.file}: {fault}" for fault in faults))
+    say(f"{arguments.file}: ok")
+    return 0
+
+
+COMMAND: Final = Command("config", configure, run, _DESCRIPTION)
+CHECK: Final = Command("check-config", _configure_check, _check, _CHECKED)

@@ -9,7 +9,7 @@ from rightsizer.agent.doctor import examine
 from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, answer
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 

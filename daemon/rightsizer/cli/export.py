@@ -15,8 +15,7 @@ from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, add_flags, discard_output
-from rightsizer.console.flags import moment
-from rightsizer.console.settings_flags import add_config_flag, add_history_flag, settings_of
+from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.frozen import dataclass, field

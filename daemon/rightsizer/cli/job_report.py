@@ -14,7 +14,7 @@ from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
-from rightsizer.console.settings_flags import (
+from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
     history_path,

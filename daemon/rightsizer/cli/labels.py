@@ -8,7 +8,7 @@ from rightsizer.agent.scheduler_documents import labels_by_look, timed_feature_f
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, answer
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import whole_file
 

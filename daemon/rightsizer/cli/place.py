@@ -17,7 +17,7 @@ from rightsizer.broker.request import PLACE_PATH, add_request_flags, request_of,
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.agent_client import add_agent_flags, socket_of
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.settings_flags import settings_of
+from rightsizer.console.flags import settings_of
 from rightsizer.console.text import aligned, wrapped
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient

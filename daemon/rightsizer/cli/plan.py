@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
@@ -137,10 +137,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> list[dict[str, Any]]:
     """The answers as JSON, the first with what was measured beside it."""
-    from rightsizer.planner.plan_encoder import (  # noqa: PLC0415 - no text needs it.
-        encode_plan,
-        encode_plan_check,
-    )
+    # No text needs it.
+    from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check  # noqa: PLC0415
 
     forms: list[dict[str, Any]] = [
         encode_plan(each.plan, each.notes) if each.plan else {"error": each.error} for each in found

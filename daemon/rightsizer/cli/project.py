@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.planner.projection import (
     LEGEND,
     ReadRun,

@@ -12,8 +12,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.cli.agent import add_source_flags, with_source_flags
 from rightsizer.console.command import Command, add_flags
-from rightsizer.console.flags import duration
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, duration, settings_of
 from rightsizer.console.text import counted
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure as configure_log

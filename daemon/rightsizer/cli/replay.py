@@ -13,8 +13,8 @@ from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.advice import finding_line
 from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.console.progress import ProgressLine
-from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
@@ -147,9 +147,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
         stack.callback(source.close)
         file, history = arguments.timeline, arguments.into
-        sinks = [stack.enter_context(Timeline.open(file))] if file is not None else []
+        sinks = [stack.enter_context(Timeline.open(file)).write] if file is not None else []
         into = None if history is None else stack.enter_context(filled_history(history))
-        result = replay(source, settings, entries=sinks, into=into)
+        result = replay(source, settings, sinks=sinks, into=into)
         warnings = source.warnings
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)

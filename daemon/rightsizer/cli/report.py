@@ -14,11 +14,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rightsizer.agent.report_facts import ReportQuery, report_facts
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.flags import duration, moment
-from rightsizer.console.settings_flags import (
+from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
+    duration,
     history_path,
+    moment,
     settings_of,
 )
 from rightsizer.io.files import whole_file

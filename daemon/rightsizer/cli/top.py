@@ -31,10 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show it until it is quit."""
     if find_spec("rich") is None:
         raise RightsizerError("top needs rich; install it with: pip install 'gpu-rightsizer[cli]'")
-    from rightsizer.console.node_screen import (  # noqa: PLC0415 - an extra that is there now.
-        NodeScreen,
-        print_node,
-    )
+    from rightsizer.console.node_screen import NodeScreen, print_node  # noqa: PLC0415 - extra.
 
     agent = RemoteAgent.of(arguments)
     if arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty()):

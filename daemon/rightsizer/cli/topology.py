@@ -15,7 +15,7 @@ from rightsizer.agent.simulated_node import simulate
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import RightsizerError, UsageError

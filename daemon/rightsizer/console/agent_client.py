@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from rightsizer.console.command import add_flags
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError

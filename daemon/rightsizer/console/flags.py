@@ -1,17 +1,85 @@
-"""Values of flags: durations, sizes, times."""
+"""Flags that commands share, of configuration and history; values of flags."""
+
+from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from datetime import UTC, datetime, tzinfo
-from decimal import Decimal, InvalidOperation
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from rightsizer.model.errors import UsageError
+from rightsizer.console.command import add_flags
+from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, parse_duration
 
+if TYPE_CHECKING:
+    from rightsizer.accounting.settings import HistorySettings
+    from rightsizer.host.settings import PathSettings
+
+
+_Settings = TypeVar("_Settings")
+_CONFIG: Final = """
+--config.file FILE: configuration file; without one every setting has its default. Environment
+  variables like RIGHTSIZER_LOG__LEVEL go before it
+"""
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
 """In the year 2242: the history counts nanoseconds in 64 bits, which end soon after."""
+
+
+def add_config_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag that every command with settings has."""
+    add_flags(parser.add_argument, _CONFIG, config_file=Path)
+
+
+def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:
+    """The sections of the file that the flag names, and of the environment over it.
+
+    The fields of the frozen dataclass `root` are the sections; others are passed over.
+
+    Raises:
+        ConfigurationError: file or environment have faults.
+    """
+    # What has its socket named asks for no setting.
+    from rightsizer.config.loader import load_sections  # noqa: PLC0415
+
+    return load_sections(root, arguments.config_file, os.environ)
+
+
+def add_history_flag(parser: argparse.ArgumentParser) -> None:
+    """`--history.path`."""
+    from rightsizer.accounting.settings import HistorySettings  # noqa: PLC0415 - 30 ms.
+
+    flags = f"""
+--history.path FILE: the history; without it history.path of the configuration
+  (default: {HistorySettings().path})
+"""
+    add_flags(parser.add_argument, flags, history_path=Path)
+
+
+def history_path(arguments: argparse.Namespace, settings: HistorySettings) -> Path:
+    """The history that the flag or the configuration names.
+
+    Raises:
+        HistoryError: none is kept.
+    """
+    path = arguments.history_path or settings.path
+    if not path:
+        raise HistoryError("no history is kept; set history.path or give --history.path")
+    return Path(path)
+
+
+def write_up_to_now(settings: PathSettings) -> None:
+    """Ask a running agent to write what it knows; without one the history is as it is."""
+    if not settings.api_socket:
+        return
+    from rightsizer.io.local import FLUSH_PATH, LocalClient  # noqa: PLC0415 - few commands ask.
+
+    try:
+        LocalClient(Path(settings.api_socket)).post(FLUSH_PATH, {})
+    except RightsizerError:
+        return  # No agent runs, or not for us: what it wrote last is a minute old at most.
 
 
 def checked_address(text: str) -> str:
@@ -63,6 +131,8 @@ def moment(text: str, timezone: tzinfo = UTC) -> Nanoseconds:
 
     The text is ISO 8601, in the time zone unless it says otherwise, or seconds since the epoch.
     """
+    from decimal import Decimal, InvalidOperation  # noqa: PLC0415 - few commands take a time.
+
     with contextlib.suppress(InvalidOperation):
         number = Decimal(text)
         # What is no number, or beyond what the history can hold, is refused below.

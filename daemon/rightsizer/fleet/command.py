@@ -9,9 +9,14 @@ from typing import Any, Final
 
 from rightsizer.console.command import Command, add_flags, answer
 from rightsizer.console.explanation import explanation_text
-from rightsizer.console.flags import checked_address, duration, whole_number
+from rightsizer.console.flags import (
+    add_config_flag,
+    checked_address,
+    duration,
+    settings_of,
+    whole_number,
+)
 from rightsizer.console.progress import ProgressLine
-from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.fleet.answers import Selection, merged, read_answers, selected
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge

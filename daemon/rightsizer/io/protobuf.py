@@ -18,7 +18,10 @@ _Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 
 class ProtobufError(ValueError):
-    """Bytes that are no such message; `at` counts from where the message begins."""
+    """Bytes that are no such message, as any function here meets them.
+
+    `at` counts from where the message begins.
+    """
 
     def __init__(self, what: str, at: int = 0) -> None:
         super().__init__(what)
@@ -31,11 +34,7 @@ def signed(value: int) -> int:
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """An integer of variable length, and where it ends.
-
-    Raises:
-        ProtobufError: the bytes end within it, or it does not end.
-    """
+    """An integer of variable length, and where it ends."""
     try:
         value = data[at]
         at += 1
@@ -54,11 +53,7 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def read_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
-    """Tag of the field at a place, an integer's value or the size of all else, and its end.
-
-    Raises:
-        ProtobufError: the bytes end within it, or no field has such a wire type.
-    """
+    """Tag of the field at a place, an integer's value or the size of all else, and its end."""
     tag, at = read_varint(data, at)
     wire_type = tag & 7
     if wire_type in {VARINT, LENGTH}:
@@ -69,11 +64,7 @@ def read_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
 
 
 def fields(data: _Bytes) -> Iterator[tuple[int, int, int | _Bytes]]:
-    """Number, wire type and value of each field; bytes for all but integers.
-
-    Raises:
-        ProtobufError: the bytes are cut, or no message.
-    """
+    """Number, wire type and value of each field; bytes for all but integers."""
     at, end = 0, len(data)
     while at < end:
         tag, value, at = read_header(data, at)
@@ -95,11 +86,7 @@ class ProtobufFields:
         self._left = fields_maximum
 
     def messages(self, data: memoryview, number: int) -> Iterator[memoryview]:
-        """The values of a field that holds messages, texts or bytes, in their order.
-
-        Raises:
-            ProtobufError: the bytes are no message, or hold more fields than allowed.
-        """
+        """The values of a field that holds messages, texts or bytes, in their order."""
         for found, wire_type, value in fields(data):
             self._left -= 1
             if self._left < 0:
@@ -108,11 +95,7 @@ class ProtobufFields:
                 yield value
 
     def text(self, data: memoryview, number: int) -> str:
-        """The last value of a field that holds a text, empty where there is none.
-
-        Raises:
-            ProtobufError: as for messages, or the text is not UTF-8.
-        """
+        """The last value of a field that holds a text, empty where there is none."""
         value = ""
         for found in self.messages(data, number):
             try:

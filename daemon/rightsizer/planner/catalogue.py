@@ -13,7 +13,7 @@ from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError

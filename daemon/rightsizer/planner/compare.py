@@ -12,7 +12,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings

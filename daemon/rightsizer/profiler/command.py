@@ -12,8 +12,8 @@ from typing import Final
 
 from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.console.progress import ProgressLine
-from rightsizer.console.settings_flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, UsageError

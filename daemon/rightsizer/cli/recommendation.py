@@ -1,6 +1,7 @@
-"""`rightsizer claim`, `dismiss` and `snooze`: decide on a recommendation."""
+"""Commands on one recommendation: `rightsizer explain`, `claim`, `dismiss` and `snooze`."""
 
 import argparse
+import contextlib
 import getpass
 import json
 import os
@@ -11,18 +12,20 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from rightsizer.agent.offline_advice import act_offline
+from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.flags import duration, duration_text
-from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
-from rightsizer.console.settings_flags import (
+from rightsizer.console.command import Command, add_flags, answer, say
+from rightsizer.console.explanation import explanation_text
+from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
+    duration,
+    duration_text,
     history_path,
     settings_of,
 )
-from rightsizer.fleet.ledger import act_on_ledger
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
+from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
@@ -32,6 +35,15 @@ from rightsizer.model.errors import AgentAbsentError, HistoryError, RightsizerEr
 from rightsizer.report.json_encoder import Form, advice_form
 from rightsizer.web.advice_api import ACTS
 
+_EXPLAINED: Final = """\
+Tell what was seen, over which time and against which thresholds, how sure that is, what could be
+done and what speaks for each way, what it saves at which price, how to do it, what has become of
+it, and the PromQL that leads to the same numbers. The history is only read, beside a running agent
+too; where none is kept, the agent is asked. Abstentions have ids as well: 'rightsizer advise'
+lists them. With --url, an agent is asked at its address. With --fleet, the advice is what
+`rightsizer fleet` has kept; what it did not keep,
+'rightsizer fleet --explain ID' judges again.
+"""
 _HOW: Final = """\
 The running agent is asked over its socket; where none runs, its history is changed under its lock,
 and the next agent goes on from there. 'rightsizer advise' lists the ids. With --url, an agent is
@@ -41,6 +53,48 @@ With --fleet, the advice is that of 'rightsizer fleet': its service is asked ove
 where none runs, its ledger is changed, and the next look tells of it.
 """
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
+
+
+def _configure_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="the id of a piece of advice, or of a verdict")
+    parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
+    add_history_flag(parser)
+    add_url_flags(parser)
+    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    add_config_flag(parser)
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    """Explain it."""
+    if arguments.url:
+        form = RemoteAgent.of(arguments).get(_target(arguments.id))
+    elif arguments.fleet:
+        fleet = settings_of(arguments, FleetConfig)
+        configure_log(fleet.log.format, LogLevel.WARNING)
+        form = explain_from_ledger(fleet, arguments.id)
+    else:
+        settings = settings_of(arguments, Settings)
+        configure_log(settings.log.format, LogLevel.WARNING)
+        form = _explained(arguments, settings)
+    answer(arguments, form, explanation_text(form))
+    return 0
+
+
+def _explained(arguments: argparse.Namespace, settings: Settings) -> Form:
+    form: Form = {}
+    try:
+        return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
+    except HistoryError:
+        if settings.path.api_socket:
+            with contextlib.suppress(AgentAbsentError):
+                form = LocalClient(Path(settings.path.api_socket)).get(_target(arguments.id))
+        if not form:
+            raise
+        return form
+
+
+def _target(advice_id: str) -> str:
+    return f"/api/v1/advice/{quote(advice_id, safe='')}"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -115,8 +169,7 @@ def _asked_there(verb: str, arguments: argparse.Namespace, path: str | Path) -> 
 
 def _asked(verb: str, arguments: argparse.Namespace, client: LocalClient | RemoteAgent) -> Form:
     body = {"actor": arguments.actor, "why": arguments.why, "for": arguments.for_}
-    target = f"/api/v1/advice/{quote(arguments.id, safe='')}/{verb}"
-    form: Form = client.post(target, body)["advice"]
+    form: Form = client.post(f"{_target(arguments.id)}/{verb}", body)["advice"]
     return form
 
 
@@ -150,6 +203,7 @@ _DISMISSED: Final = """\
 Close a piece of advice that is not wanted. The same is not advised again for a while."""
 _SNOOZED: Final = """\
 Put a piece of advice off: it stays open, and alerts of it rest for a while."""
+EXPLAIN: Final = Command("explain", _configure_explain, _explain, _EXPLAINED)
 CLAIM: Final = _command("claim", _CLAIMED)
 DISMISS: Final = _command("dismiss", _DISMISSED)
 SNOOZE: Final = _command("snooze", _SNOOZED)
