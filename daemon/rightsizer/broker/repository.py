@@ -82,15 +82,15 @@ class SavedClock:
 
 
 class BrokerRepository:
-    """The state as JSON rows; writes those that changed."""
+    """The state as JSON rows; writes those that changed.
+
+    Each method raises a HistoryError where the file cannot be read or written, by its constructor
+    also where another process writes it or a newer program wrote it. A broken file is replaced:
+    loading again finds nothing.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or create it.
-
-        Raises:
-            HistoryError: another process writes it, a newer program wrote it, or the place
-                cannot be written.
-        """
+        """Open the file, or create it."""
         self._database = Database(path, (_SCHEMA,), called=BROKER_FILE)
         self._rows: dict[_Key, tuple[_Item | None, str]] | None = None
         """What the file holds; `None` while that is unknown."""
@@ -106,12 +106,7 @@ class BrokerRepository:
         return self._database.set_aside
 
     def load(self) -> BrokerState | None:
-        """The state that was saved; `None` where there is none.
-
-        Raises:
-            HistoryError: the file cannot be read; a broken one has been replaced, and loading
-                again finds nothing.
-        """
+        """The state that was saved; `None` where there is none."""
         with self._database.transaction() as connection:
             rows = connection.execute(
                 "SELECT kind, id, form FROM item ORDER BY kind, id"
@@ -137,9 +132,6 @@ class BrokerRepository:
         """Write what changed; all of it, into a new file, where the old one proves broken.
 
         `wall` is the real-time clock at the state's `as_of`.
-
-        Raises:
-            HistoryError: nothing was written.
         """
         breaks = self._database.breaks
         try:
@@ -213,11 +205,7 @@ class StateWriter:
         self._log = structlog.get_logger(component="broker")
 
     def save(self, state: BrokerState) -> None:
-        """Write a state.
-
-        Raises:
-            HistoryError: it cannot be saved.
-        """
+        """Write a state, or raise a HistoryError."""
         now = self._clock.time()
         self._repository.save(state, self._clock.wall_time() - (now - state.as_of))
         self._saved, self._are_processes_unsaved = now, False
@@ -225,8 +213,7 @@ class StateWriter:
     def follow(self, before: BrokerState, after: BrokerState) -> None:
         """Write a state where it matters now, or the last save is long ago.
 
-        Raises:
-            HistoryError: it matters and cannot be saved.
+        One that matters and cannot be saved raises a HistoryError.
         """
         if must_save(before, after):
             self.save(after)

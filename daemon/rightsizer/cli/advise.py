@@ -95,11 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the verdicts and the advice that follows.
-
-    Raises:
-        UsageError: what an agent at an address found is to be saved here.
-    """
+    """Print the verdicts and the advice that follows."""
     if arguments.url:
         return _of_agent(arguments)
     # Half a second, which an agent at an address does not take.

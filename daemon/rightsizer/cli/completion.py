@@ -37,11 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script.
-
-    Raises:
-        RightsizerError: what it needs is not installed.
-    """
+    """Print the script."""
     try:
         from argcomplete.shell_integration import shellcode  # noqa: PLC0415 - an extra.
     except ImportError:

@@ -227,11 +227,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report.
-
-    Raises:
-        HistoryError: there is no history, or no such job in it.
-    """
+    """Print the report."""
     settings = settings_of(arguments, Settings)
     path = history_path(arguments, settings.history)
     write_up_to_now(settings.path)

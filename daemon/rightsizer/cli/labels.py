@@ -41,11 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print or write the labels.
-
-    Raises:
-        RightsizerError: there is no GPU, or the file cannot be written.
-    """
+    """Print or write the labels."""
     clock = SystemClock()
     with looked_at(settings_of(arguments, Settings), arguments.scenario) as settings:
         named = labels_by_look(settings, clock)

@@ -163,11 +163,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was chosen, or why nothing was; whether something was.
-
-    Raises:
-        RightsizerError: there is no GPU, or the request cannot be.
-    """
+    """Print what was chosen, or why nothing was; whether something was."""
     form = _ask(words_of(arguments), arguments)
     if arguments.json:
         say(json.dumps(form, indent=1))

@@ -100,14 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan, and print what came of it.
-
-    Raises:
-        RequirementError: the file cannot be read, or its only requirement is wrong.
-        ConfigurationError: the configuration, or a file of boards or prices, has faults.
-        RecordingError: the recording cannot be read.
-        ProfileError: a profile cannot be read, or cannot carry a comparison.
-    """
+    """Plan, and print what came of it."""
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices_file = arguments.prices or settings.catalogue.prices_path

@@ -68,12 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the answers.
-
-    Raises:
-        ConfigurationError: the catalogue file has faults.
-        RequirementError: the file cannot be read, or its only question is wrong.
-    """
+    """Print the answers."""
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     asked = read_questions(arguments.file, "'rightsizer project --help' shows what it takes")

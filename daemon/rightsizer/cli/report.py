@@ -76,12 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the report; a file appears when it is whole.
-
-    Raises:
-        HistoryError: there is no history, or it holds nothing.
-        UsageError: the span is none, or the time zone unknown.
-    """
+    """Write the report; a file appears when it is whole."""
     settings = settings_of(arguments, Settings)
     path = history_path(arguments, settings.history)
     if arguments.output is not None and arguments.output.resolve() == path.resolve():

@@ -221,11 +221,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was found.
-
-    Raises:
-        RightsizerError: there is no GPU.
-    """
+    """Print what was found."""
     settings = settings_of(arguments, Settings)
     if arguments.format in {_GRES, _TOPOLOGY}:
         say(_for_scheduler(settings, arguments))

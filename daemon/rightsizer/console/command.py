@@ -74,6 +74,7 @@ class Command:
     name: str
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    """The exit code, or a RightsizerError, which is printed."""
     description: str = ""
 
 
