@@ -9,9 +9,9 @@ import pytest
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.demo import DemoClock, DemoSettings, remember, where_to_look
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.cli.demo import DemoClock, DemoSettings, remember, where_to_look
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import AgentReport
 from rightsizer.model.state import State

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from process_files import ProcessFolder
-from rightsizer.broker.environment_tag import LEASE, environment_tags, found_leases
+from rightsizer.broker.launch import LEASE, environment_tags, found_leases
 from rightsizer.broker.lease import LeaseOwner
 from rightsizer.broker.process_tracker import ProcessTracker
 from rightsizer.host.process_table import ProcessTable, user_name

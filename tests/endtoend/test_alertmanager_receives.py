@@ -45,7 +45,7 @@ workloads:
 """Few GPUs: six hours must pass quickly on a slow machine, too."""
 DEMO: Final = """\
 import sys
-from rightsizer.agent.demo import DemoSettings, run_demo
+from rightsizer.cli.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
         scenario=sys.argv[1],

@@ -14,7 +14,7 @@ from rightsizer.model.span import SPANS
 
 DEMO: Final = """\
 import sys
-from rightsizer.agent.demo import DemoSettings, run_demo
+from rightsizer.cli.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
         scenario=sys.argv[1],

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
 
 RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 DEMO: Final = """\
-from rightsizer.agent.demo import DemoSettings, run_demo
+from rightsizer.cli.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
         scenario="{scenario}",

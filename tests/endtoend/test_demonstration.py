@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)
 DAY_SECONDS: Final = 86400.0
 DEMO: Final = """\
 import time
-from rightsizer.agent.demo import DemoSettings, run_demo
+from rightsizer.cli.demo import DemoSettings, run_demo
 # In the evening of a day of January 2026, whenever the test is run: what stalls does so at noon.
 LATER = 1_767_816_000 * 10**9 - time.time_ns()
 run_demo(

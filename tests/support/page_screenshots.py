@@ -22,7 +22,7 @@ _FRAME: Final = '<body style="margin:0"><iframe src="{}" style="border:0;width:{
 DAY_SECONDS: Final = 86400.0
 DEMO: Final = """\
 import sys
-from rightsizer.agent.demo import DemoSettings, run_demo
+from rightsizer.cli.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
         scenario=sys.argv[1], listen_address="127.0.0.1:0", speed=3600.0, tick_seconds=30.0

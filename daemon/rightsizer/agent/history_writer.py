@@ -63,7 +63,9 @@ class HistoryWriter:
                 self._failures_in_row += 1
                 raise
             else:
-                self._tell_recovery()
+                if self._failures_in_row:
+                    failed, self._failures_in_row = self._failures_in_row, 0
+                    self._log.info("history_writes_recovered", failed_flushes=failed)
             finally:
                 self._tell_history()
 
@@ -73,11 +75,6 @@ class HistoryWriter:
         if breaks != self._rewritten_breaks:
             self._storage.rewrite_windows(*self._accountant.take_all_windows())
             self._rewritten_breaks = breaks
-
-    def _tell_recovery(self) -> None:
-        if self._failures_in_row:
-            self._log.info("history_writes_recovered", failed_flushes=self._failures_in_row)
-            self._failures_in_row = 0
 
     def prune(self) -> None:
         """Roll old windows up into hours, and forget those beyond the retention.
@@ -115,7 +112,5 @@ class HistoryWriter:
             remedy = "keep other programs from the folder; a new history was begun from memory"
             self._log.error("history_lost", reason=reason, remedy=remedy)
         else:
-            remedy = "inspect it; stop the agent before you restore a history"
-            self._log.error(
-                "history_set_aside", reason=reason, moved_to=str(moved_to), remedy=remedy
-            )
+            remedy, moved = "inspect it; stop the agent before you restore a history", str(moved_to)
+            self._log.error("history_set_aside", reason=reason, moved_to=moved, remedy=remedy)

@@ -1,17 +1,24 @@
-"""Launch of a leased process: environment variables, near CPUs, near memory."""
+"""Environment of a leased process: the tag it is recognized by, GPUs, near CPUs and memory."""
 
 import ctypes
+import math
 import os
 import platform
-from collections.abc import Callable, Collection, Mapping
-from math import ceil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.broker.environment_tag import environment_tags
+from rightsizer.broker.lease import GpuRequest, Lease, LeaseOwner
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.units import MIB
+from rightsizer.model.units import MIB, Nanoseconds
 
+LEASE: Final = "RIGHTSIZER_LEASE"
+_SEATS: Final = "RIGHTSIZER_LEASE_GPUS"
+_SHARED: Final = "RIGHTSIZER_LEASE_SHARED"
+_ENDS: Final = "RIGHTSIZER_LEASE_ENDS"
+_SOCKET: Final = "RIGHTSIZER_LEASE_SOCKET"
+MARKS: Final = (LEASE, _SEATS, _SHARED, _ENDS, _SOCKET)
 _PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _USUAL_PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's daemon has it.
 _MEMORY_LIMIT: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -33,6 +40,73 @@ class LaunchPlan:
     """Empty for no change."""
     memory_node: int | None = None
     """Preferred for memory."""
+
+
+def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
+    lease_id: str,
+    uuids: Sequence[str],
+    memory_bytes: Sequence[float],
+    *,
+    is_shared: bool,
+    ends: Nanoseconds | None,
+    socket: str,
+) -> dict[str, str]:
+    """The variables of a lease.
+
+    `memory_bytes` are set aside on each slot; `ends` is CLOCK_BOOTTIME, `None` without a limit; the
+    agent's socket tells several on a machine apart.
+    """
+    slots = zip(uuids, memory_bytes, strict=True)
+    return {
+        LEASE: lease_id,
+        _SEATS: ",".join(f"{uuid}={int(aside)}" for uuid, aside in slots),
+        _SHARED: str(int(is_shared)),
+        _ENDS: "" if ends is None else str(ends),
+        _SOCKET: socket,
+    }
+
+
+def found_leases(
+    table: ProcessTable, name_of: Callable[[int], str], socket: str
+) -> Iterator[Lease]:
+    """The leases of an agent by the environments of running processes, as far as readable.
+
+    The client is the process that carries it; when it was granted is not known.
+    """
+    for pid in table.pids():
+        marks = table.environment(pid, MARKS)
+        if not marks.get(LEASE) or marks.get(_SOCKET) != socket:
+            continue
+        row, uid = table.row(pid), table.user(pid)
+        if row is None or uid is None or not row.is_alive:
+            continue
+        found = _found(marks, LeaseOwner(uid, name_of(uid), pid, row.started_ticks))
+        if found is not None:
+            yield found
+
+
+def _found(marks: Mapping[str, str], client: LeaseOwner) -> Lease | None:
+    """The lease of a process; `None` where its variables are invalid."""
+    pairs = [each.partition("=") for each in marks.get(_SEATS, "").split(",")]
+    try:
+        asides = tuple(float(aside) for _, _, aside in pairs)
+        ends = int(marks[_ENDS]) if marks.get(_ENDS) else None
+    except ValueError:
+        return None
+    if not all(math.isfinite(aside) and aside >= 0 for aside in asides):
+        return None
+    is_shared = marks.get(_SHARED) == "1"
+    return Lease(
+        id=marks[LEASE],
+        client=client,
+        request=GpuRequest(len(pairs), max(asides), is_shared),
+        uuids=tuple(uuid for uuid, _, _ in pairs),
+        memory_bytes=asides,
+        is_shared=is_shared,
+        asked=0,
+        granted=0,
+        ends=ends,
+    )
 
 
 def launch_of(
@@ -66,7 +140,7 @@ def launch_of(
             totals = lease["memory_total_bytes"]
             parts = [aside / all_of for aside, all_of in zip(asides, totals, strict=True) if all_of]
             if parts and len(parts) == len(asides):
-                variables[_THREADS] = str(min(100, ceil(200 * max(parts))))
+                variables[_THREADS] = str(min(100, math.ceil(200 * max(parts))))
     near = frozenset(lease["cpus"]) & frozenset(allowed)
     nodes = lease["numa_nodes"]
     return LaunchPlan(variables, near, nodes[0] if len(nodes) == 1 else None)

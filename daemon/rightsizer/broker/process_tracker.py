@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.broker.environment_tag import LEASE
+from rightsizer.broker.launch import LEASE
 from rightsizer.broker.lease import LeaseOwner, LeaseProcesses, LeaseRecord
 from rightsizer.host.process_table import ProcessRow, ProcessTable, Unseen
 from rightsizer.model.frozen import dataclass, field

@@ -11,7 +11,7 @@ import structlog
 
 from rightsizer.broker.api import BrokerApi
 from rightsizer.broker.broker import Broker
-from rightsizer.broker.environment_tag import found_leases
+from rightsizer.broker.launch import found_leases
 from rightsizer.broker.lease import HOLDER_NOTICES, BrokerEvent, EventKind, Lease
 from rightsizer.broker.lease_manager import LeaseManager
 from rightsizer.broker.observer import ProcfsNodeObserver

@@ -1,16 +1,35 @@
-"""`rightsizer demo`: a simulated node in fast motion."""
+"""`rightsizer demo`: a simulated node in fast motion, with the week before in its memory."""
 
 import argparse
 import math
 import sys
+import threading
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from rightsizer.agent.demo import DemoSettings, run_demo
+from rightsizer.accounting.settings import HistorySettings
+from rightsizer.advice.policy import RecommenderSettings
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.service import serve
+from rightsizer.agent.settings import Settings
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.web_flags import add_access_flags
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import checked_address
+from rightsizer.host.settings import PathSettings
+from rightsizer.io.clock import FastClock
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.metric_family import Level
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import SimulatedSource
+from rightsizer.telemetry.settings import SamplingSettings, SimulatedSettings, SourceSettings
+from rightsizer.web.settings import WebTree
 
+DEFAULT_SCENARIO: Final = "eight-gpu-node"
+_DAY: Final = 86400.0
 _ADDRESS: Final = """
 --web.listen-address ADDRESS: where to listen, as host:port
 """
@@ -18,6 +37,123 @@ _PACE: Final = """
 --speed FACTOR: simulated seconds in a second; the first day passes at this speed
 --days-before DAYS: days that the node remembers at the start, 0 to 30
 """
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """How the demonstration runs."""
+
+    scenario: str = DEFAULT_SCENARIO
+    listen_address: str = "127.0.0.1:19400"
+    speed: float = 720.0
+    """Simulated seconds a second: a day in two minutes."""
+    tick_seconds: float = 10.0
+    """Simulated time between two readings."""
+    days_before: float = 7.0
+    """Days that the node remembers when the demonstration begins."""
+    memory_tick_seconds: float = 1800.0
+    """Simulated time between two readings of the days before."""
+    web_config_file: str = ""
+    enable_lifecycle: bool = False
+
+
+class DemoClock(FastClock):
+    """A fast clock until it has caught up with the world, and in step with it from then on."""
+
+    def __init__(
+        self, start: Nanoseconds, speed: float, now: Callable[[], Nanoseconds] = time.time_ns
+    ) -> None:
+        super().__init__(start, speed)
+        self._fast = speed
+        self._world_time = now
+
+    def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
+        """Jump where the world is ahead, else wait as long as it does."""
+        self.speed = self._fast if deadline < self._world_time() else 1.0
+        return super().wait_until(deadline, stop)
+
+
+def run_demo(
+    demo: DemoSettings,
+    tell: Callable[[str], None],
+    world_time: Callable[[], Nanoseconds] = time.time_ns,
+) -> None:
+    """Run until a signal ends it; tell where to look, and what is going on.
+
+    The day that passes ends at `world_time`, and so depends on the time of day: workloads of a
+    scenario keep hours.
+
+    Raises:
+        RightsizerError: the scenario or the address is not to be had.
+    """
+    five_minutes = 300 * NANOSECONDS_PER_SECOND
+    now = world_time()
+    clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
+    settings = _settings(demo)
+
+    def prepare(agent: Agent) -> None:
+        tell(f"Simulating {demo.scenario}; remembering {demo.days_before:g} days first ...")
+        remember(agent, demo, clock.wall_time())
+
+    def announce(agent: Agent) -> None:
+        minutes = _DAY / demo.speed / 60.0
+        tell(f"One simulated day passes in {minutes:.0f} minutes, then time goes on as usual.")
+        for address in agent.server.addresses:
+            tell(where_to_look(address, agent.server.scheme))
+
+    serve(settings, clock, prepare=prepare, announce=announce)
+
+
+def where_to_look(address: str, scheme: str = "http") -> str:
+    """The pages of an agent, for a person who has just started it."""
+    return (
+        f"  page      {scheme}://{address}/\n"
+        f"  metrics   {scheme}://{address}/metrics\n"
+        f"  advice    {scheme}://{address}/api/v1/advice\n"
+        f"  terminal  rightsizer top --url {scheme}://{address}\n"
+        "Stop it with Ctrl-C."
+    )
+
+
+def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
+    """Let the agent account for the days before, straight from the physical model."""
+    interval = nanoseconds(demo.memory_tick_seconds)
+    # Whole ticks, so that the last of them is where the demonstration begins.
+    span = nanoseconds(demo.days_before * _DAY) // interval * interval
+    if span <= 0:
+        return
+    catalogue = built_in()
+    source = SimulatedSource(
+        load_scenario(demo.scenario, catalogue),
+        catalogue,
+        start=until - span,
+        interval=interval,
+        duration=span + 1,  # With the reading at the end: what comes next goes on from there.
+    )
+    agent.accountant.remember(iter(source.read, None))
+
+
+def _settings(demo: DemoSettings) -> Settings:
+    base = Settings()
+    return replace(
+        base,
+        sampling=SamplingSettings(interval=demo.tick_seconds),
+        sources=replace(SourceSettings(), simulated=SimulatedSettings(scenario=demo.scenario)),
+        history=replace(HistorySettings(), path=""),
+        recommender=replace(RecommenderSettings(), jitter=0.0),
+        web=replace(
+            WebTree(),
+            listen_addresses=(demo.listen_address,),
+            config_file=demo.web_config_file,
+            enable_lifecycle=demo.enable_lifecycle,
+            server=replace(base.web.server, page_refresh_seconds=5.0),
+            # Every panel of every dashboard is to be seen.
+            metrics=replace(base.web.metrics, level=Level.FULL),
+        ),
+        log=replace(base.log, level=type(base.log.level).WARNING),
+        # The socket is for the agent that reads this machine's GPUs.
+        path=replace(PathSettings(), api_socket=""),
+    )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

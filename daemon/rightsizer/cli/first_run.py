@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.demo import DemoSettings, run_demo, where_to_look
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
+from rightsizer.cli.demo import DemoSettings, run_demo, where_to_look
 from rightsizer.console.command import say
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import RightsizerError
