@@ -124,7 +124,7 @@ def test_threads_take_turns(path: Path) -> None:
 def test_second_writer_is_refused_and_told_who_writes(path: Path) -> None:
     """The error names the process and the two ways out; afterwards the place is free."""
     with (
-        Database(path, MIGRATIONS),
+        closing(Database(path, MIGRATIONS)),
         pytest.raises(HistoryError, match=f"being written by process {os.getpid()}; stop"),
     ):
         Database(path, MIGRATIONS)

@@ -58,7 +58,7 @@ def test_a_file_of_any_bytes_costs_what_was_in_it_and_no_more(kind: str, seed: i
         except HistoryError as error:  # Its number of a schema was hit: another program's file.
             assert "upgrade rightsizer" in str(error)  # noqa: PT017 - most files raise nothing.
             return
-        with database:
+        with closing(database):
             for _ in range(2):
                 try:
                     with database.transaction() as connection:

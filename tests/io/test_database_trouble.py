@@ -305,7 +305,9 @@ def test_a_change_is_on_the_disk_itself_when_it_is_made(tmp_path: Path) -> None:
     """Unless it need not be: a log that is not waited for is quicker by far."""
     for is_durable, level in ((True, FULL), (False, FULL - 1)):
         with (
-            Database(tmp_path / f"{level}.db", MIGRATIONS, is_durable=is_durable) as database,
+            closing(
+                Database(tmp_path / f"{level}.db", MIGRATIONS, is_durable=is_durable)
+            ) as database,
             database.transaction() as connection,
         ):
             assert connection.execute("PRAGMA synchronous").fetchone() == (level,)

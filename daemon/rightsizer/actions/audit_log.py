@@ -144,12 +144,9 @@ class AuditLog(RecordCache[ActionRecord]):
     def tidied(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
         """The entries without those beyond the bounds, which are dropped."""
         undone = [each.id for each in records if not each.outcome.is_deed]
-        beyond = set(undone[:-_MOST_UNDONE])
-        beyond |= {
-            each.id
-            for each in records
-            if each.outcome.is_deed and self.ago_seconds(each) > _KEPT_SECONDS
-        }
+        deeds = [each for each in records if each.outcome.is_deed]
+        beyond = {each.id for each in deeds if self.ago_seconds(each) > _KEPT_SECONDS}
+        beyond.update(undone[:-_MOST_UNDONE])
         self.forget(beyond)
         return [each for each in records if each.id not in beyond]
 

@@ -97,19 +97,16 @@ class Approvals:
         with self._lock:
             # Asked under the lock: what is noted by now is among the claims, or over.
             now = claims()
-            self._claims = {
-                key: each for key, each in self._claims.items() if now.get(key) == each.claimed
-            }
-            noted = dict(self._claims)
+            claimed = self._claims
+            noted = {key: each for key, each in claimed.items() if now.get(key) == each.claimed}
+            self._claims = dict(noted)
         kept = {
             each.advice: Approval(each.approved, each.approver)
             for each in records
             if each.approved is not None and now.get(each.advice) == each.approved
         }
-        return {
-            key: noted.get(key) or kept.get(key) or Approval(since, "", _NOBODY)
-            for key, since in now.items()
-        }
+        unknown = {key: Approval(since, "", _NOBODY) for key, since in now.items()}
+        return unknown | kept | noted
 
     def _may_approve(self, peer: SocketPeer | None, identity: str | None) -> bool:
         if peer is None:
@@ -197,9 +194,8 @@ class ActionController:
             RightsizerError: it cannot be written down, and so is not done.
         """
         ledger = {each.id: each for each in self._context.advice()}
-        records = self._audit.tidied(
-            [self._settled(each, ledger.get(each.advice)) for each in self._audit.mended()]
-        )
+        mended = self._audit.mended()
+        records = self._audit.tidied([self._settled(e, ledger.get(e.advice)) for e in mended])
         standing = self._approvals.standing(self._context.claims, records)
         records = [self._approved_of(each, standing) for each in records]
         report, advice = self._context.report(), self._context.advice()
@@ -218,9 +214,7 @@ class ActionController:
         deeds = [PastAction(each, self._audit.ago_seconds(each)) for each in begun]
         limits = self._acting.limits
         self.proposals = found = proposals(advice, fitting, deeds, scene, limits)
-        self._tell_suspensions(
-            {each for each in self._actions if is_suspended(each, deeds, limits)}
-        )
+        self._tell_suspensions({e for e in self._actions if is_suspended(e, deeds, limits)})
         self._tell_withdrawals(found, scene, records)
         self._tell(found, records)
         due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
@@ -326,9 +320,8 @@ class ActionController:
         settings, advice = self._actions[proposal.action], proposal.advice
         actor = advice.actor or f"action:{settings.name}"
         entry = self._audit.entry(settings, advice, actor)
-        self._audit.refuse(
-            replace(entry, outcome=outcome, verdict=proposal.verdict, why=proposal.why)
-        )
+        verdict, why = proposal.verdict, proposal.why
+        self._audit.refuse(replace(entry, outcome=outcome, verdict=verdict, why=why))
 
     def _tell_suspensions(self, suspended: AbstractSet[str]) -> None:
         """Say once of an action that it is suspended, and once that it is no more."""
@@ -342,11 +335,8 @@ class ActionController:
 
 def _holders(report: Report | None) -> dict[str, Workload]:
     """The workloads that hold a device now, by key."""
-    if report is None:
-        return {}
-    return {
-        held.workload.key: held.workload for device in report.devices for held in device.holdings
-    }
+    devices = () if report is None else report.devices
+    return {held.workload.key: held.workload for each in devices for held in each.holdings}
 
 
 def _interrupted(record: ActionRecord) -> ActionRecord:

@@ -4,6 +4,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -113,9 +114,8 @@ def post(
     name, by default its host name.
     """
     settings = order.settings.webhook
-    http = HttpSettings(
-        timeout_seconds=min(order.settings.timeout, _LONGEST_SECONDS), ca_file=settings.ca_file
-    )
+    timeout = min(order.settings.timeout, _LONGEST_SECONDS)
+    http = HttpSettings(timeout_seconds=timeout, ca_file=settings.ca_file)
     body = order.form(node or platform.node())
     answer = post_once(settings.url, body, http, token_file=settings.token_file, sleep=sleep)
     if not isinstance(answer, Failure):
@@ -144,9 +144,8 @@ class ThreadedActionRunner:
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
         """Begin; the thread ends by itself, within the order's bounds."""
-        self._thread = threading.Thread(
-            target=self._carry_out, args=(order, note, done), name="action", daemon=True
-        )
+        do = partial(self._carry_out, order, note, done)
+        self._thread = threading.Thread(target=do, name="action", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -142,9 +142,8 @@ def _read(history: HistoryRepository, since: Nanoseconds, until: Nanoseconds) ->
         builder.merge(window)
         if window.workload_key is not None:
             continue
-        sums.slices[window.uuid][max(since, window.start - window.start % _HOUR)].update(
-            window.states
-        )
+        hour = max(since, window.start - window.start % _HOUR)
+        sums.slices[window.uuid][hour].update(window.states)
         if window.start - reached >= _LEAST_GAP:
             sums.gaps.append(Gap(seconds(reached), seconds(window.start)))
         reached = max(reached, window.end)

@@ -47,9 +47,8 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
     named = live_source(settings, clock)
-    accountant = AccountingService(
-        settings.accounting, partial(apply_policies, policies=settings.policies_here)
-    )
+    supplement = partial(apply_policies, policies=settings.policies_here)
+    accountant = AccountingService(settings.accounting, supplement)
     began, never = clock.time(), threading.Event()
     reports: list[Report] = []
     is_over = False

@@ -148,10 +148,8 @@ class DeviceLog:
         for device in up:
             outage = self._outages[device.uuid]
             if outage.is_told and len(told) < _SUMMARY_FROM:
-                down = (snapshot.time - outage.began) / NANOSECONDS_PER_SECOND
-                self._log.info(
-                    "device_up", gpu=device.title, uuid=device.uuid, down_seconds=round(down)
-                )
+                down = round((snapshot.time - outage.began) / NANOSECONDS_PER_SECOND)
+                self._log.info("device_up", gpu=device.title, uuid=device.uuid, down_seconds=down)
             untold = outage.untold + (not outage.is_told)
             self._outages[device.uuid] = replace(outage, is_told=False, untold=untold)
 

@@ -42,10 +42,8 @@ def refused_reservation(
         most = format_duration(settings.furthest_reservation_seconds)
         return f"it would begin in {format_duration(seconds(ahead))}; {most} is the furthest"
     if not is_operator:
-        held = sum(
-            each.reservation.user == reservation.user and each.replaces is None
-            for each in state.bookings
-        )
+        made = (each.reservation for each in state.bookings if each.replaces is None)
+        held = sum(each.user == reservation.user for each in made)
         if settings.maximum_reservations_per_user == 0:
             return (
                 "reservations are for operators here; ask one, who can also allow them by "

@@ -95,12 +95,10 @@ def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
         return SlotObstacle.HELD_IDLE, f"its memory is held by an unknown process{_idle(slot)}"
     if slot.state is State.IDLE_EMPTY:
         return None
-    used = slot.memory_used_bytes
+    used, total = slot.memory_used_bytes, slot.memory_total_bytes or 0.0
     if used is None:
         return SlotObstacle.UNKNOWN, "neither its state nor its use of memory is known"
-    most = max(
-        settings.empty_memory_bytes, settings.empty_memory_ratio * (slot.memory_total_bytes or 0.0)
-    )
+    most = max(settings.empty_memory_bytes, settings.empty_memory_ratio * total)
     if used >= most:
         return SlotObstacle.HELD, f"{_size(used)} of its memory are in use by an unknown process"
     return None

@@ -173,9 +173,8 @@ class Broker:
             if booking.replaces is not None and booking.id in drawn:
                 over = without_booking(state, booking, EventKind.RESERVATION_OVER, "was drawn on")
                 state, events = over.state, (*events, *over.events)
-        return BrokerTransition(
-            state, events, served.grants, (*served.waiting, *early), served.promised
-        )
+        waiting = (*served.waiting, *early)
+        return BrokerTransition(state, events, served.grants, waiting, served.promised)
 
     def reserve(
         self,

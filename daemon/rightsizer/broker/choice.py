@@ -61,10 +61,9 @@ class PlacementChoice:
     @property
     def memory_bytes(self) -> tuple[float, ...]:
         """To set aside on each slot: the requested memory, or all that is left."""
-        asked = self.request.memory_bytes
-        return tuple(
-            (each.memory_left_bytes or 0.0) if asked is None else asked for each in self.verdicts
-        )
+        if (asked := self.request.memory_bytes) is not None:
+            return (asked,) * len(self.verdicts)
+        return tuple(each.memory_left_bytes or 0.0 for each in self.verdicts)
 
     @property
     def numa_nodes(self) -> tuple[int, ...]:
@@ -123,9 +122,8 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         or leased.get(slot.uuid)
         or slot.state not in (State.IDLE_EMPTY, State.UNKNOWN)
     )
-    table = table_of(
-        (each for each in verdicts if each.is_free), topology, request, settings.scoring, in_use
-    )
+    able = (each for each in verdicts if each.is_free)
+    table = table_of(able, topology, request, settings.scoring, in_use)
     must_be_joined = request.interconnect is Interconnect.NVLINK
     found = best_sets(table, request.gpus, settings.search, must_be_joined=must_be_joined)
     if not found.sets:

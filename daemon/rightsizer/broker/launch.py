@@ -133,9 +133,8 @@ def launch_of(
     }
     if lease["is_shared"] and has_mps:
         variables[_PIPES] = environ.get(_PIPES, _USUAL_PIPES)
-        variables[_MEMORY_LIMIT] = ",".join(
-            f"{at}={max(1, int(aside // MIB))}M" for at, aside in enumerate(asides)
-        )
+        limits = (f"{at}={max(1, int(aside // MIB))}M" for at, aside in enumerate(asides))
+        variables[_MEMORY_LIMIT] = ",".join(limits)
         if _THREADS not in environ:
             totals = lease["memory_total_bytes"]
             parts = [aside / all_of for aside, all_of in zip(asides, totals, strict=True) if all_of]

@@ -28,6 +28,8 @@ from rightsizer.model.units import Nanoseconds, seconds
 
 _MESSAGES_KEPT: Final = 20
 """The latest notices of each lease: a holder that polls after a month does not get them all."""
+_GRANTS: Final = "rightsizer_broker_grants_total"
+_WAITED: Final = "rightsizer_broker_wait_seconds_total"
 _NOT_OBSERVED: Final = "the broker has not looked at it yet"
 
 
@@ -52,9 +54,7 @@ class BrokerOverview:
 
     def why_waiting(self, ticket_id: str) -> str | None:
         """A clause; `None` before the queue was served with it."""
-        return self.trouble or next(
-            (why for ticket, why in self.waiting if ticket.id == ticket_id), None
-        )
+        return self.trouble or {ticket.id: why for ticket, why in self.waiting}.get(ticket_id)
 
 
 class LeaseManager:
@@ -83,10 +83,7 @@ class LeaseManager:
         self.listener: Callable[[BrokerEvent], None] = lambda _: None
         """Called with every event, once its state is saved."""
         self._log = structlog.get_logger(component="broker")
-        self.counters = {
-            "rightsizer_broker_grants_total": 0.0,
-            "rightsizer_broker_wait_seconds_total": 0.0,
-        }
+        self.counters = {_GRANTS: 0.0, _WAITED: 0.0}
         """Since the agent started, by the names of metrics."""
         self.woken = threading.Event()
         """Set where it is worth observing before the next turn."""
@@ -165,13 +162,12 @@ class LeaseManager:
                 return
             self._warn_once(observed.trouble)
             waiting = step.waiting or before.waiting if observed.node is None else step.waiting
-            self.overview = BrokerOverview(
-                step.state, waiting, step.promised, observed.node, observed.trouble
-            )
+            served = step.state, waiting, step.promised
+            self.overview = BrokerOverview(*served, observed.node, observed.trouble)
             for lease in (record.lease for record in step.grants):
                 waited_seconds = seconds(lease.granted - lease.asked)
-                self.counters["rightsizer_broker_grants_total"] += 1
-                self.counters["rightsizer_broker_wait_seconds_total"] += waited_seconds
+                self.counters[_GRANTS] += 1
+                self.counters[_WAITED] += waited_seconds
         self._publish(step.events)
 
     def close(self) -> None:
@@ -226,9 +222,8 @@ class LeaseManager:
             write = self._log.warning if is_notice else self._log.info
             write(f"broker_{event.kind}", **facts)
             if is_notice:
-                self._messages.setdefault(event.id, deque(maxlen=_MESSAGES_KEPT)).append(
-                    event.message
-                )
+                told = self._messages.setdefault(event.id, deque(maxlen=_MESSAGES_KEPT))
+                told.append(event.message)
             elif event.kind is EventKind.ENDED:
                 self._messages.pop(event.id, None)
             self.listener(event)

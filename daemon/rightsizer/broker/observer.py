@@ -139,9 +139,8 @@ class ProcfsNodeObserver:
 
     def _observed(self, report: Report, state: BrokerState) -> NodeObservation:
         seen = self._seen_of(state)
-        view = view_of(
-            self._settings(), self._clock.wall_time(), self._freshness, _observed_pids(seen)
-        )
+        settings, now = self._settings(), self._clock.wall_time()
+        view = view_of(settings, now, self._freshness, _observed_pids(seen))
         pids = {
             each.device.uuid: {process.pid for process in each.reading.processes or ()}
             for each in report.devices

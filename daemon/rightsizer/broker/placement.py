@@ -135,10 +135,9 @@ def placement_response(
     view = view_of(settings, site.wall_time(), site.freshness, leased.pids)
     answer = chosen_of(slots_of(report, view), report, wanted, settings, leased)
     answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))
-    watched = seconds(report.wall_time - report.agent.started)
-    return WebResponse.of_json(
-        place_form(answer, time=report.wall_time, watched_seconds=watched, source="agent")
-    )
+    now, watched = report.wall_time, seconds(report.wall_time - report.agent.started)
+    form = place_form(answer, time=now, watched_seconds=watched, source="agent")
+    return WebResponse.of_json(form)
 
 
 def view_of(

@@ -49,9 +49,8 @@ class ProcessTree:
     def processes(self, maximum: int) -> LeaseProcesses:
         """At most so many members, the oldest: the others mostly descend from them."""
         oldest = sorted(self._members.items(), key=lambda each: (each[1], each[0]))[:maximum]
-        return LeaseProcesses(
-            tuple(oldest), tuple(sorted(self._sessions | self._unproven)[:maximum])
-        )
+        sessions = sorted(self._sessions | self._unproven)[:maximum]
+        return LeaseProcesses(tuple(oldest), tuple(sessions))
 
     def look(self, table: ProcessTable, maximum: int) -> bool | None:
         """Remove members that have exited; whether any is alive, `None` is unknown.

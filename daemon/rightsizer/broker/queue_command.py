@@ -132,9 +132,8 @@ def _remark(reservation: Any) -> str:
 def _table(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
     """Rows by the same headings; nothing where there are none."""
     if found := list(rows):
-        yield from aligned(
-            list(found[0]), [list(row.values()) for row in found], left=list(found[0])
-        )
+        names = list(found[0])
+        yield from aligned(names, [list(row.values()) for row in found], left=names)
 
 
 def _until(at: float | None, now: float) -> str:

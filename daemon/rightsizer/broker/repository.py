@@ -108,9 +108,8 @@ class BrokerRepository:
     def load(self) -> BrokerState | None:
         """The state that was saved; `None` where there is none."""
         with self._database.transaction() as connection:
-            rows = connection.execute(
-                "SELECT kind, id, form FROM item ORDER BY kind, id"
-            ).fetchall()
+            query = "SELECT kind, id, form FROM item ORDER BY kind, id"
+            rows = connection.execute(query).fetchall()
             facts = dict(connection.execute("SELECT name, form FROM fact").fetchall())
         self._rows = None
         self.clock = _decode_fact(facts.get("clock"), SavedClock)
@@ -154,19 +153,15 @@ class BrokerRepository:
             key = _KIND_NAMES[type(item)], item.id
             old = before.get(key)
             rows[key] = old if old and old[0] is item else (item, encode_item(item))
-        changed = [
-            (*key, text)
-            for key, (_, text) in rows.items()
-            if key not in before or before[key][1] != text
-        ]
+        known = {key: text for key, (_, text) in before.items()}
+        changed = [(*key, text) for key, (_, text) in rows.items() if known.get(key) != text]
         clock = SavedClock(state.boot, state.as_of, wall)
         facts = [("clock", json.dumps(asdict(clock))), ("usage", json.dumps(asdict(state.usage)))]
         with self._database.transaction() as connection:
             if self._rows is None:
                 connection.execute("DELETE FROM item")
-            connection.executemany(
-                "DELETE FROM item WHERE kind = ? AND id = ?", before.keys() - rows.keys()
-            )
+            gone = before.keys() - rows.keys()
+            connection.executemany("DELETE FROM item WHERE kind = ? AND id = ?", gone)
             connection.executemany("INSERT OR REPLACE INTO item VALUES (?, ?, ?)", changed)
             connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
         self._rows, self.clock = rows, clock

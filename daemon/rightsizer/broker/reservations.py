@@ -130,9 +130,8 @@ def reservation_clause(
 
     Empty where none does.
     """
-    reserved = {
-        each.slot.uuid for each in refusal.occupied if each.obstacle is SlotObstacle.RESERVED
-    }
+    kept = (each for each in refusal.occupied if each.obstacle is SlotObstacle.RESERVED)
+    reserved = {each.slot.uuid for each in kept}
     bookings = [
         each
         for each in scheduling.bookings
@@ -215,9 +214,8 @@ def _replacement(
     if any(each.id == booking_id for each in scheduling.bookings):
         return None
     until = lease.ends if lease.ends is not None and lease.ends > now else None
-    kept = frozenset(
-        uuid for each in scheduling.bookings if each.is_within(now, until) for uuid in each.uuids
-    )
+    bookings = (each for each in scheduling.bookings if each.is_within(now, until))
+    kept = frozenset(uuid for each in bookings for uuid in each.uuids)
     # Its own slots that are left are free once its holder has ended what runs there.
     ended = replace(record, lease=replace(lease, ends=now + 1))
     records = tuple(ended if each.id == lease.id else each for each in scheduling.records)

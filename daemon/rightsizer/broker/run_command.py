@@ -76,9 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     client = client_of(arguments)
     tell = (lambda _: None) if arguments.quiet else _say
-    lease_client = LeaseClient(
-        client, _body(arguments), say=tell, time=time.monotonic, sleep=time.sleep
-    )
+    body = _body(arguments)
+    lease_client = LeaseClient(client, body, say=tell, time=time.monotonic, sleep=time.sleep)
     try:
         with exit_on_signals():
             try:
@@ -100,9 +99,8 @@ def _held(
 ) -> int:
     """Run the command on a lease, and give that back after its last process."""
     mps = lease["is_shared"] and has_mps(os.environ, Path("/proc"))
-    launch = launch_of(
-        lease, os.environ, os.sched_getaffinity(0), has_mps=mps, socket=str(client.path)
-    )
+    allowed, socket = os.sched_getaffinity(0), str(client.path)
+    launch = launch_of(lease, os.environ, allowed, has_mps=mps, socket=socket)
     child = ChildProcess(command, {**os.environ, **launch.variables})
     try:
         child.start(lambda: bind(launch, _say))

@@ -77,9 +77,8 @@ class SchedulingState:
 
         Far cheaper than `choice`, and with reservations treated alike.
         """
-        return self._has_room(
-            self.node.slots, self.records, ticket.request, kept | self.booked(ticket)
-        )
+        kept |= self.booked(ticket)
+        return self._has_room(self.node.slots, self.records, ticket.request, kept)
 
     def earliest(self, ticket: Ticket, *, is_optimistic: bool) -> EarliestStart | None:
         """When a ticket could be served at the earliest; `None`: at no time that is known.

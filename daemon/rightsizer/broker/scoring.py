@@ -156,9 +156,8 @@ def table_of(
     ]
     links = tuple(tuple(link_score(link, settings.links) for link in row) for row in pairs)
     pcie = [[pcie_score(link, settings.links) for link in row] for row in pairs]
-    joined = tuple(
-        tuple(link is not None and link.kind is LinkKind.NVLINK for link in row) for row in pairs
-    )
+    kinds = ((link and link.kind for link in row) for row in pairs)
+    joined = tuple(tuple(kind is LinkKind.NVLINK for kind in row) for row in kinds)
     empty = [not each.verdict.is_shared for each in candidates]
     return CandidateTable(candidates, links, joined, _among(links, empty), _among(pcie, empty))
 

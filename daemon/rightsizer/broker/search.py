@@ -225,9 +225,8 @@ class _Kinds:
     def of_slot(self, candidate: SlotCandidate, on_gpu: Mapping[str, int]) -> int:
         """Bits of its model and NUMA node, and of its GPU where several are on that."""
         uuid = candidate.slot.gpu_uuid
-        bits = self._bit("models", candidate.model) | self._bit(
-            "numa_nodes", candidate.slot.numa_node
-        )
+        bits = self._bit("models", candidate.model)
+        bits |= self._bit("numa_nodes", candidate.slot.numa_node)
         if candidate.is_opened and on_gpu[uuid] > 1:
             bits |= self._bit("opened", uuid)
         return bits

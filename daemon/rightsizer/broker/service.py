@@ -108,9 +108,8 @@ class BrokerService:
     def leased(self) -> LeasedSlots:
         """Current leases and reservations."""
         state, now = self.manager.overview.state, self._clock.time()
-        reserved = {
-            uuid for each in state.bookings if each.reservation.starts <= now for uuid in each.uuids
-        }
+        begun = (each for each in state.bookings if each.reservation.starts <= now)
+        reserved = {uuid for each in begun for uuid in each.uuids}
         pids = self._observer.leased_pids(state)
         return LeasedSlots(state.leased(), reserved, pids, _reserved_later(state, now))
 

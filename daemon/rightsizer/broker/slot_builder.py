@@ -49,10 +49,9 @@ class SlotView:
 def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
     """Every device of a report as a slot."""
     by_uuid = {each.device.uuid: each for each in report.devices}
-    return tuple(
-        _slot(each, by_uuid.get(board_uuid(each.device), each), report, view)
-        for each in report.devices
-    )
+    boards = (by_uuid.get(board_uuid(each.device), each) for each in report.devices)
+    pairs = zip(report.devices, boards, strict=True)
+    return tuple(_slot(each, board, report, view) for each, board in pairs)
 
 
 def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
@@ -104,13 +103,11 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
     """By the driver now, then by open advice."""
     reading = board.reading
     if reading is not None:
-        readings = {
-            each.device.uuid: each.reading for each in report.devices if each.reading is not None
-        }
-        node = Node(tuple(each.device for each in report.devices), readings)
-        stands = InspectedBoard(
-            BoardStatus(board.device, reading, board.xids), node, report.wall_time
-        )
+        devices = report.devices
+        readings = {each.device.uuid: each.reading for each in devices if each.reading is not None}
+        node = Node(tuple(each.device for each in devices), readings)
+        status = BoardStatus(board.device, reading, board.xids)
+        stands = InspectedBoard(status, node, report.wall_time)
         # Other links are in the topology.
         links = [e for e in link_faults(stands, view.trouble) if "fabric_state" in e.evidence]
         own = (*driver_faults(stands, view.trouble), *memory_faults(stands, view.trouble))

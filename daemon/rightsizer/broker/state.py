@@ -37,14 +37,11 @@ class ShareUsage:
         kept = 2.0 ** (-elapsed / half_life_seconds)
         life = half_life_seconds / math.log(2)
         added = life * -math.expm1(-elapsed / life)
-        users = sorted({*self.gpu_seconds, *(user for user, rate in rates.items() if rate > 0)})
-        sums = {
-            user: self.gpu_seconds.get(user, 0.0) * kept + rates.get(user, 0.0) * added
-            for user in users
-        }
-        return ShareUsage(
-            now, {user: sums[user] for user in users if sums[user] >= _FORGOTTEN or rates.get(user)}
-        )
+        used = self.gpu_seconds
+        users = sorted({*used, *(user for user, rate in rates.items() if rate > 0)})
+        sums = {each: used.get(each, 0.0) * kept + rates.get(each, 0.0) * added for each in users}
+        known = {each: sum_ for each, sum_ in sums.items() if sum_ >= _FORGOTTEN or rates.get(each)}
+        return ShareUsage(now, known)
 
     def factor(self, user: str, users: Collection[str]) -> float:
         """1 for a user without usage, 1/2 for an equal share, nearly 0 for far more.

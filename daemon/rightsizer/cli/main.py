@@ -122,11 +122,8 @@ class _RootParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Commands by their groups, each with a line."""
         width = max(len(entry.name) for entry in COMMANDS)
-        lines = [
-            f"usage: {self.usage}",
-            "",
-            "Account for every second of every GPU and say what size it should be.",
-        ]
+        purpose = "Account for every second of every GPU and say what size it should be."
+        lines = [f"usage: {self.usage}", "", purpose]
         for group, entries in groupby(COMMANDS, lambda entry: entry.group):
             lines += ["", f"{group}:"]
             lines += [f"  {entry.name.ljust(width)}  {entry.summary}" for entry in entries]

@@ -106,7 +106,6 @@ def _joined(found: Sequence[PlanCheck]) -> PlanCheck:
                 "those of one run"
             )
     # Of one figure that two measured, the first is kept: a recording's window is the longest.
-    comparisons = {
-        comparison.what: comparison for each in reversed(found) for comparison in each.comparisons
-    }
+    figures = (figure for each in reversed(found) for figure in each.comparisons)
+    comparisons = {figure.what: figure for figure in figures}
     return PlanCheck(first.candidate, tuple(comparisons.values()))

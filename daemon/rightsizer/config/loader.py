@@ -175,9 +175,8 @@ def _load(
     """The settings in texts, each with its name, over one another, and where they come from."""
     shape = shape_of(root)
     gone = {variable_of(path): path for path in DROPPED}
-    said, told = overrides(
-        shape, {name: value for name, value in environ.items() if name not in gone}, others
-    )
+    known = {name: value for name, value in environ.items() if name not in gone}
+    said, told = overrides(shape, known, others)
     faults = [printable(fault) for fault in told]
     try:
         document = merge_documents([load_yaml(text, name) for name, text in texts])

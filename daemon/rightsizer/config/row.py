@@ -251,10 +251,7 @@ def spell_path(path: Iterable[str | int]) -> str:
 
 def printable(line: str) -> str:
     """A line of a message, whose control characters no terminal obeys."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in line
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def _plain(number: float) -> str:

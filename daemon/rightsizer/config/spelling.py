@@ -94,10 +94,8 @@ def spell(value: Any, scalar: Scalar) -> Any:
 def plain(value: Any, shape: Shape) -> Any:
     """A value as the mappings, lists and scalars that the file would have for it."""
     match shape:
-        case Group():
-            return {
-                entry.key: plain(getattr(value, entry.name), entry.shape) for entry in shape.entries
-            }
+        case Group(entries=entries):
+            return {each.key: plain(getattr(value, each.name), each.shape) for each in entries}
         case Many(item):
             return [plain(element, item) for element in value]
         case Named(inner):

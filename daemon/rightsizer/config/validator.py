@@ -110,9 +110,8 @@ class _Validator:
             if self._is_key(key, path) and key not in group.by_key:
                 self._fault((*path, key), FaultKind.UNKNOWN_KEY, value[key])
         before = len(self.faults)
-        values = {
-            entry.name: self._entry(entry, value, (*path, entry.key)) for entry in group.entries
-        }
+        entries = group.entries
+        values = {each.name: self._entry(each, value, (*path, each.key)) for each in entries}
         if len(self.faults) > before:
             return MISSING
         try:

@@ -415,9 +415,8 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _connect_in_mode(path: Path, mode: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.resolve().as_uri()}?{mode}", uri=True, check_same_thread=False
-    )
+    uri = f"{path.resolve().as_uri()}?{mode}"
+    connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
     connection.text_factory = text_of
     with _closed_on_error(connection):
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -122,9 +122,8 @@ class _Exchange:
         for event in events:
             match event:
                 case known.ResponseReceived() | known.TrailersReceived():
-                    self._headers.update(
-                        (_text(name), _text(value)) for name, value in event.headers
-                    )
+                    told = ((_text(name), _text(value)) for name, value in event.headers)
+                    self._headers.update(told)
                 case known.DataReceived():
                     self._body += event.data
                     if len(self._body) > self._maximum_bytes + _PREFIX_BYTES:

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 
 _RESERVED: Final = re.compile(rb"([^A-Za-z0-9_.~-])")
-_QUOTED: Final = {
-    byte: quote_plus(byte).encode() for byte in (bytes((number,)) for number in range(256))
-}
+_QUOTED: Final = {bytes((each,)): quote_plus(bytes((each,))).encode() for each in range(256)}
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 _IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSON: Final = "application/json"
