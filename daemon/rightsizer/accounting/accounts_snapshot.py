@@ -7,14 +7,7 @@ from itertools import repeat
 from operator import gt
 from typing import Final
 
-from rightsizer.accounting.load_patterns import (
-    daily_means,
-    daily_peaks,
-    effective_samples,
-    grid,
-    shape_of,
-    trend_of,
-)
+from rightsizer.accounting.load_patterns import effective_samples, grid, load_trend, shape_of
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
 from rightsizer.accounting.rollup_store import WindowQuery
@@ -28,9 +21,6 @@ from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Workload
-
-_HELD: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
-"""What is asked for by its peaks: memory that is short once is short."""
 
 
 class LoadHistory:
@@ -62,11 +52,9 @@ class LoadHistory:
         return self._shapes[measure]
 
     def trend(self, measure: Measure) -> Trend | None:
-        """Where it is heading: by the peaks of its days for memory, by their means otherwise."""
+        """Where it is heading."""
         if measure not in self._trends:
-            settings, series = self._settings.trend, self.blocks().series(measure)
-            days = daily_peaks if measure in _HELD else daily_means
-            self._trends[measure] = trend_of(days(series, settings), settings)
+            self._trends[measure] = load_trend(self.blocks(), measure, self._settings.trend)
         return self._trends[measure]
 
     def blocks(self) -> Blocks:

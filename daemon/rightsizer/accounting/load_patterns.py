@@ -8,7 +8,7 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.settings import ShapeSettings, TrendSettings
-from rightsizer.model.block import Series
+from rightsizer.model.block import Blocks, Measure, Series
 from rightsizer.model.pattern import Shape, Trend
 from rightsizer.model.units import DAY, DAY_SECONDS, HOUR
 
@@ -181,6 +181,17 @@ def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None
     for place, value in zip(places, values, strict=True):
         found[place - first] = value
     return found
+
+
+_HELD: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
+"""What is asked for by its peaks: memory that is short once is short."""
+
+
+def load_trend(blocks: Blocks, measure: Measure, settings: TrendSettings) -> Trend | None:
+    """Where a load is heading: by the peaks of its days for memory, by their means otherwise."""
+    series = blocks.series(measure)
+    days = daily_peaks if measure in _HELD else daily_means
+    return trend_of(days(series, settings), settings)
 
 
 def trend_of(

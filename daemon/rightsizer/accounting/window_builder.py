@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
+from rightsizer.accounting.window_codec import AMOUNTS, DURATIONS, SUMS
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.signal import Signal
@@ -51,7 +52,10 @@ class EntrySums:
 
 
 class WindowBuilder(EntrySums):
-    """A window that is still growing. Nanoseconds are whole, so that sums are exact."""
+    """A window that is still growing. Nanoseconds are whole, so that sums are exact.
+
+    Each of a window's fields grows in the attribute of its name.
+    """
 
     def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
         super().__init__()
@@ -74,11 +78,6 @@ class WindowBuilder(EntrySums):
     def is_empty(self) -> bool:
         """Whether nothing was added yet."""
         return self._start is None
-
-    @property
-    def end(self) -> Nanoseconds:
-        """The end of the latest stretch, 0 where nothing was added yet."""
-        return self._end or 0
 
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
@@ -131,25 +130,14 @@ class WindowBuilder(EntrySums):
         """What was built so far, independent of what comes."""
         if len(self._blocks) > 1:
             self._blocks = [Blocks.joined(self._blocks)]
+        parts: dict[str, Any] = {name: _positive(getattr(self, f"_{name}")) for name in DURATIONS}
+        parts |= {name: dict(getattr(self, f"_{name}")) for name in AMOUNTS}
+        parts |= {name: getattr(self, f"_{name}") for name in SUMS}
         return Window(
             uuid=self.uuid,
             start=self._start or 0,
             end=self._end or 0,
-            states=_positive(self._states),
-            unknown_reasons=_positive(self._unknown_reasons),
-            conditions=_positive(self._conditions),
-            observed=_positive(self._observed),
-            tiers=_positive(self._tiers),
-            saturated=_positive(self._saturated),
-            pressed=_positive(self._pressed),
-            waste_seconds=dict(self._waste_seconds),
-            waste_joules=dict(self._waste_joules),
-            used_seconds=self._used_seconds,
-            used_joules=self._used_joules,
-            energy_joules=self._energy_joules,
-            cycles=self._cycles,
-            cycle_seconds=self._cycle_seconds,
-            cycle_busy_seconds=self._cycle_busy_seconds,
+            **parts,
             demands={resource: found.copy() for resource, found in self._demands.items()},
             compute_at_least=self._compute_at_least.copy(),
             blocks=self._blocks[0] if self._blocks else Blocks(),
@@ -160,32 +148,17 @@ class WindowBuilder(EntrySums):
         self._end = end if self._end is None else max(self._end, end)
 
     def _combine(self, window: Window, sign: int) -> None:
-        durations_by_key: tuple[tuple[Counter[Any], Mapping[Any, Nanoseconds]], ...] = (
-            (self._states, window.states),
-            (self._unknown_reasons, window.unknown_reasons),
-            (self._conditions, window.conditions),
-            (self._observed, window.observed),
-            (self._tiers, window.tiers),
-            (self._saturated, window.saturated),
-            (self._pressed, window.pressed),
-        )
-        for counts, durations in durations_by_key:
-            for key, duration in durations.items():
+        for name in DURATIONS:
+            counts: Counter[Any] = getattr(self, f"_{name}")
+            for key, duration in getattr(window, name).items():
                 counts[key] += sign * duration
-        for sums, parts in (
-            (self._waste_seconds, window.waste_seconds),
-            (self._waste_joules, window.waste_joules),
-        ):
-            for cause, part in parts.items():
+        for name in AMOUNTS:
+            sums: defaultdict[Cause, float] = getattr(self, f"_{name}")
+            for cause, part in getattr(window, name).items():
                 sums[cause] = max(0.0, sums[cause] + sign * part)
-        self._used_seconds = max(0.0, self._used_seconds + sign * window.used_seconds)
-        self._used_joules = max(0.0, self._used_joules + sign * window.used_joules)
-        self._energy_joules = max(0.0, self._energy_joules + sign * window.energy_joules)
-        self._cycles = max(0.0, self._cycles + sign * window.cycles)
-        self._cycle_seconds = max(0.0, self._cycle_seconds + sign * window.cycle_seconds)
-        self._cycle_busy_seconds = max(
-            0.0, self._cycle_busy_seconds + sign * window.cycle_busy_seconds
-        )
+        for name in SUMS:
+            amount = getattr(self, f"_{name}") + sign * getattr(window, name)
+            setattr(self, f"_{name}", max(0.0, amount))
 
 
 def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:

@@ -45,7 +45,7 @@ _ALWAYS: Final = frozenset({"start", "end"})
 """A recording may begin at 0; the rest is left out where there is nothing to tell."""
 
 
-_DURATIONS: Final[Mapping[str, type[Any]]] = {
+DURATIONS: Final[Mapping[str, type[Any]]] = {
     "states": State,
     "unknown_reasons": UnknownReason,
     "conditions": Condition,
@@ -54,10 +54,12 @@ _DURATIONS: Final[Mapping[str, type[Any]]] = {
     "saturated": Resource,
     "pressed": Resource,
 }
-_AMOUNTS: Final[Mapping[str, type[Any]]] = {"waste_seconds": Cause, "waste_joules": Cause}
-_CYCLE_SUMS: Final = ("cycles", "cycle_seconds", "cycle_busy_seconds")
-_SUMS: Final = ("used_seconds", "used_joules", "energy_joules", *_CYCLE_SUMS)
-_KEYS: Final = ("start", "end", *_DURATIONS, *_AMOUNTS, *_SUMS)
+AMOUNTS: Final[Mapping[str, type[Any]]] = {"waste_seconds": Cause, "waste_joules": Cause}
+SUMS: Final = (
+    *("used_seconds", "used_joules", "energy_joules"),
+    *("cycles", "cycle_seconds", "cycle_busy_seconds"),
+)
+_KEYS: Final = ("start", "end", *DURATIONS, *AMOUNTS, *SUMS)
 """What is written as it is, in this order; the histograms follow."""
 
 
@@ -86,7 +88,7 @@ def decode_window(uuid: str, data: bytes) -> Window:
             raise ValueError(f"window of form {form.get('v')}, which this program cannot read")
         keyed: dict[str, Any] = {
             key: {kind(name): value for name, value in form.get(key, {}).items()}
-            for key, kind in (*_DURATIONS.items(), *_AMOUNTS.items())
+            for key, kind in (*DURATIONS.items(), *AMOUNTS.items())
         }
         demands = form.get("demands", {}).items()
         return Window(
@@ -94,7 +96,7 @@ def decode_window(uuid: str, data: bytes) -> Window:
             form["start"],
             form["end"],
             **keyed,
-            **{key: form.get(key, 0.0) for key in _SUMS},
+            **{key: form.get(key, 0.0) for key in SUMS},
             demands={Resource(name): _histogram(pairs) for name, pairs in demands},
             compute_at_least=_histogram(form.get("compute_at_least", ())),
             blocks=Blocks.from_columns(blocks),
@@ -146,15 +148,15 @@ def parse_window_row(uuid: str, data: bytes) -> Window | None:
 
 def _is_sound(window: Window) -> bool:
     """Whether all of it can be counted with."""
-    durations = chain.from_iterable(getattr(window, key).values() for key in _DURATIONS)
-    amounts = chain.from_iterable(getattr(window, key).values() for key in _AMOUNTS)
+    durations = chain.from_iterable(getattr(window, key).values() for key in DURATIONS)
+    amounts = chain.from_iterable(getattr(window, key).values() for key in AMOUNTS)
     histograms = (window.compute_at_least, *window.demands.values())
     bins = chain.from_iterable(histogram.items() for histogram in histograms)
     times = (window.start, window.end, *durations)
     return (
         all(type(time) is int and 0 <= time < _LATEST for time in times)
         and window.start <= window.end
-        and all(map(_is_amount, (*(getattr(window, key) for key in _SUMS), *amounts)))
+        and all(map(_is_amount, (*(getattr(window, key) for key in SUMS), *amounts)))
         and all(type(percent) is int and _is_amount(weight) for percent, weight in bins)
     )
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from rightsizer.accounting.load_patterns import (
-    daily_means,
-    daily_peaks,
     effective_samples,
     grid,
+    load_trend,
     shape_of,
-    trend_of,
 )
 from rightsizer.accounting.settings import LoadPatternSettings
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
@@ -24,8 +22,6 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 
 _Value = TypeVar("_Value")
-_BY_PEAKS: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
-"""Memory that is short once is short."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +63,9 @@ class SubjectHistory:
         )
 
     def trend(self, measure: Measure) -> Trend | None:
-        """Trend by the peaks of its days for memory, by their means otherwise."""
-        settings = self.settings.trend
-        daily = daily_peaks if measure in _BY_PEAKS else daily_means
+        """Where it is heading, over all that is cached."""
         return self._once(
-            ("trend", measure),
-            lambda: trend_of(daily(self.blocks().series(measure), settings), settings),
+            ("trend", measure), lambda: load_trend(self.blocks(), measure, self.settings.trend)
         )
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
