@@ -255,19 +255,13 @@ def _throttled_by(mask: int) -> _Test:
 def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
     """Against what device and slot allow together; the board alone may promise more."""
     signals, device = around.signals, around.device
-    width_now, width = signals.get(Signal.PCIE_LINK_WIDTH), _stated(device, "pcie_width_maximum")
+    width_now, width = signals.get(Signal.PCIE_LINK_WIDTH), device.stated("pcie_width_maximum")
     if width_now and width and width_now < width:
         return True
-    generation = _stated(device, "pcie_generation_maximum")
+    generation = device.stated("pcie_generation_maximum")
     reached = around.link_generation
     is_slow = bool(reached and generation and reached < generation)
     return is_slow and signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
-
-
-def _stated(device: Device, name: str) -> float | None:
-    """A capacity that is no assumption."""
-    value: float | None = None if name in device.assumed else getattr(device, name)
-    return value
 
 
 def _near_out_of_memory(around: ConditionInput, settings: ConditionSettings) -> bool:

@@ -155,7 +155,8 @@ class LoadCycleDetector:
     def see(self, duration: Nanoseconds, busy: float | None) -> LoadCycle | None:
         """Add a stretch; the cycle that ended before it, where it is one of several alike."""
         if busy is None or not self.resolves(duration):
-            self._restart()
+            self._lengths.clear()
+            self._is_high, self._length, self._busy = None, 0, 0.0
             return None
         found = self._close() if self._rises(duration, busy) else None
         self._length += duration
@@ -194,10 +195,6 @@ class LoadCycleDetector:
         if len(self._lengths) < _CYCLES_REMEMBERED or alike < _CYCLES_ALIKE * _CYCLES_REMEMBERED:
             return None
         return LoadCycle(length / NANOSECONDS_PER_SECOND, busy)
-
-    def _restart(self) -> None:
-        self._lengths.clear()
-        self._is_high, self._length, self._busy = None, 0, 0.0
 
 
 class DeviceState:

@@ -27,15 +27,10 @@ class BoardStatus:
         """The last value of a signal, `None` where it is missing."""
         return self.reading.get(signal)
 
-    def stated(self, name: str) -> float | None:
-        """A capacity of the GPU, `None` where it is only assumed."""
-        value: float | None = getattr(self.device, name)
-        return None if name in self.device.assumed else value
-
     @property
     def default_limit_watts(self) -> float | None:
         """The power limit that the board comes with."""
-        return self.stated("power_limit_watts")
+        return self.device.stated("power_limit_watts")
 
     @property
     def limit_watts(self) -> float | None:

@@ -95,6 +95,11 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     if case.workload_window is not None:
         series = case.workload_window.blocks.series(Measure.BUSY)
         together = dict(zip(series.starts, series.peaks, strict=True))
+
+    def enough(means: float, peak: float) -> int:
+        """Replicas that would have been lightly loaded, and enough for the worst moment."""
+        return math.ceil(round(max(means / settings.light_ratio, peak), _PLACES))
+
     return ReplicaLoad(
         starts=starts,
         held=held,
@@ -102,7 +107,7 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
             # One that has work is needed, however little.
             at_work
             if at_work < _SEVERAL
-            else min(at_work, _enough(sum(each), together.get(start, size), settings))
+            else min(at_work, enough(sum(each), together.get(start, size)))
             for start, at_work, each in zip(starts, busy, means, strict=True)
         ),
         size=size,
@@ -156,8 +161,3 @@ def _moments(
             found.setdefault(start, []).append(mean)
     starts = tuple(sorted(found))
     return starts, [found[start] for start in starts]
-
-
-def _enough(means: float, peak: float, settings: ReplicaSettings) -> int:
-    """Replicas that would have been lightly loaded, and enough for the worst moment."""
-    return math.ceil(round(max(means / settings.light_ratio, peak), _PLACES))

@@ -1,6 +1,6 @@
 """Options to share a GPU: MIG slices, pairs of workloads on one GPU, and the commands for each."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cache
 from itertools import compress, repeat
 from operator import add, ge, gt
@@ -95,20 +95,19 @@ def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPa
         return ()
     mine = cache(case.windows[0].blocks.series)
     found = [
-        pairing
+        pair
         for other in case.node.cases
         if other.key != case.key
         and is_movable(other)
         and other.devices[0].uuid != case.devices[0].uuid
         and other.devices[0].board == case.devices[0].board
-        for pairing in [_workload_pair(case, other, mine, settings)]
-        if pairing is not None
+        and (pair := _workload_pair(case, other, mine, settings)) is not None
     ]
-    return tuple(sorted(found, key=_safety))
 
+    def safety(pair: WorkloadPair) -> tuple[bool, int, float, str]:
+        return not pair.is_same_owner, rank_of(pair.risk), pair.memory_peak_ratio, pair.partner.key
 
-def _safety(pair: WorkloadPair) -> tuple[bool, int, float, str]:
-    return not pair.is_same_owner, rank_of(pair.risk), pair.memory_peak_ratio, pair.partner.key
+    return tuple(sorted(found, key=safety))
 
 
 def _workload_pair(
@@ -228,15 +227,8 @@ _HALF: Final = 0.5
 """Of the two GPUs one is free; each workload speaks for its half of it."""
 
 
-def shared_gpu(case: Case, market: Market, pairings: Iterable[WorkloadPair]) -> tuple[Option, ...]:
-    """The case's GPU shared with each of some workloads of the node: in turns where they alternate.
-
-    With more than a partner the first is the one to begin with.
-    """
-    return tuple(_shared_option(case, market, pairing) for pairing in pairings)
-
-
-def _shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
+def shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
+    """The case's GPU shared with another workload of the node: in turns where they alternate."""
     workload = pairing.partner.workload
     name = workload.name if workload else pairing.partner.key
     partner = pairing.partner.devices[0].title

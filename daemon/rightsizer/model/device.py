@@ -77,6 +77,11 @@ class Device:
         """The index as its source states it, `None` where it does not."""
         return self.index if self.has_index else None
 
+    def stated(self, capacity: str) -> float | None:
+        """A capacity by its name, `None` where it is only assumed."""
+        value: float | None = getattr(self, capacity)
+        return None if capacity in self.assumed else value
+
     @property
     def capacity_ratio(self) -> float:
         """1 for a GPU, the compute share for a MIG instance."""

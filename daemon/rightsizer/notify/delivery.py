@@ -1,15 +1,16 @@
 """Outbox of a receiver, and delivery to it: pauses after failures, counters."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar, Final, Generic, TypeVar
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.metric_family import series_key
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _Body = TypeVar("_Body")
 
@@ -111,8 +112,12 @@ class DeliveryReport:
 class Delivery(ABC, Generic[_Body]):
     """Sends the messages of an outbox in order; the receiver's fault is a report, never raised."""
 
-    _message = "a change of advice"
+    _message: ClassVar = "a change of advice"
     """What it sends, for a person."""
+    _counters: ClassVar[Mapping[str, str]]
+    """Figures of the report by the metrics that count them."""
+    _gauges: ClassVar[tuple[str, str]]
+    """The metrics of pending messages and of the last success."""
 
     def __init__(  # noqa: PLR0913 - keywords.
         self,
@@ -151,13 +156,26 @@ class Delivery(ABC, Generic[_Body]):
             self._settle(failure)
         return self._count(pending=len(self._pending()))
 
-    @abstractmethod
     def counters(self) -> dict[str, float]:
         """Attempts and failures, by series."""
+        report, labels = self.report, self._labels
+        return {
+            series_key(name, **labels): float(getattr(report, figure))
+            for name, figure in self._counters.items()
+        }
 
-    @abstractmethod
     def gauges(self) -> dict[str, float]:
         """Pending messages and the last success, by series."""
+        report, (pending, last_success) = self.report, self._gauges
+        found = {series_key(pending, **self._labels): float(report.pending)}
+        if report.last_success is not None:
+            found[series_key(last_success, **self._labels)] = seconds(report.last_success)
+        return found
+
+    @property
+    def _labels(self) -> Mapping[str, str]:
+        """Labels of its series."""
+        return {}
 
     @abstractmethod
     def _send(self) -> Failure | None:

@@ -262,7 +262,9 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     boards = {each.uuid: _board(case, each) for each in case.devices}
     if not any(boards.values()):
         return subject.abstain("only a history is known, not the state of the hardware")
-    if not any(map(_tells, boards.values())):
+    # Whether anything was read that could be a fault.
+    told = [each.status for each in boards.values() if each]
+    if not any(each.xids or not _HEALTH.isdisjoint(each.reading.values) for each in told):
         return subject.abstain(f"no counter of its health is read: no {metrics_of(_SHOWN)}")
     faults: dict[str, list[HardwareFault]] = {}
     for uuid, board in boards.items():
@@ -286,13 +288,6 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
         status = BoardStatus(device, Reading(uuid, 0, {}), node.xids[uuid])
     now = max(window.end for window in case.windows)
     return None if status is None else InspectedBoard(status, node, now)
-
-
-def _tells(board: InspectedBoard | None) -> bool:
-    """Whether anything was read that could be a fault."""
-    if board is None:
-        return False
-    return board.status.xids is not None or not _HEALTH.isdisjoint(board.status.reading.values)
 
 
 def _complaint(

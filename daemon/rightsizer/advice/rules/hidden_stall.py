@@ -4,7 +4,6 @@ Ranks that wait in a collective look 100 % busy; the GPU that does not spin is t
 wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
@@ -13,7 +12,7 @@ from rightsizer.advice.observation import WITH_POWER, minimum_known, observe
 from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.finding import Action, Case, Finding, Reason
+from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
@@ -49,6 +48,8 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     if isinstance(seen, Finding):
         return seen
     waited_for = [device for device in case.devices if device not in seen.devices]
+    of_peers = "stall_without_peer" if case.workload else "stall_with_unknown_peers"
+    alone = (of_peers,) if len(case.devices) == 1 else ()
     found = seen.complain(
         f"; they wait for {names_of(waited_for)}" if waited_for else "",
         reasons=(Reason.HIDDEN_STALL,),
@@ -57,17 +58,10 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         culprits=tuple(device.uuid for device in waited_for),
         # What the stall costs is known, how much of it a fix saves is not.
         savings=saved_at_most(case, subject.market, State.HIDDEN_STALL),
-        instructions=(*instructions(*_of_peers(case)), *follow_up(case, waited_for)),
+        instructions=(*instructions(*alone), *follow_up(case, waited_for)),
         affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
     )
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
-
-
-def _of_peers(case: Case) -> Sequence[str]:
-    """What is to be known of a GPU that spins by itself."""
-    if len(case.devices) > 1:
-        return ()
-    return ("stall_with_unknown_peers",) if case.workload is None else ("stall_without_peer",)
 
 
 RULE: Final = Rule("hidden_stall", HiddenStallSettings(), judge)

@@ -225,7 +225,8 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
     running = gaps[-1] if gaps and not gaps[-1].has_ended else None
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
     # Where blocks are remembered and the last is not idle, it worked just now.
-    idle = running.seconds if running else 0.0 if _is_remembered(case) else known_seconds(case)
+    is_remembered = any(True for _ in case.remembered.each(Measure.BUSY))
+    idle = running.seconds if running else 0.0 if is_remembered else known_seconds(case)
     probability, bound = model.probability(idle, within), model.upper_bound(idle, within)
     since = ""
     evidence: dict[str, object] = {
@@ -262,10 +263,6 @@ def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings)
 
 def _gaps(case: Case, settings: IdleSettings) -> tuple[IdleGap, ...]:
     return idle_gaps(case.remembered.each(Measure.BUSY), settings.busy_ratio * len(case.devices))
-
-
-def _is_remembered(case: Case) -> bool:
-    return any(True for _ in case.remembered.each(Measure.BUSY))
 
 
 def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float, float]:

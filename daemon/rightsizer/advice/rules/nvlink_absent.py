@@ -146,7 +146,9 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     if weakest.kind not in _FAR:
         return subject.find_nothing(f"{subject.name}: {joined}.", factors, evidence)
     # They talk over the host: does it matter, and is there anything better?
-    traffic = _traffic(case)
+    fits = (each.resources.get(Resource.PCIE) for each in case.provisioning)
+    needs = [fit.demand for fit in fits if fit is not None and fit.demand is not None]
+    traffic = max(needs, default=None)
     if traffic is None and case.workload_class is not WorkloadClass.BATCH:
         return subject.abstain(
             "what the GPUs exchange is not measured, and only of batch jobs can it be assumed"
@@ -203,13 +205,6 @@ def _evidence(uuids: Sequence[str], topology: Topology, weakest: GpuLink) -> dic
         "links": dict(sorted(Counter(link.label for link in links).items())),
         "score": [score.weakest, score.total],
     }
-
-
-def _traffic(case: Case) -> float | None:
-    """The largest need of a PCIe link; `None` where it is not measured."""
-    fits = (each.resources.get(Resource.PCIE) for each in case.provisioning)
-    known = [fit.demand for fit in fits if fit is not None and fit.demand is not None]
-    return max(known, default=None)
 
 
 def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:

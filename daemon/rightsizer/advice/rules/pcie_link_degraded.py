@@ -105,8 +105,8 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     ends = (
         status.get(Signal.PCIE_LINK_GENERATION),
         status.get(Signal.PCIE_LINK_WIDTH),
-        status.stated("pcie_generation_maximum"),
-        status.stated("pcie_width_maximum"),
+        status.device.stated("pcie_generation_maximum"),
+        status.device.stated("pcie_width_maximum"),
     )
     known = [int(each) for each in ends if each is not None]
     if len(known) < len(ends):

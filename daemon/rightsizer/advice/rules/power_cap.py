@@ -107,7 +107,7 @@ def power_saving(
     are the ends of the interval. At the low end the same work also takes the longest.
     """
     limit, default = status.limit_watts, status.default_limit_watts
-    least = status.stated("power_limit_minimum_watts")
+    least = status.device.stated("power_limit_minimum_watts")
     is_measured = window.energy_joules > 0.0 and window.active > 0
     if limit is None or default is None or least is None or not is_measured:
         return None
@@ -239,8 +239,8 @@ def _why_not(case: Case) -> str:
 
 def _range(status: BoardStatus) -> tuple[float | None, float | None, float | None]:
     """The least limit that is allowed, the highest and the default."""
-    least = status.stated("power_limit_minimum_watts")
-    return least, status.stated("power_limit_maximum_watts"), status.default_limit_watts
+    least = status.device.stated("power_limit_minimum_watts")
+    return least, status.device.stated("power_limit_maximum_watts"), status.default_limit_watts
 
 
 def _caps(seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:

@@ -148,7 +148,7 @@ def _power(limits: list[_PowerLimit]) -> dict[str, object]:
         each.status.device.uuid: {
             "enforced_limit_watts": each.watts,
             "default_limit_watts": each.default_watts,
-            "maximum_limit_watts": each.status.stated("power_limit_maximum_watts"),
+            "maximum_limit_watts": each.status.device.stated("power_limit_maximum_watts"),
             "clock_ratio": None if (clock := each.status.clock_ratio) is None else round(clock, 3),
         }
         for each in limits

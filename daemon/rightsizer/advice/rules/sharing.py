@@ -18,7 +18,7 @@ from rightsizer.advice.sharing_options import (
     ColocationSettings,
     WorkloadPair,
     is_movable,
-    shared_gpu,
+    shared_option,
     sharing_commands,
     slice_options,
     workload_pairs,
@@ -130,7 +130,7 @@ def _options(
     case, market = subject.case, subject.market
     near = [each for each in pairs if each.is_same_owner and each.risk in _ACCEPTABLE]
     options = (
-        *shared_gpu(case, market, near[: settings.most_partners]),
+        *(shared_option(case, market, each) for each in near[: settings.most_partners]),
         *(each for each in slice_options(case, market) if each.risk is not Risk.HIGH),
     )
     slowest = market.settings.tolerated_slowdown_ratio

@@ -126,7 +126,7 @@ def _temperatures(status: BoardStatus) -> dict[str, object]:
     facts: dict[str, float | None] = {
         "gpu_celsius": status.get(_TEMPERATURE),
         "memory_celsius": status.get(Signal.MEMORY_TEMPERATURE_CELSIUS),
-        "slowdown_celsius": status.stated("temperature_slowdown_celsius"),
+        "slowdown_celsius": status.device.stated("temperature_slowdown_celsius"),
         "margin_celsius": status.get(Signal.TEMPERATURE_MARGIN_CELSIUS),
         "fan_ratio": status.get(Signal.FAN_SPEED),
         "clock_ratio": None if clock is None else round(clock, 3),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.codec import decode, encode
@@ -11,7 +11,7 @@ from rightsizer.io.database import Database
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.units import DAY, nanoseconds, seconds
+from rightsizer.model.units import DAY, nanoseconds
 from rightsizer.notify.delivery import Delivery, Outbox, OutboxEntry, OutboxTable
 from rightsizer.notify.grafana.client import AnnotationBody, GrafanaClient, body_of, roll_up
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
@@ -80,6 +80,14 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
 
     _outbox: AnnotationOutbox
     _message = "an annotation for what it says"
+    _counters: ClassVar = {
+        "rightsizer_annotations_total": "tried",
+        "rightsizer_annotation_failures_total": "failed",
+    }
+    _gauges = (
+        "rightsizer_annotations_pending",
+        "rightsizer_annotation_last_success_timestamp_seconds",
+    )
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -116,21 +124,6 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Put annotations of the events into the outbox."""
         self._outbox.put(list(map(self._body, events)))
-
-    def counters(self) -> dict[str, float]:
-        """Attempts and failures, by metric."""
-        return {
-            "rightsizer_annotations_total": self.report.tried,
-            "rightsizer_annotation_failures_total": self.report.failed,
-        }
-
-    def gauges(self) -> dict[str, float]:
-        """Pending annotations and the last success, by metric."""
-        found: dict[str, float] = {"rightsizer_annotations_pending": self.report.pending}
-        if self.report.last_success is not None:
-            name = "rightsizer_annotation_last_success_timestamp_seconds"
-            found[name] = seconds(self.report.last_success)
-        return found
 
     def _send(self) -> Failure | None:
         failure = self._restore() or self._send_entries(self._entries_of_run())

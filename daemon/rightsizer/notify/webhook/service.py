@@ -7,15 +7,13 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
-from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import seconds
 from rightsizer.notify.delivery import Delivery, Outbox, OutboxTable
 from rightsizer.notify.webhook.client import webhook_client
 from rightsizer.notify.webhook.encoder import alerts_of, change_of, is_firing, needs_delivery
@@ -42,6 +40,13 @@ class Webhook(Delivery[str]):
     Alerts need no outbox: as Prometheus does, each run sends all that fires and what ended
     lately, so that an agent or Alertmanager that lost something has all of it a run later.
     """
+
+    _counters: ClassVar = {
+        "rightsizer_webhook_requests_total": "tried",
+        "rightsizer_webhook_failures_total": "failed",
+        "rightsizer_webhook_dropped_total": "dropped",
+    }
+    _gauges = ("rightsizer_webhooks_pending", "rightsizer_webhook_last_success_timestamp_seconds")
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -90,23 +95,9 @@ class Webhook(Delivery[str]):
         if self._is_json:
             self._outbox.put([body], self._destination)
 
-    def counters(self) -> dict[str, float]:
-        """Requests, failures and drops, by series."""
-        report = self.report
-        found = {"requests": report.tried, "failures": report.failed, "dropped": report.dropped}
-        return {
-            series_key(f"rightsizer_webhook_{name}_total", webhook=report.name): float(value)
-            for name, value in found.items()
-        }
-
-    def gauges(self) -> dict[str, float]:
-        """Pending changes and the last success, by series."""
-        report = self.report
-        found = {"rightsizer_webhooks_pending": float(report.pending)}
-        if report.last_success is not None:
-            last = seconds(report.last_success)
-            found["rightsizer_webhook_last_success_timestamp_seconds"] = last
-        return {series_key(name, webhook=report.name): value for name, value in found.items()}
+    @property
+    def _labels(self) -> Mapping[str, str]:
+        return {"webhook": self.report.name}
 
     def _send(self) -> Failure | None:
         if self._is_json:
