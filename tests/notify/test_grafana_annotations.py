@@ -12,6 +12,7 @@ from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.notify.delivery import DeliveryContext
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
@@ -346,9 +347,8 @@ def test_unreadable_token_is_trouble_with_a_remedy(tmp_path: Path) -> None:
     """A token file that is not there delays annotations; it does not raise."""
     settings = GrafanaSettings(url="http://127.0.0.1:9", token_file=str(tmp_path / "none"))
     told: list[str] = []
-    sink = GrafanaAnnotations(
-        settings, AnnotationOutbox(Storage("").database), FastClock(NOW), told.append
-    )
+    context = DeliveryContext(tuple, FastClock(NOW), lambda _, message: told.append(message))
+    sink = GrafanaAnnotations(settings, AnnotationOutbox(Storage("").database), context)
     sink.offer([event(OPENED)])
     assert sink.deliver().pending == 1
     assert str(tmp_path / "none") in told[0]
@@ -359,9 +359,8 @@ def test_whole_sink_from_settings(grafana: Grafana, tmp_path: Path) -> None:
     """The sink that the settings describe posts with the token of the file."""
     (tmp_path / "token").write_text(TOKEN)
     settings = GrafanaSettings(url=grafana.url, token_file=str(tmp_path / "token"))
-    sink = GrafanaAnnotations(
-        settings, AnnotationOutbox(Storage("").database), FastClock(NOW), lambda _: None
-    )
+    context = DeliveryContext(tuple, FastClock(NOW), lambda *_: None)
+    sink = GrafanaAnnotations(settings, AnnotationOutbox(Storage("").database), context)
     sink.offer([event(OPENED)])
     assert sink.deliver().sent == 1
 

@@ -13,6 +13,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import AdviceEventKind
+from rightsizer.notify.delivery import DeliveryContext
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -66,7 +67,8 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
     outbox, clock = AnnotationOutbox(Storage("").database), FastClock(NOW)
     settings = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=2))
     http = HttpClient(settings.url, settings.http, token=lambda: TOKEN, sleep=refuse)
-    sink = GrafanaAnnotations(settings, outbox, clock, lambda _: None, http=http)
+    context = DeliveryContext(tuple, clock, lambda *_: None)
+    sink = GrafanaAnnotations(settings, outbox, context, http)
     for minute in range(24 * 60):
         if minute % 144 == 0:
             sink.offer([event(OPENED, id=f"n{minute}", opened=clock.wall_time())])

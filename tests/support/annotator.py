@@ -9,6 +9,7 @@ from pathlib import Path
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.http_settings import HttpSettings
+from rightsizer.notify.delivery import DeliveryContext
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -19,7 +20,8 @@ def main(history: Path, url: str, token_file: str) -> int:
     http = HttpSettings(timeout_seconds=5.0, tries=1)
     settings = GrafanaSettings(url=url, token_file=token_file, http=http)
     outbox = AnnotationOutbox(storage.database)
-    report = GrafanaAnnotations(settings, outbox, SystemClock(), print).deliver()
+    context = DeliveryContext(tuple, SystemClock(), print)
+    report = GrafanaAnnotations(settings, outbox, context).deliver()
     storage.close()
     return 0 if report.pending == 0 else 1
 

@@ -10,6 +10,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice
+from rightsizer.notify.delivery import DeliveryContext
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -31,11 +32,13 @@ class Desk:
         self.sink = GrafanaAnnotations(
             GrafanaSettings(url=url, **settings),
             self.outbox,
-            self.clock,
-            self.told.append,
-            advice=lambda: self.advice,
-            node=node,
-            http=http,
+            DeliveryContext(
+                lambda: self.advice,
+                self.clock,
+                lambda _, message: self.told.append(message),
+                node=node,
+            ),
+            http,
         )
 
     def wait(self, seconds: float) -> None:

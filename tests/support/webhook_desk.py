@@ -11,7 +11,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Severity
-from rightsizer.notify.delivery import Outbox
+from rightsizer.notify.delivery import DeliveryContext, Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 
@@ -38,12 +38,14 @@ class Desk:
         self.webhooks = webhooks_of(
             settings,
             self.outbox,
-            lambda: self.advice,
-            clock=self.clock,
-            titles=lambda: titles or {},
-            node="node-1",
-            warn=self.told.append,
-            sleep=lambda _: None,
+            DeliveryContext(
+                lambda: self.advice,
+                self.clock,
+                lambda _, message: self.told.append(message),
+                sleep=lambda _: None,
+                titles=lambda: titles or {},
+                node="node-1",
+            ),
         )
 
     def send(self, *events: AdviceEvent) -> Any:

@@ -1,5 +1,6 @@
 """Outbox of a receiver, and delivery to it: pauses after failures, counters."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Final, Generic, TypeVar
@@ -7,7 +8,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
@@ -109,25 +110,42 @@ class DeliveryReport:
         return self.sent + self.failed
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryContext:
+    """What all deliveries are about, and the outside world."""
+
+    advice: Callable[[], Sequence[Advice]]
+    """All of it, closed too."""
+    clock: Clock
+    warn: Callable[[str, str], None]
+    """Takes the name of an event and a message, once for each trouble."""
+    sleep: Callable[[float], object] = time.sleep
+    """Where it returns true there are no more tries."""
+    titles: Callable[[], Mapping[str, str]] = dict
+    """What devices are called, by UUID."""
+    node: str = ""
+
+
 class Delivery(ABC, Generic[_Body]):
     """Sends the messages of an outbox in order; the receiver's fault is a report, never raised."""
 
     _message: ClassVar = "a change of advice"
     """What it sends, for a person."""
+    _trouble: ClassVar[str]
+    """The name in the log of its trouble."""
     _counters: ClassVar[Mapping[str, str]]
     """Figures of the report by the metrics that count them."""
     _gauges: ClassVar[tuple[str, str]]
     """The metrics of pending messages and of the last success."""
 
-    def __init__(  # noqa: PLR0913 - keywords.
+    def __init__(
         self,
         name: str,
-        *,
         outbox: Outbox[_Body],
-        destination: str = "",
+        context: DeliveryContext,
+        *,
         maximum: int,
-        clock: Clock,
-        warn: Callable[[str], None],
+        destination: str = "",
     ) -> None:
         """Nothing was sent yet; `maximum` messages may wait, then the oldest give way.
 
@@ -135,7 +153,7 @@ class Delivery(ABC, Generic[_Body]):
         of once.
         """
         self._outbox, self._destination, self._maximum = outbox, destination, maximum
-        self._clock, self._warn = clock, warn
+        self._context, self._clock = context, context.clock
         self._failures_in_a_row = 0
         self._paused_until: Nanoseconds | None = None
         self._warned_of: tuple[FailureKind, int | None] | None = None
@@ -214,7 +232,9 @@ class Delivery(ABC, Generic[_Body]):
                 self._outbox.done([entry.number])
             elif failure.status in _UNACCEPTABLE:
                 self._drop([entry])
-                self._warn(f"{self.report.name} refused {self._message}: {failure.message}")
+                self._context.warn(
+                    self._trouble, f"{self.report.name} refused {self._message}: {failure.message}"
+                )
             else:
                 return failure
         return None
@@ -236,7 +256,7 @@ class Delivery(ABC, Generic[_Body]):
         # By its kind, since the text may hold a trace id that is new each time.
         if self._warned_of != (failure.kind, failure.status):
             self._warned_of = (failure.kind, failure.status)
-            self._warn(trouble)
+            self._context.warn(self._trouble, trouble)
         self._count(trouble=trouble)
 
     def _count(self, **changes: object) -> DeliveryReport:

@@ -1,22 +1,18 @@
 """Notification service: Grafana and webhooks, each loaded where it is configured."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.worker import attempt_all
 from rightsizer.model.advice import Advice, AdviceEvent
+from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
-
-if TYPE_CHECKING:
-    from rightsizer.notify.delivery import Delivery
 
 
 class NotificationSettings(Protocol):
@@ -50,9 +46,9 @@ class NotificationService:
         `warn` takes the name of an event and a message, once for each trouble; where `sleep`
         returns true there are no more tries.
         """
-        self._database, self._advice = database, advice
-        self._clock, self._warn, self._sleep = clock, warn, sleep
-        self._settings, self._titles = settings, titles
+        node = os.environ.get("NODE_NAME") or platform.node()
+        self._context = DeliveryContext(advice, clock, warn, sleep, titles, node)
+        self._database, self._settings = database, settings
         self._annotations = self._grafana(settings.grafana)
         self._webhooks = self._webhooks_of(settings.webhooks)
 
@@ -98,32 +94,11 @@ class NotificationService:
             return ()
         from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations  # noqa: PLC0415
 
-        outbox = AnnotationOutbox(self._database)
-        warn = partial(self._warn, "grafana_trouble")
-        return (
-            GrafanaAnnotations(
-                settings,
-                outbox,
-                self._clock,
-                warn,
-                advice=self._advice,
-                node=os.environ.get("NODE_NAME") or platform.node(),
-                sleep=self._sleep,
-            ),
-        )
+        return (GrafanaAnnotations(settings, AnnotationOutbox(self._database), self._context),)
 
     def _webhooks_of(self, settings: tuple[WebhookSettings, ...]) -> tuple[Delivery[Any], ...]:
         if not settings:
             return ()
-        from rightsizer.notify.delivery import Outbox  # noqa: PLC0415
         from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of  # noqa: PLC0415
 
-        return webhooks_of(
-            settings,
-            Outbox(self._database, WEBHOOK_OUTBOX),
-            self._advice,
-            clock=self._clock,
-            warn=partial(self._warn, "webhook_trouble"),
-            sleep=self._sleep,
-            titles=self._titles,
-        )
+        return webhooks_of(settings, Outbox(self._database, WEBHOOK_OUTBOX), self._context)

@@ -1,7 +1,6 @@
 """Grafana annotations: regions and points, within a daily quota."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -10,9 +9,9 @@ from rightsizer.io.codec import decode, encode
 from rightsizer.io.database import Database
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.units import DAY, nanoseconds
-from rightsizer.notify.delivery import Delivery, Outbox, OutboxEntry, OutboxTable
+from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox, OutboxEntry, OutboxTable
 from rightsizer.notify.grafana.client import AnnotationBody, GrafanaClient, body_of, roll_up
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
@@ -79,6 +78,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
     """Marks changes of advice in a Grafana."""
 
     _outbox: AnnotationOutbox
+    _trouble = "grafana_trouble"
     _message = "an annotation for what it says"
     _counters: ClassVar = {
         "rightsizer_annotations_total": "tried",
@@ -89,36 +89,26 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         "rightsizer_annotation_last_success_timestamp_seconds",
     )
 
-    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+    def __init__(
         self,
         settings: GrafanaSettings,
         outbox: AnnotationOutbox,
-        clock: Clock,
-        warn: Callable[[str], None],
-        *,
-        advice: Callable[[], Sequence[Advice]] = tuple,
-        node: str = "",
-        sleep: Callable[[float], object] = time.sleep,
+        context: DeliveryContext,
         http: HttpClient | None = None,
     ) -> None:
-        """Nothing was sent yet; `advice` gives all, closed too.
-
-        `http` stands in for the client of the settings.
-        """
-        super().__init__(
-            "Grafana", outbox=outbox, maximum=settings.outbox_maximum, clock=clock, warn=warn
-        )
-        self._settings, self._advice = settings, advice
-        self._body = partial(body_of, node=node, cluster=settings.cluster)
-        self._asked = clock.time()
+        """Nothing was sent yet; `http` stands in for the client of the settings."""
+        super().__init__("Grafana", outbox, context, maximum=settings.outbox_maximum)
+        self._settings = settings
+        self._body = partial(body_of, node=context.node, cluster=settings.cluster)
+        self._asked = self._clock.time()
         self._api = GrafanaClient(
             http
             or HttpClient(
-                settings.url, settings.http, token=lambda: read_token(settings), sleep=sleep
+                settings.url, settings.http, token=lambda: read_token(settings), sleep=context.sleep
             )
         )
         self._quota = AnnotationQuota(
-            clock, settings.annotations_per_run, settings.annotations_per_day
+            self._clock, settings.annotations_per_run, settings.annotations_per_day
         )
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
@@ -137,7 +127,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
             return None
         waiting = {entry.body.advice_id for entry in self._pending()}
         lost: list[AnnotationBody] = []
-        for advice in self._advice():
+        for advice in self._context.advice():
             known = self._outbox.annotation_id(advice.id)
             if not advice.is_open or known is None or advice.id in waiting:
                 continue

@@ -2,19 +2,16 @@
 
 import hashlib
 import json
-import os
-import platform
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
-from rightsizer.notify.delivery import Delivery, Outbox, OutboxTable
+from rightsizer.model.advice import AdviceEvent, AdviceEventKind
+from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox, OutboxTable
 from rightsizer.notify.webhook.client import webhook_client
 from rightsizer.notify.webhook.encoder import alerts_of, change_of, is_firing, needs_delivery
 from rightsizer.notify.webhook.settings import (
@@ -41,6 +38,7 @@ class Webhook(Delivery[str]):
     lately, so that an agent or Alertmanager that lost something has all of it a run later.
     """
 
+    _trouble = "webhook_trouble"
     _counters: ClassVar = {
         "rightsizer_webhook_requests_total": "tried",
         "rightsizer_webhook_failures_total": "failed",
@@ -48,31 +46,13 @@ class Webhook(Delivery[str]):
     }
     _gauges = ("rightsizer_webhooks_pending", "rightsizer_webhook_last_success_timestamp_seconds")
 
-    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
-        self,
-        name: str,
-        settings: WebhookSettings,
-        outbox: Outbox[str],
-        advice: Callable[[], Sequence[Advice]],
-        *,
-        titles: Callable[[], Mapping[str, str]],
-        node: str,
-        clock: Clock,
-        warn: Callable[[str], None],
-        sleep: Callable[[float], object],
+    def __init__(
+        self, name: str, settings: WebhookSettings, outbox: Outbox[str], context: DeliveryContext
     ) -> None:
-        """Nothing was sent yet; `advice` gives all, closed too, `titles` names by UUID."""
-        super().__init__(
-            name,
-            outbox=outbox,
-            destination=key_of(settings),
-            maximum=settings.outbox_maximum,
-            clock=clock,
-            warn=warn,
-        )
-        self._settings, self._advice, self._node, self._sleep = settings, advice, node, sleep
-        self._titles = titles
-        self._is_json = settings.format is WebhookFormat.JSON
+        """Nothing was sent yet."""
+        maximum, destination = settings.outbox_maximum, key_of(settings)
+        super().__init__(name, outbox, context, maximum=maximum, destination=destination)
+        self._settings, self._is_json = settings, settings.format is WebhookFormat.JSON
         self._client: tuple[str, HttpClient] | None = None
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
@@ -82,7 +62,7 @@ class Webhook(Delivery[str]):
             if not self._settings.send_resolved:
                 unwanted.add(AdviceEventKind.CLOSED)
             wanted = [
-                change_of(event, self._node)
+                change_of(event, self._context.node)
                 for event in events
                 if event.kind not in unwanted and self._settings.wants(event.advice)
             ]
@@ -111,17 +91,17 @@ class Webhook(Delivery[str]):
 
     def _alerts(self) -> list[Form]:
         now, settings = self._clock.wall_time(), self._settings
-        titles = self._titles()
+        titles = self._context.titles()
         return [
             alert
-            for advice in self._advice()
+            for advice in self._context.advice()
             if settings.wants(advice)
             and needs_delivery(advice, now)
             and (settings.send_resolved or is_firing(advice))
             for alert in alerts_of(
                 advice,
                 now,
-                node=self._node,
+                node=self._context.node,
                 titles=titles,
                 instance=settings.instance,
                 external_url=settings.external_url,
@@ -159,7 +139,7 @@ class Webhook(Delivery[str]):
             self._hang_up()
             http, token = self._settings.http, self._settings.token_file
             headers = partial(read_headers, self._settings)
-            self._client = (base, webhook_client(base, http, token, self._sleep, headers))
+            self._client = (base, webhook_client(base, http, token, self._context.sleep, headers))
         return self._client[1]
 
     def _hang_up(self) -> None:
@@ -183,16 +163,8 @@ def key_of(settings: WebhookSettings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def webhooks_of(  # noqa: PLR0913 - the outside world comes in as arguments.
-    settings: Sequence[WebhookSettings],
-    outbox: Outbox[str],
-    advice: Callable[[], Sequence[Advice]],
-    *,
-    clock: Clock,
-    warn: Callable[[str], None],
-    sleep: Callable[[float], object],
-    titles: Callable[[], Mapping[str, str]] = dict,
-    node: str = "",
+def webhooks_of(
+    settings: Sequence[WebhookSettings], outbox: Outbox[str], context: DeliveryContext
 ) -> tuple[Webhook, ...]:
     """The webhooks of the settings; messages that wait for others are dropped."""
     outbox.keep_only(map(key_of, settings))
@@ -203,17 +175,6 @@ def webhooks_of(  # noqa: PLR0913 - the outside world comes in as arguments.
         name = each.name or urlsplit(each.url).netloc or each.url_file.rpartition("/")[2]
         name = name.replace('"', "'")
         count[name] += 1
-        found.append(
-            Webhook(
-                name if count[name] == 1 else f"{name} {count[name]}",
-                each,
-                outbox,
-                advice,
-                titles=titles,
-                node=node or os.environ.get("NODE_NAME") or platform.node(),
-                clock=clock,
-                warn=warn,
-                sleep=sleep,
-            )
-        )
+        unique = name if count[name] == 1 else f"{name} {count[name]}"
+        found.append(Webhook(unique, each, outbox, context))
     return tuple(found)
