@@ -45,18 +45,12 @@ MINIMUM_KNOWN: Final = 60.0
 
 def on_ratio(default: float, what: str, source: str) -> Any:
     """The setting that every rule of observed time has."""
-    return setting(default, help=what, unit="ratio", within=(0.001, 1), source=source)
+    return setting(default, help=what, within=(0.001, 1), source=source)
 
 
 def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idle draw") -> Any:
     """The setting of the known time that a rule abstains under."""
-    return setting(
-        default,
-        help="Known time under which the rule abstains.",
-        unit="seconds",
-        within=(0, None),
-        source=source,
-    )
+    return setting(default, help="Known time under which the rule abstains.", source=source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +173,6 @@ def minimum_active() -> Any:
     return setting(
         600.0,
         help="Active time of a GPU under which the rule says nothing of it.",
-        unit="seconds",
-        within=(0, None),
         source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
     )
 
@@ -190,8 +182,6 @@ def lost_ratio() -> Any:
     return setting(
         0.1,
         help="Part of all time that must be lost to it, idle time included.",
-        unit="ratio",
-        within=(0, 1),
         source="a tenth of a GPU is less than the work of mending it is worth",
     )
 

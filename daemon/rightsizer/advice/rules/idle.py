@@ -29,7 +29,6 @@ def _patience(default: float, who: str, source: str) -> Any:
     return setting(
         default,
         help=f"How long {who} may be idle before it is advised on.",
-        unit="seconds",
         within=(600, None),
         source=source,
     )
