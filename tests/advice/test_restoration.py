@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from cases import NOW, finding
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.restoration import Restoration, RestoredAdvice, restored
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.model.advice import OPEN_STATES, AdviceState, Region, Scraped
+from rightsizer.model.advice import OPEN_STATES, Advice, AdviceState, Region, Scraped
 from rightsizer.model.units import Nanoseconds
 
 ID, SECOND, HOUR = "aaaaaaaaaaaa", 10**9, 3600 * 10**9
@@ -44,7 +45,13 @@ def region(  # noqa: PLR0913 - one keyword for each thing that a test varies.
     """What an annotation tells; by ana where it tells of a decision."""
     told = replace(finding(), id=id, devices=(device,))
     actor, why = (None, "") if decided is None else ("ana", "mine")
-    return Region(told, opened, end, state, decided, expires, actor, why)
+    advice = Advice(told, state, opened, opened, expires, actor=actor, why=why)
+    return Region(advice, end, decided)
+
+
+def told_otherwise(mark: Region, **facts: Any) -> Region:
+    """The region of other advice."""
+    return replace(mark, advice=replace(mark.advice, **facts))
 
 
 def made(*traces: Scraped | Region) -> Restoration:
@@ -104,7 +111,7 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
     assert found.open_advice == {}
     assert (advice.state, advice.closed, advice.expires) == (DISMISSED, NOW - DAY, NOW + 1)
     assert (advice.actor, advice.why, advice.opened) == ("ana", "mine", NOW - 9 * DAY)
-    assert made(replace(mark, expires=NOW)) == Restoration()
+    assert made(told_otherwise(mark, expires=NOW)) == Restoration()
 
 
 def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
@@ -121,8 +128,9 @@ def test_what_may_be_repeated_at_once_is_not_restored() -> None:
     dismissed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     assert made(region(AdviceState.SUCCEEDED, end=NOW - DAY, decided=NOW - DAY)) == Restoration()
     assert made(region(AdviceState.EXPIRED, end=NOW - DAY)) == Restoration()
-    assert made(replace(dismissed, expires=None)) == Restoration()
-    assert made(replace(dismissed, finding=region(device="GPU-9").finding)) == Restoration()
+    assert made(told_otherwise(dismissed, expires=None)) == Restoration()
+    elsewhere = region(device="GPU-9").advice.finding
+    assert made(told_otherwise(dismissed, finding=elsewhere)) == Restoration()
 
 
 def test_an_earlier_opening_says_nothing_of_a_later_one() -> None:
@@ -168,7 +176,8 @@ def test_whatever_is_told_makes_a_ledger(
     quiet = [record.advice for record in found.quiet]
     ids = [advice.id for advice in quiet]
     assert len({*ids, *found.open_advice}) == len(ids) + len(found.open_advice)
-    assert {*ids, *found.open_advice} <= {each.id for each in (*metrics, *regions)}
+    told = {each.id for each in metrics} | {each.advice.id for each in regions}
+    assert {*ids, *found.open_advice} <= told
     for advice in quiet:
         assert not advice.is_open
         assert advice.expires is not None

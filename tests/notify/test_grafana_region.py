@@ -48,16 +48,20 @@ def test_a_decision_is_read_back(
     """With who, why, when and until when."""
     found = region_of(annotation(kind, state, actor="ana", why="a\nb: c", expires=expires))
     assert found is not None
-    assert (found.state, found.decided, found.expires) == (state, NOW, expires)
-    assert (found.actor, found.why, found.finding.rule) == ("ana", "a\nb: c", "held_idle")
-    assert (found.opened, found.is_open) == (NOW - DAY, kind is DECIDED)
+    assert (found.advice.state, found.decided, found.advice.expires) == (state, NOW, expires)
+    assert (found.advice.actor, found.advice.why, found.advice.finding.rule) == (
+        "ana",
+        "a\nb: c",
+        "held_idle",
+    )
+    assert (found.advice.opened, found.advice.is_open) == (NOW - DAY, kind is DECIDED)
 
 
 def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
     """From tags and text, the one who wrote them."""
     told = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
     assert told is not None
-    found = told.finding
+    found = told.advice.finding
     assert (found.id, found.workload, found.devices) == ("a1b2c3", "team-a/notebook", ("GPU-0",))
     assert (found.kind, found.reasons) == (FindingKind.IDLE, (Reason.IDLE_HELD,))
     assert (found.action, found.severity) == (Action.SCALE_TO_ZERO, Severity.LOW)
@@ -71,8 +75,12 @@ def test_a_former_program_told_the_state_and_the_end() -> None:
     opened = region_of(annotation(OPENED, AdviceState.ACTIVE))
     assert closed is not None
     assert opened is not None
-    assert (closed.state, closed.end, closed.decided) == (AdviceState.DISMISSED, NOW, None)
-    assert (opened.state, opened.decided, opened.opened) == (AdviceState.ACTIVE, None, NOW - DAY)
+    assert (closed.advice.state, closed.end, closed.decided) == (AdviceState.DISMISSED, NOW, None)
+    assert (opened.advice.state, opened.decided, opened.advice.opened) == (
+        AdviceState.ACTIVE,
+        None,
+        NOW - DAY,
+    )
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,16 @@ def restored(
     latest: dict[str, Region] = {}
     # What came later sorts later, in an order of its own where all is the same.
     for region in sorted(
-        (each for each in regions if each.opened <= now),
-        key=lambda each: (each.opened, each.end, each.decided or 0, repr(each)),
+        (each for each in regions if each.advice.opened <= now),
+        key=lambda each: (each.advice.opened, each.end, each.decided or 0, repr(each)),
     ):
-        latest[region.id] = region
+        latest[region.advice.id] = region
     open_advice, quiet = {}, []
     for advice_id in sorted(seen.keys() | latest.keys()):
         metric, mark = _of_one_time(seen.get(advice_id), latest.get(advice_id))
-        if mark is None or mark.is_open:
+        if mark is None or mark.advice.is_open:
             open_advice[advice_id] = _restored(metric, mark, settings).at(now)
-        elif not devices.isdisjoint(mark.finding.devices):
+        elif not devices.isdisjoint(mark.advice.finding.devices):
             closed = _closed(mark, settings)
             quiet += [closed] if (closed.advice.expires or 0) > now else []
     return Restoration(open_advice, tuple(quiet))
@@ -94,23 +94,24 @@ def _of_one_time(
     """Both, where they tell of the same opening, and the later one alone otherwise."""
     if metric is None or mark is None:
         return metric, mark
-    was_open_later = not mark.is_open and mark.end < metric.seen
-    if was_open_later or mark.opened < metric.opened - _SAME_MOMENT:
+    was_open_later = not mark.advice.is_open and mark.end < metric.seen
+    if was_open_later or mark.advice.opened < metric.opened - _SAME_MOMENT:
         return metric, None
-    return (None if mark.opened > metric.opened + _SAME_MOMENT else metric), mark
+    return (None if mark.advice.opened > metric.opened + _SAME_MOMENT else metric), mark
 
 
 def _restored(
     metric: Scraped | None, mark: Region | None, settings: LedgerSettings
 ) -> RestoredAdvice:
     """As the later of the two tells; at least one is there."""
-    opened = metric.opened if metric is not None else 0 if mark is None else mark.opened
+    opened = metric.opened if metric is not None else mark.advice.opened if mark else 0
     usual = nanoseconds(settings.snoozed_seconds)
     if mark is not None and mark.decided is not None:
-        is_snoozed = mark.state is AdviceState.SNOOZED
-        if metric is None or mark.decided > metric.seen or mark.state is metric.state:
-            expires = (mark.expires or mark.decided + usual) if is_snoozed else None
-            return RestoredAdvice(opened, mark.state, expires, mark.actor, mark.why)
+        advice = mark.advice
+        if metric is None or mark.decided > metric.seen or advice.state is metric.state:
+            is_snoozed = advice.state is AdviceState.SNOOZED
+            expires = (advice.expires or mark.decided + usual) if is_snoozed else None
+            return RestoredAdvice(opened, advice.state, expires, advice.actor, advice.why)
     if metric is None:
         return RestoredAdvice(opened)
     if metric.state is AdviceState.SNOOZED:
@@ -122,21 +123,11 @@ def _restored(
 
 def _closed(mark: Region, settings: LedgerSettings) -> AdviceRecord:
     """A region that was closed as the ledger had it; it expires when it may be repeated."""
-    if mark.decided is None and mark.state is AdviceState.DISMISSED:
+    advice, closed = mark.advice, mark.end
+    if mark.decided is None and advice.state is AdviceState.DISMISSED:
         # Written before annotations had decisions.
-        expires = mark.end + nanoseconds(settings.dismissed_seconds)
-        mark = replace(mark, expires=expires, why=_FROM_ANNOTATION + _UNTIL)
-    finding, closed = mark.finding, mark.end
-    advice = Advice(
-        finding,
-        mark.state,
-        mark.opened,
-        updated=closed,
-        expires=mark.expires,
-        closed=closed,
-        actor=mark.actor,
-        why=mark.why,
-    )
-    return AdviceRecord(
-        advice, key="", seen=closed, severity=finding.severity, severity_since=closed
-    )
+        expires = closed + nanoseconds(settings.dismissed_seconds)
+        advice = replace(advice, expires=expires, why=_FROM_ANNOTATION + _UNTIL)
+    advice = replace(advice, updated=closed, closed=closed)
+    severity = advice.finding.severity
+    return AdviceRecord(advice, key="", seen=closed, severity=severity, severity_since=closed)

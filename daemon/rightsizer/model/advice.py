@@ -92,24 +92,9 @@ class Scraped:
 class Region:
     """The region of an annotation that marks advice, from its opening on. Times are wall time."""
 
-    finding: Finding
+    advice: Advice
     """As far as the annotation tells."""
-    opened: Nanoseconds
     end: Nanoseconds
     """When it was closed; while it is open this says nothing."""
-    state: AdviceState
     decided: Nanoseconds | None = None
-    """When it was put into that state; `None` where the annotation does not tell."""
-    expires: Nanoseconds | None = None
-    actor: str | None = None
-    why: str = ""
-
-    @property
-    def id(self) -> str:
-        """The advice's."""
-        return self.finding.id
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the advice still asked for something."""
-        return self.state in OPEN_STATES
+    """When it was put into its state; `None` where the annotation does not tell."""

@@ -11,7 +11,7 @@ from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState, Region
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings, Severity
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.report.labels import readable_name
 
@@ -213,21 +213,20 @@ def region_of(item: Any) -> Region | None:
         text, data = str(item["text"]), item.get("data") or {}
         opened, end = _time(item["time"]), _time(item["timeEnd"])
         finding = _finding(_tags(item["tags"]), text, data)
+        heading = _HEADING.match(text)
+        told: str = (heading and heading["state"]) or AdviceState.ACTIVE
+        state = AdviceState(data.get("state", told))
+        advice = Advice(finding, state, opened, updated=opened)
         if "state" not in data:
-            heading = _HEADING.match(text)
-            state = AdviceState((heading and heading["state"]) or AdviceState.ACTIVE)
-            return Region(finding, opened, max(opened, end), state)
+            return Region(advice, max(opened, end))
         actor, expires = data.get("actor"), data.get("expires")
-        return Region(
-            finding,
-            opened,
-            max(opened, end),
-            AdviceState(data["state"]),
-            decided=_time(data["decided"]),
+        advice = replace(
+            advice,
             expires=None if expires is None else _time(expires),
             actor=None if actor is None else str(actor)[:_LONGEST],
             why=str(data.get("why", ""))[:_LONGEST],
         )
+        return Region(advice, max(opened, end), _time(data["decided"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
