@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from readings import DAY, EPOCH, HOUR, MINUTE, entry
 from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.rollup_store import device_span
-from rightsizer.model.span import SPANS, Span, span_named
+from rightsizer.model.report import SPANS, Span, span_named
 from rightsizer.model.state import Cause, State
 
 STATES: Final = (State.PRODUCTIVE, State.IDLE_HELD, State.HIDDEN_STALL)

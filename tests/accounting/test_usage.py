@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.accounting.usage import DeviceUsage, usage, waste
+from rightsizer.accounting.signals import DeviceUsage, usage, waste
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Unit

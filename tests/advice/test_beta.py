@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rightsizer.advice.confidence import probability_above, upper_bound
+from rightsizer.advice.risk import probability_above, upper_bound
 
 SHARES = st.floats(0.0, 1.0)
 BLOCKS = st.floats(0.0, 5000.0)

@@ -8,9 +8,8 @@ from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.service import AccountingService, SpanCache
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.model.report import AgentReport
+from rightsizer.model.report import DEFAULT_SPAN, SPANS, AgentReport
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DEFAULT_SPAN, SPANS
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
 

@@ -10,7 +10,7 @@ import pytest
 
 from agent_process import AgentProcess, agent_process, eventually
 from api_schema import faults, json_schema_of
-from rightsizer.model.span import SPANS
+from rightsizer.model.report import SPANS
 
 DEMO: Final = """\
 import sys

@@ -17,9 +17,8 @@ from publish_reports import full_report, node_report
 from publish_stories import HOUR, NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.report import Report
+from rightsizer.model.report import DeviceSpan, Report
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DeviceSpan
 from rightsizer.model.state import State
 from rightsizer.web import page
 from rightsizer.web.authenticator import Admission, Authenticator, Passwords

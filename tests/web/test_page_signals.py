@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from publish_reports import full_report, node_report
 from publish_stories import HOUR, NOW
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.model.report import Report, StripCell
-from rightsizer.model.span import DEFAULT_SPAN, DeviceSpan, Span, TimeRange
+from rightsizer.model.report import DEFAULT_SPAN, DeviceSpan, Report, Span, StripCell, TimeRange
 from rightsizer.model.state import State
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.page import WebPage

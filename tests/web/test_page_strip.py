@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from publish_reports import node_report
 from publish_stories import HOUR, NOW
-from rightsizer.model.report import StripCell
-from rightsizer.model.span import DEFAULT_SPAN, SPANS, DeviceSpan, Span, span_named
+from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceSpan, Span, StripCell, span_named
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.web.view.strip import (

@@ -12,9 +12,8 @@ from publish_reports import device_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, STORIES
 from rightsizer.model.finding import Severity
 from rightsizer.model.reading import Missing
-from rightsizer.model.report import Report, StripCell
+from rightsizer.model.report import DEFAULT_SPAN, Report, StripCell
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DEFAULT_SPAN
 from rightsizer.model.state import Cause, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.window import ResourceProvisioning

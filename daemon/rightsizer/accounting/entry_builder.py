@@ -8,8 +8,14 @@ from rightsizer.accounting.conditions import ConditionInput, ImbalanceDetector, 
 from rightsizer.accounting.device_state import DeviceState
 from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import clock_ratio, derive_signals, has_dead_counters, tier_of
-from rightsizer.accounting.usage import usage, waste
+from rightsizer.accounting.signals import (
+    clock_ratio,
+    derive_signals,
+    has_dead_counters,
+    tier_of,
+    usage,
+    waste,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading

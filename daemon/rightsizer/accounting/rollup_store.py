@@ -16,8 +16,7 @@ from rightsizer.accounting.window_builder import BlockBuilder, WindowBuilder
 from rightsizer.accounting.window_codec import decode_window
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import StripCell
-from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.report import DeviceSpan, Span, StripCell
 from rightsizer.model.state import Cause, State
 from rightsizer.model.units import DAY, HOUR, Nanoseconds
 from rightsizer.model.window import Entry, Window

@@ -25,13 +25,15 @@ from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.report import (
     AgentReport,
     DeviceReport,
+    DeviceSpan,
     NodeReport,
     Report,
+    Span,
     StripCell,
+    TimeRange,
     WorkloadReport,
 )
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.span import DeviceSpan, Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Entry, Provisioning, Window
 

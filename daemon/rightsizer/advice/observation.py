@@ -15,7 +15,7 @@ from rightsizer.advice.attribution import (
     saved_at_most,
     strongest,
 )
-from rightsizer.advice.confidence import probability_above
+from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import (
     CaseSubject,

@@ -8,8 +8,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.market import Market
+from rightsizer.advice.risk import probability_above
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,

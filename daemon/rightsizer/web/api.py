@@ -13,9 +13,8 @@ from rightsizer.io.yaml import load_yaml
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import ConfigurationError, UsageError
 from rightsizer.model.finding import Reason
-from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceReport, Report, Span, span_named
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DEFAULT_SPAN, SPANS, Span, span_named
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
 from rightsizer.report.json_encoder import advice_form, report_form

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import Report
-from rightsizer.model.span import SPANS, BlocksOf, PastOf, TimeRange
+from rightsizer.model.report import SPANS, BlocksOf, PastOf, Report, TimeRange
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.labels import (

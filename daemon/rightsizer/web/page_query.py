@@ -6,8 +6,7 @@ from urllib.parse import urlencode
 
 from rightsizer.model.block import BLOCK_SPAN, Blocks
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.report import Report
-from rightsizer.model.span import DEFAULT_SPAN, SPANS, DeviceSpan, Span, TimeRange
+from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceSpan, Report, Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _LEAST: Final[Nanoseconds] = 6 * BLOCK_SPAN

@@ -10,8 +10,7 @@ import structlog
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import Report
-from rightsizer.model.span import DeviceSpan, PastOf, Span
+from rightsizer.model.report import DeviceSpan, PastOf, Report, Span
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import WebRequest, WebResponse

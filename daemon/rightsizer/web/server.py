@@ -14,8 +14,7 @@ import structlog
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import Report
-from rightsizer.model.span import BlocksOf, PastOf
+from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import routes_at

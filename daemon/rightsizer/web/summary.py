@@ -7,9 +7,8 @@ from dataclasses import asdict
 from typing import Final
 
 from rightsizer.model.finding import Severity
-from rightsizer.model.report import DeviceReport, Report, StripCell
+from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, StripCell
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices

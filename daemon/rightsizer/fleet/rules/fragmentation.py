@@ -7,7 +7,7 @@ notebooks alone: what trains is not interrupted for it.
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.confidence import probability_above
+from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetPool, FleetWorkload

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import floor
 from typing import Final, NamedTuple
 
-from rightsizer.advice.confidence import probability_above
+from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rightsizer.advice.confidence import probability_above
+from rightsizer.advice.risk import probability_above
 from rightsizer.advice.verdict import confidence_of, finding_id, opposite, severity_of
 from rightsizer.model.finding import (
     Action,

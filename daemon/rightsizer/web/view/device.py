@@ -6,9 +6,8 @@ from typing import Final
 from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing
-from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, TimeRange
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DeviceSpan, Span, TimeRange
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning

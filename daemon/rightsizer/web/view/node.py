@@ -9,8 +9,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import DeviceReport, Report, WorkloadReport
-from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,

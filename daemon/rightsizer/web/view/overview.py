@@ -5,8 +5,7 @@ from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import DeviceReport
-from rightsizer.model.span import DeviceSpan
+from rightsizer.model.report import DeviceReport, DeviceSpan
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import (

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.span import TimeRange
+from rightsizer.model.report import TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.report.labels import percent_label
 from rightsizer.web.page_query import PageQuery

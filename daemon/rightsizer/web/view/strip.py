@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import Report, StripCell
-from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.report import DeviceSpan, Report, Span, StripCell
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.labels import STATE_ORDER, display_name, percent_label

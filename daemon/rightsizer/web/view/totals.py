@@ -7,9 +7,8 @@ from typing import TypeAlias
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import Report, Totals
+from rightsizer.model.report import DeviceSpan, Report, Span, Totals
 from rightsizer.model.signal import Signal
-from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import IDLE_STATES, Cause, State
 from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, format_duration
 from rightsizer.report.labels import (

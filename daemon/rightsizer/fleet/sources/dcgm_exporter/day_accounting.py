@@ -12,8 +12,7 @@ from typing import Final, TypeAlias
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import derive_signals, highest
-from rightsizer.accounting.usage import usage
+from rightsizer.accounting.signals import derive_signals, highest, usage
 from rightsizer.accounting.window_builder import entry_measures, measures_of
 from rightsizer.fleet.cache.day_frame import FINE_STEP, ColumnKind, DayFrame, Grid
 from rightsizer.fleet.model import DeviceHolding
