@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from rightsizer.advice.policy import NodeSettings, PolicyMatch
 from rightsizer.config.spelling import filled, names_in, unknown_placeholders
 from rightsizer.host.settings import PathSettings
-from rightsizer.io.http_settings import checked_url
+from rightsizer.io.http_settings import ServerSettings
 from rightsizer.model.finding import Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -159,26 +159,14 @@ def _check(name: str, value: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ActionWebhookSettings:
+class ActionWebhookSettings(ServerSettings):
     """A receiver that takes JSON over HTTP and does it.
 
-    Raises:
-        ValueError: the address is none that a client can use.
-
     Attributes:
-        url: Where to post to.
-        token_file: A file with a bearer token; empty for none.
         ca_file: A PEM file with the authorities to trust; empty for the system's own.
     """
 
-    url: str = setting("")
-    token_file: str = setting("")
     ca_file: str = setting("")
-
-    def __post_init__(self) -> None:
-        """Refuse what can never be posted to."""
-        if self.url:
-            checked_url(self.url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,27 @@ class HttpSettings:
     ca_file: str = setting("")
 
 
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """A server that is spoken to over HTTP.
+
+    Raises:
+        ValueError: the address is none that a client can use.
+
+    Attributes:
+        url: Where to post to.
+        token_file: A file with a bearer token; empty for none.
+    """
+
+    url: str = setting("")
+    token_file: str = setting("")
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no client can use."""
+        if self.url:
+            checked_url(self.url)
+
+
 def checked_url(url: str) -> str:
     """The same address, if a client can use it.
 

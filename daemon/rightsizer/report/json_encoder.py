@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import OTHER_XID, XidLog
+from rightsizer.model.driver_codes import OTHER_XID
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import fields, is_dataclass
 from rightsizer.model.report import DeviceReport, Report, Totals
@@ -141,10 +141,6 @@ def workload_form(workload: Workload) -> Form:
     return attributes(workload, "key kind namespace name pod container")
 
 
-def _xid_counts(log: XidLog) -> dict[str, int]:
-    return {"other" if code == OTHER_XID else str(code): n for code, n in log.counts.items()}
-
-
 def device_form(report: DeviceReport) -> Form:
     """A device as it stands: identity, state, last signals, totals and provisioning."""
     device, mig, reading = report.device, report.device.mig, report.reading
@@ -162,7 +158,8 @@ def device_form(report: DeviceReport) -> Form:
         "origins": plain(reading.origins) if reading else {},
         **attributes(device, "facts"),
         "nvlinks": plain(reading.nvlinks) if reading else [],
-        "xids": None if report.xids is None else _xid_counts(report.xids),
+        "xids": report.xids
+        and {"other" if xid == OTHER_XID else str(xid): n for xid, n in report.xids.counts.items()},
         "workloads": [
             _holder(each.workload, "namespace pod container step")
             | attributes(each, "share_ratio has_process")

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
+from rightsizer.io.http_settings import HttpSettings, ServerSettings, read_token_file
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
@@ -14,11 +14,8 @@ CREDENTIAL_NAME = "grafana-token"
 
 
 @dataclass(frozen=True, slots=True)
-class GrafanaSettings:
+class GrafanaSettings(ServerSettings):
     """The `grafana` section of the configuration; without `url` nothing is annotated.
-
-    Raises:
-        ValueError: `url` is not an address.
 
     Attributes:
         url: Grafana's address, its sub-path included; empty to post no annotations.
@@ -39,8 +36,6 @@ class GrafanaSettings:
         outbox_maximum: How many changes wait for a Grafana that is away; the oldest give way.
     """
 
-    url: str = setting("")
-    token_file: str = setting("")
     cluster: str = setting("")
     restore_seconds: float = setting(3600.0, within=(60.0, DAY_SECONDS))
     annotations_per_run: int = setting(20, within=(1, 500))
@@ -49,11 +44,6 @@ class GrafanaSettings:
     pause_seconds: float = setting(1800.0, within=(1.0, DAY_SECONDS))
     outbox_maximum: int = setting(1000, within=(1, 100_000))
     http: HttpSettings = field(default_factory=HttpSettings)
-
-    def __post_init__(self) -> None:
-        """Refuse an address that no client can use."""
-        if self.url:
-            checked_url(self.url)
 
 
 def read_token(

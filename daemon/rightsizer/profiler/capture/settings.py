@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.config.spelling import is_asked_for, unknown_placeholders
-from rightsizer.io.http_settings import HttpSettings, checked_url
+from rightsizer.io.http_settings import HttpSettings, ServerSettings
 from rightsizer.model.finding import Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -102,25 +102,10 @@ class DynologSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureWebhookSettings:
-    """A receiver that takes JSON over HTTP and has a profile taken.
+class CaptureWebhookSettings(ServerSettings):
+    """A receiver that takes JSON over HTTP and has a profile taken."""
 
-    Raises:
-        ValueError: the address is none that a client can use.
-
-    Attributes:
-        url: Where to post to.
-        token_file: A file with a bearer token; empty for none.
-    """
-
-    url: str = setting("")
-    token_file: str = setting("")
     http: HttpSettings = field(default_factory=HttpSettings)
-
-    def __post_init__(self) -> None:
-        """Refuse what can never be posted to."""
-        if self.url:
-            checked_url(self.url)
 
 
 @dataclass(frozen=True, slots=True)

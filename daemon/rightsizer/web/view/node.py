@@ -233,6 +233,7 @@ class _NodePage:
         opened = [piece for piece in report.advice if piece.is_open]
         own = [view.advice for view in self._advice(is_open=True)]
         waste, since = self._waste()
+        rows = workload_rows(report, self._names, self._now)
         devices = self._devices()
         cards = tuple(card for _, card in devices)
         return NodeView(
@@ -252,7 +253,7 @@ class _NodePage:
             devices=cards,
             cards=cards if self._is_detailed or len(cards) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
-            workloads=self._workload_rows(),
+            workloads=tuple(row for row in rows if self._workload in {"", row.key}),
             signals=self._signals(),
             selected=self._selected,
             past=drawn_past(
@@ -269,10 +270,6 @@ class _NodePage:
         if not self._chosen:
             return told
         return f"{self._selected}: {told.partition(', ')[2] or told}"
-
-    def _workload_rows(self) -> tuple[WorkloadTableRow, ...]:
-        rows = workload_rows(self._report, self._names, self._now)
-        return tuple(row for row in rows if row.key == self._workload) if self._workload else rows
 
     def _signals(self) -> tuple[SignalChart, ...]:
         """Of a workload's devices together, where they are too many for a card each."""
