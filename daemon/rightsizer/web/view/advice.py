@@ -16,15 +16,14 @@ from rightsizer.report.labels import (
     display_name,
     moment_label,
     percent_label,
+    reason_label,
 )
 from rightsizer.web.view.totals import interval
-
-_WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def risk_label(risk: Risk) -> str:
     """`very low` of `VeryLow`."""
-    return "not known" if risk is Risk.UNKNOWN else _WORD_START.sub(" ", risk).lower()
+    return "not known" if risk is Risk.UNKNOWN else reason_label(risk).lower()
 
 
 def expected_label(option: Option) -> str:
@@ -184,17 +183,7 @@ def outcome_label(advice: Advice) -> str:
 
 def reasons_label(finding: Finding) -> str:
     """`Idle held`."""
-    words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
-    text = ", ".join(word[:1] + word[1:].lower() for word in words or [display_name(finding.kind)])
-    for plain, known in _NAMES.items():
-        text = re.sub(rf"\b{plain}\b", known, text)
-    return text
-
-
-_NAMES: Final = {"Gpu": "GPU", "Nvlink": "NVLink", "Pcie": "PCIe", "mig": "MIG", "mps": "MPS"} | {
-    "Numa": "NUMA",
-    "numa": "NUMA",
-}
+    return ", ".join(map(reason_label, finding.reasons)) or display_name(finding.kind)
 
 
 def _listed(uuids: Sequence[str], names: Mapping[str, str]) -> str:
