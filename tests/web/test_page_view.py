@@ -30,7 +30,7 @@ from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import advice_view, reasons_label
-from rightsizer.web.view.device import fit_view, gauges
+from rightsizer.web.view.device import down_label, fit_view, gauges, missing_labels, model_label
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
 from rightsizer.web.view.totals import savings_label, waste_view
@@ -143,10 +143,10 @@ def test_advice_speaks_to_people() -> None:
 def test_the_table_of_gpus_begins_with_what_wastes_most() -> None:
     """A board a row, silent ones first; each with the one thing to do about it."""
     rows = view_of(rated_report()).overview
-    wasted = [row.wasted_gpu_hours for row in rows if not row.card.down]
+    wasted = [row.wasted_gpu_hours for row in rows if not row.card.report.down]
     assert wasted == sorted(wasted, reverse=True)
-    assert [bool(row.card.down) for row in rows] == sorted(
-        (bool(row.card.down) for row in rows), reverse=True
+    assert [bool(row.card.report.down) for row in rows] == sorted(
+        (bool(row.card.report.down) for row in rows), reverse=True
     )
     advised = {row.card.title: row.to_do for row in rows if row.to_do}
     assert {title: to_do.text for title, to_do in advised.items()} == {
@@ -170,8 +170,8 @@ def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:
 def test_a_device_that_is_down_shows_no_present() -> None:
     """Its reason is told, its last state and readings are not passed off as current."""
     device = view_of(node_report()).devices[DOWN]
-    assert device.down == "Lost: NVML: GPU is lost; it has fallen off the bus."
-    assert (device.state_key, device.gauges, device.conditions) == ("unknown", (), ())
+    assert down_label(device.report) == "Lost: NVML: GPU is lost; it has fallen off the bus."
+    assert (device.state, device.gauges) == (State.UNKNOWN, ())
     assert device.last_sample is not None
     assert device.last_sample.age == "9 h"
 
@@ -179,15 +179,15 @@ def test_a_device_that_is_down_shows_no_present() -> None:
 def test_a_stale_report_shows_no_present() -> None:
     """A sampler that has stopped empties every card of what it claimed to be now."""
     view = view_of(node_report(), NOW + HOUR)
-    assert all(device.state_key == "unknown" and not device.gauges for device in view.devices)
+    assert all(device.state is State.UNKNOWN and not device.gauges for device in view.devices)
     assert view.tiles[0].detail == "9 without fresh readings"
 
 
 def test_mig_devices_are_named_by_their_gpu() -> None:
     """A parent says where its day went; an instance names GPU and instance."""
     devices = view_of(node_report()).devices
-    assert devices[PARENT].is_divided
-    assert (devices[INSTANCE].title, devices[INSTANCE].model) == (
+    assert devices[PARENT].report.device.has_mig_instances
+    assert (devices[INSTANCE].title, model_label(devices[INSTANCE].report)) == (
         "MIG 6:2",
         "A100-SXM4-80GB, 3g.40gb",
     )
@@ -395,7 +395,7 @@ def test_why_a_signal_is_missing_is_told() -> None:
     )
     devices = (replace(report.devices[0], reading=reading),)
     (card,) = view_of(replace(report, devices=devices)).devices
-    assert card.missing == ("No permission: power_watts", "Not supported: jpeg, ofa")
+    assert missing_labels(card.report) == ("No permission: power_watts", "Not supported: jpeg, ofa")
     assert "Not supported: jpeg, ofa" in page_of(replace(report, devices=devices))
     assert device_form(devices[0])["missing"] == {
         "jpeg": "not_supported",

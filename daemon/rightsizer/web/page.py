@@ -91,15 +91,19 @@ def content_security_policy() -> str:
 
 @functools.cache
 def _template() -> Template:
-    from rightsizer.web.view import advice, totals  # noqa: PLC0415
+    from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
     environment = environment_of("rightsizer.web")
     environment.filters |= {
         "name": display_name,
         "percent": percent_label,
         "cost": advice.cost_label,
+        "down": device.down_label,
         "expected": advice.expected_label,
+        "missing": device.missing_labels,
+        "model": device.model_label,
         "outcome": advice.outcome_label,
+        "place": device.place_label,
         "reasons": advice.reasons_label,
         "risk": advice.risk_label,
         "risks": advice.risks_label,

@@ -211,25 +211,14 @@ class DevicePast:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCardView:
-    """What the template shows of a device."""
+    """What the template shows of a device beside its report."""
 
+    report: DeviceReport
     title: str
-    model: str
-    uuid: str
-    place: str
-    """Bus address and NUMA node, as far as they are known."""
-    workloads: tuple[str, ...]
-    state_key: str
-    state_name: str
-    conditions: tuple[str, ...]
-    tier: str
-    missing: tuple[str, ...]
-    down: str
-    """Why it does not answer, empty where it does."""
+    state: State
+    """`unknown` where its last reading is no longer the present."""
     last_sample: MomentLabel | None
     is_fresh: bool
-    is_divided: bool
-    """A GPU whose MIG instances have the states."""
     strip: StripView
     signals: tuple[SignalChart, ...]
     """Over the time of the strip, of a GPU that is looked at alone."""
@@ -254,23 +243,13 @@ def device_view(
     """A device's card; readings that are no longer the present are left out."""
     device, of_span = report.device, waste_view([(past.span, 1.0)])
     drawn = look.stretch(node.wall_time)
-    shown_state = report.state if is_fresh else State.UNKNOWN
-    sampled, down = report.last_sample, report.down
+    sampled = report.last_sample
     return DeviceCardView(
+        report=report,
         title=device_title(report),
-        model=_model(report),
-        uuid=device.uuid,
-        place=_place(report),
-        workloads=tuple(holding.workload.key for holding in report.holdings),
-        state_key=shown_state,
-        state_name=display_name(shown_state),
-        conditions=tuple(map(display_name, sorted(report.conditions))) if is_fresh else (),
-        tier=report.tier,
-        missing=_missing(report),
-        down=f"{display_name(down.reason)}: {down.detail.rstrip('.')}." if down else "",
+        state=report.state if is_fresh else State.UNKNOWN,
         last_sample=moment_label(sampled, look.now) if sampled is not None else None,
         is_fresh=is_fresh,
-        is_divided=device.has_mig_instances,
         strip=strip_view(past.drawn, drawn.end, look.drawn, look.grain),
         signals=signal_charts((past.blocks,), drawn) if past.blocks else (),
         gauges=gauges(report.signals) if is_fresh else (),
@@ -282,7 +261,13 @@ def device_view(
     )
 
 
-def _missing(report: DeviceReport) -> tuple[str, ...]:
+def down_label(report: DeviceReport) -> str:
+    """Why it does not answer, empty where it does."""
+    down = report.down
+    return f"{display_name(down.reason)}: {down.detail.rstrip('.')}." if down else ""
+
+
+def missing_labels(report: DeviceReport) -> tuple[str, ...]:
     """Why signals have no value, one phrase a reason."""
     if report.reading is None:
         return ()
@@ -295,7 +280,8 @@ def _missing(report: DeviceReport) -> tuple[str, ...]:
     )
 
 
-def _model(report: DeviceReport) -> str:
+def model_label(report: DeviceReport) -> str:
+    """Its name without the maker's, an instance's with its profile."""
     device = report.device
     name = device.name.removeprefix("NVIDIA ") or device.board or "unknown model"
     # Drivers call an instance by its GPU's name and its profile, or by the GPU's name alone.
@@ -304,7 +290,8 @@ def _model(report: DeviceReport) -> str:
     return f"{name}, {device.mig.profile}"
 
 
-def _place(report: DeviceReport) -> str:
+def place_label(report: DeviceReport) -> str:
+    """Bus address and NUMA node, as far as they are known."""
     device = report.device
     parts = [device.pci_bus_id or ""]
     if device.numa_node is not None:

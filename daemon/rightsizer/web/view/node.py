@@ -9,7 +9,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, WorkloadReport
+from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,
@@ -235,7 +235,6 @@ class _NodePage:
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
         devices = self._devices()
-        cards = tuple(card for _, card in devices)
         return NodeView(
             report=report,
             version=report.agent.version,
@@ -250,8 +249,8 @@ class _NodePage:
             advice=self._advice(is_open=True),
             closed=self._advice(is_open=False),
             overview=overview_rows(devices, self._past_of, opened),
-            devices=cards,
-            cards=cards if self._is_detailed or len(cards) <= _CARDS_MOST else (),
+            devices=devices,
+            cards=devices if self._is_detailed or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
             workloads=tuple(row for row in rows if self._workload in {"", row.key}),
             signals=self._signals(),
@@ -338,18 +337,15 @@ class _NodePage:
             return self._workload
         return self._names.get(self._query.gpu, "") if self._chosen else ""
 
-    def _devices(self) -> tuple[tuple[DeviceReport, DeviceCardView], ...]:
+    def _devices(self) -> tuple[DeviceCardView, ...]:
         """What is looked at: a device and its MIG instances, a workload's devices; else all."""
         return tuple(
-            (
+            device_view(
                 device,
-                device_view(
-                    device,
-                    self._report,
-                    self._device_past(device.device.uuid),
-                    self._look,
-                    is_fresh=device.device.uuid in self._fresh,
-                ),
+                self._report,
+                self._device_past(device.device.uuid),
+                self._look,
+                is_fresh=device.device.uuid in self._fresh,
             )
             for device in self._shown.devices
         )

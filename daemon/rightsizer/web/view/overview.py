@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import DeviceReport, DeviceSpan
+from rightsizer.model.report import DeviceSpan
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import (
@@ -50,37 +50,36 @@ class OverviewRow:
 
 
 def overview_rows(
-    devices: Sequence[tuple[DeviceReport, DeviceCardView]],
+    devices: Sequence[DeviceCardView],
     past: Callable[[str], DeviceSpan],
     open_advice: Sequence[Advice],
 ) -> tuple[OverviewRow, ...]:
     """A row for each board, with its MIG instances: silent ones first, then by what they wasted."""
-    by_parent: dict[str, list[tuple[DeviceReport, DeviceCardView]]] = {}
-    for report, card in devices:
-        if report.device.mig is not None:
-            by_parent.setdefault(report.device.mig.parent_uuid, []).append((report, card))
+    by_parent: dict[str, list[DeviceCardView]] = {}
+    for card in devices:
+        if (mig := card.report.device.mig) is not None:
+            by_parent.setdefault(mig.parent_uuid, []).append(card)
     rows = [
-        _row(report, card, by_parent.get(report.device.uuid, []), past, open_advice)
-        for report, card in devices
-        if report.device.mig is None
+        _row(card, by_parent.get(card.report.device.uuid, []), past, open_advice)
+        for card in devices
+        if card.report.device.mig is None
     ]
     return tuple(sorted(rows, key=_worst_first))
 
 
 def _worst_first(row: OverviewRow) -> tuple[bool, float]:
-    return not row.card.down, -row.wasted_gpu_hours
+    return row.card.report.down is None, -row.wasted_gpu_hours
 
 
 def _row(
-    report: DeviceReport,
     card: DeviceCardView,
-    inside: Sequence[tuple[DeviceReport, DeviceCardView]],
+    inside: Sequence[DeviceCardView],
     past: Callable[[str], DeviceSpan],
     open_advice: Sequence[Advice],
 ) -> OverviewRow:
-    instances = [_row(each, view, (), past, open_advice) for each, view in inside]
-    of = [each for each, _ in inside] or [report]
-    spent = [(past(each.device.uuid), each.device.capacity_ratio) for each in of]
+    instances = [_row(each, (), past, open_advice) for each in inside]
+    of = [each.report.device for each in inside or [card]]
+    spent = [(past(each.uuid), each.capacity_ratio) for each in of]
     hours = sum(
         seconds * capacity_ratio
         for span, capacity_ratio in spent
@@ -89,7 +88,7 @@ def _row(
     )
     wasted_hours = hours / HOUR_SECONDS
     waste = waste_view(spent)
-    uuids = {report.device.uuid, *(each.device.uuid for each in of)}
+    uuids = {card.report.device.uuid, *(each.uuid for each in of)}
     return OverviewRow(
         card=card,
         waste=waste,
