@@ -225,33 +225,24 @@ class WebListener(ThreadingHTTPServer):
             _log.error("connection_failed", error=repr(error), exc_info=error)
 
 
-def listen(
-    address: Address,
-    answer: Answer,
-    connections: Connections,
-    settings: WebSettings,
-    guard: Authenticator | None = None,
-) -> WebListener:
-    """A listener bound to an address.
+def listening_socket(address: Address) -> socket.socket:
+    """A socket bound to an address; every interface of IPv6 means every one of IPv4 too.
 
     Raises:
         RightsizerError: it cannot be bound; the message names the address and the remedy.
     """
     failure: OSError | None = None
     for family, place in _places(address):
+        is_any = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
         try:
-            return WebListener(_bound(family, place), answer, connections, settings, guard)
+            return socket.create_server(
+                place[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=is_any
+            )
         except OSError as error:
             failure = error
             if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
                 break
     raise RightsizerError(f"cannot listen on {address}: {_remedy(failure, address)}")
-
-
-def _bound(family: socket.AddressFamily, place: tuple[Any, ...]) -> socket.socket:
-    """A listening socket; every interface of IPv6 means every one of IPv4 too."""
-    is_any = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
-    return socket.create_server(place[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=is_any)
 
 
 def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any, ...]]]:

@@ -19,7 +19,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import routes_at
 from rightsizer.web.authenticator import Authenticator, Passwords
-from rightsizer.web.listener import Connections, WebListener, activated_sockets, listen
+from rightsizer.web.listener import Connections, WebListener, activated_sockets, listening_socket
 from rightsizer.web.local_socket import LocalSocket
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.page import WebPage
@@ -172,20 +172,13 @@ class WebServer:
         Raises:
             RightsizerError: an address cannot be bound.
         """
-        listeners = []
         with contextlib.ExitStack() as undo:
-            for address in self._addresses:
-                listener = listen(
-                    address, self._answer, self._connections, self._settings, self._guard
-                )
-                undo.callback(listener.server_close)
-                listeners.append(listener)
+            bound = [undo.enter_context(listening_socket(each)) for each in self._addresses]
             undo.pop_all()
-        listeners += [
-            WebListener(handed, self._answer, self._connections, self._settings, self._guard)
-            for handed in self._sockets
-        ]
-        self._listeners = listeners + self._local_listeners()
+        self._listeners = [
+            WebListener(each, self._answer, self._connections, self._settings, self._guard)
+            for each in (*bound, *self._sockets)
+        ] + self._local_listeners()
         for listener in self._listeners:
             thread = threading.Thread(
                 target=listener.serve_forever,
