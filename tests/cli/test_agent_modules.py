@@ -165,7 +165,7 @@ def _refuse(agent: socket.socket) -> None:
 
 
 def test_an_agent_beside_the_extras_loads_none_of_them() -> None:
-    """Structlog would load rich wherever it can be imported."""
+    """Structlog would load rich wherever it can be imported, and asyncio in any case."""
     program = """
 import sys
 sys.argv = ["rightsizer", "agent", "--help"]
@@ -174,7 +174,11 @@ from rightsizer.cli.main import entry_point
 with suppress(SystemExit):
     entry_point()
 import structlog
-print(sorted(name for name in sys.modules if name.startswith("rich.")), file=sys.stderr)
+import apscheduler.schedulers.background
+spared = ("rich.", "asyncio", "prometheus_client")
+print([name for name in sys.modules if name.startswith(spared)], file=sys.stderr)
+import asyncio
+asyncio.run(asyncio.sleep(0))
 """
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

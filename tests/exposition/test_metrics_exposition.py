@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
@@ -17,12 +18,14 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_open_metrics,
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.utils import floatToGoString
 
 from prometheus_server import binary
 from publish_reports import full_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.exposition.families import BUCKET_EDGES, Families
+from rightsizer.exposition.families import BUCKET_EDGES, Families, number_text
+from rightsizer.exposition.process_metrics import process_families
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
@@ -95,6 +98,33 @@ def test_writer_equals_the_library(report: Report | None) -> None:
     library = generate_latest(Collected()), generate_open_metrics(Collected())
     assert ours == tuple(own(one.decode()) for one in library)
     assert open_metrics.endswith(b"# EOF\n")
+
+
+def test_the_process_is_told_of_as_the_library_does() -> None:
+    """The same metrics in the same words and order; values move on meanwhile."""
+    library = [
+        (each.name, each.documentation, each.type, each.unit, [one.name for one in each.samples])
+        for each in ProcessCollector(registry=None).collect()
+    ]
+    ours = [
+        (each.name, each.help, each.kind, each.unit, [series.name for series, _ in each.samples])
+        for each in process_families()
+    ]
+    assert ours == library
+    values = [
+        (sample.value, found.samples[0][1])
+        for each, found in zip(
+            ProcessCollector(registry=None).collect(), process_families(), strict=True
+        )
+        for sample in each.samples
+    ]
+    assert all(found == pytest.approx(value, rel=0.1) for value, found in values)
+
+
+@given(st.floats() | st.integers(-(10**18), 10**18).map(float))
+def test_a_number_is_written_as_the_library_does(value: float) -> None:
+    """As Go writes it, infinities and numbers with exponents included."""
+    assert number_text(value) == floatToGoString(value)  # type: ignore[no-untyped-call]
 
 
 def test_both_formats_parse_to_the_same_samples() -> None:

@@ -4,12 +4,7 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
-
-from prometheus_client import ProcessCollector
-from prometheus_client import exposition as library_text
-from prometheus_client.core import Metric
-from prometheus_client.openmetrics import exposition as library_open_metrics
+from typing import TYPE_CHECKING, Final
 
 from rightsizer.exposition import families as writer
 from rightsizer.exposition.dcgm import (
@@ -19,8 +14,9 @@ from rightsizer.exposition.dcgm import (
     dcgm_refusal,
     node_name,
 )
-from rightsizer.exposition.families import SampleFamily, family_of
+from rightsizer.exposition.families import SampleFamily
 from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accepts_gzip, format_for
+from rightsizer.exposition.process_metrics import process_families
 from rightsizer.exposition.report_collector import report_families
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
@@ -29,6 +25,9 @@ from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 
 def _selected_collectors(
@@ -101,7 +100,6 @@ class MetricsExposition:
         self._latest, self._wall_time = latest, wall_time
         self._freshness = freshness or FreshnessSettings()
         self._dcgm_source, self._hostname = dcgm_source, hostname or node_name()
-        self._process = ProcessCollector(registry=None)
         self._lock = threading.Lock()
         self.change(settings or MetricsSettings())
 
@@ -183,8 +181,7 @@ class MetricsExposition:
             found = report_families(generation.report, generation.fresh, *chosen)
             generation.families = list(found)
             if Collector.PROCESS in self._enabled:
-                own = self._process.collect()
-                generation.families += [family_of(metric, Collector.PROCESS) for metric in own]
+                generation.families += process_families()
         return generation.families
 
     def _dcgm_page(self) -> bytes:
@@ -202,13 +199,16 @@ class _Collected:
     def __init__(self, families: Iterable[SampleFamily]) -> None:
         self._families = families
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable["Metric"]:
         return [family.metric() for family in self._families]
 
 
 def _encode(families: Iterable[SampleFamily], chosen: ExpositionFormat) -> bytes:
     if chosen.escaping in _CHANGING_ESCAPINGS:
         # Scrapers do not ask for these; our writer does not rewrite names.
+        from prometheus_client import exposition as library_text  # noqa: PLC0415
+        from prometheus_client.openmetrics import exposition as library_open_metrics  # noqa: PLC0415
+
         library = library_open_metrics if chosen.is_open_metrics else library_text
         return bytes(library.generate_latest(_Collected(families), escaping=chosen.escaping))
     return (writer.open_metrics_text if chosen.is_open_metrics else writer.prometheus_text)(

@@ -1,13 +1,10 @@
 """Metric families and series of a generation, and their text as Prometheus and OpenMetrics."""
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
-
-from prometheus_client.core import Metric
-from prometheus_client.samples import Sample
-from prometheus_client.utils import floatToGoString
+from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
@@ -19,13 +16,26 @@ from rightsizer.model.metric_family import (
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_WHOLE_DIGITS: Final = 6
+"""Of a number that Go writes without an exponent."""
 _SERIES_KEPT: Final = 32768
 """Twice those of the largest node that is planned for; the oldest give way."""
 
 
 def number_text(value: float) -> str:
     """A number as Go writes it, and with it Prometheus."""
-    return str(floatToGoString(value))  # type: ignore[no-untyped-call]
+    text = repr(float(value))
+    if not math.isfinite(value):
+        return {"inf": "+Inf", "-inf": "-Inf"}.get(text, "NaN")
+    whole, _, rest = text.partition(".")
+    if value <= 0 or len(whole) <= _WHOLE_DIGITS:
+        return text
+    # Go switches to exponents sooner than Python.
+    mantissa = f"{whole[0]}.{whole[1:]}{rest}".rstrip("0.")
+    return f"{mantissa}e+{len(whole) - 1:02d}"
 
 
 class MetricSeries:
@@ -99,24 +109,17 @@ class SampleFamily:
         chosen = [each for each in self.samples if each[0].name in names]
         return SampleFamily(self.name, self.help, self.kind, self.unit, self.collector, chosen)
 
-    def metric(self) -> Metric:
+    def metric(self) -> "Metric":
         """The family as prometheus_client has it."""
+        # With the library come its servers and TLS, which few agents need.
+        from prometheus_client.core import Metric  # noqa: PLC0415
+        from prometheus_client.samples import Sample  # noqa: PLC0415
+
         metric = Metric(self.name, self.help, self.kind, self.unit)
         metric.samples = [
             Sample(series.name, series.labels, value) for series, value in self.samples
         ]
         return metric
-
-
-def family_of(metric: Metric, collector: Collector) -> SampleFamily:
-    """The family of one of prometheus_client's own metrics."""
-    samples = [
-        (series_of(each.name, tuple(each.labels), tuple(each.labels.values())), each.value)
-        for each in metric.samples
-    ]
-    return SampleFamily(
-        metric.name, metric.documentation, metric.type, metric.unit, collector, samples
-    )
 
 
 class Families:

@@ -15,8 +15,7 @@ from io import BufferedIOBase
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from prometheus_client.exposition import gzip_accepted
-
+from rightsizer.exposition.negotiation import accepts_gzip
 from rightsizer.web.authenticator import Admission
 from rightsizer.web.local_socket import peer_of
 from rightsizer.web.message import WebRequest, WebResponse
@@ -277,7 +276,7 @@ def _compressed(response: WebResponse, accept_encoding: str) -> WebResponse:
     if (
         len(body) >= _COMPRESSED_FROM_BYTES
         and "Content-Encoding" not in headers
-        and gzip_accepted(accept_encoding)
+        and accepts_gzip(accept_encoding)
     ):
         body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
         headers["Content-Encoding"] = "gzip"
