@@ -171,8 +171,6 @@ def test_an_instance_has_memory_and_processes(key: str, profile: str) -> None:
         }
         count = pynvml.nvmlDeviceGetMemoryErrorCounter
         assert count(instance, 1, 0, pynvml.NVML_MEMORY_LOCATION_SRAM) == 0
-        for refused in ((0, 0, 7), (1, 1, 7), (1, 0, 2)):
-            assert not answers(lambda handle, of=refused: count(handle, *of), instance)
 
 
 def test_the_table_has_a_cell_for_every_architecture() -> None:

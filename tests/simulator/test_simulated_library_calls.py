@@ -203,6 +203,7 @@ def test_what_an_instance_supports() -> None:
             "nvmlDeviceGetCudaComputeCapability",
             "nvmlDeviceGetMemoryInfo",
             "memory 2",
+            "ecc of memory",
             "nvmlDeviceGetBAR1MemoryInfo",
             "nvmlDeviceGetComputeRunningProcesses_v2",
             "nvmlDeviceGetComputeRunningProcesses_v3",

@@ -14,7 +14,6 @@ from rightsizer.simulator.library.calls import (
     out,
     point,
     read_pointer,
-    refuse_if,
     write_pointer,
 )
 from rightsizer.simulator.library.driver import (
@@ -72,8 +71,6 @@ EVENTS: Final[Functions] = {
 
 _VOLATILE: Final = 0
 _CORRECTED, _UNCORRECTED = range(2)
-_DEVICE_MEMORY: Final = 2
-_LOCATIONS: Final = 8
 _NOTHING, _RESET = range(2)
 _FIRST_PAGE, _PAGE_BYTES = 0x1000_0000, 0x1_0000
 
@@ -94,18 +91,6 @@ def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
     return (health.corrected_errors, health.uncorrected_errors)[place]
 
 
-def _errors_of_memory(device: SimulatedHandle, kind: Any, counter: Any, location: Any) -> int:
-    is_of_memory = one_of(location, range(_LOCATIONS)) == _DEVICE_MEMORY
-    if device.unit.is_instance:
-        # Only uncorrected ones of this run of the driver, and not those of its memory.
-        is_offered = (number(kind), number(counter)) == (_UNCORRECTED, _VOLATILE)
-        has_ecc = device.support.has(BoardFeature.ECC)
-        refuse_if(not is_offered or is_of_memory or not has_ecc, NvmlCode.NOT_SUPPORTED)
-        return 0
-    counted = _counted(device, kind, counter)
-    return counted if is_of_memory else 0
-
-
 def _remapped_rows(device: SimulatedHandle) -> tuple[int, ...]:
     health = device.health
     rows = health.rows_correctable, health.rows_uncorrectable
@@ -124,7 +109,8 @@ def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, pages: Any) 
 
 _zero = value(lambda _: 0)
 HEALTH_OF_INSTANCES: Final[Functions] = {
-    "nvmlDeviceGetMemoryErrorCounter": value(_errors_of_memory)
+    # Asked of instances alone: their errors in this run of the driver, but those of its memory.
+    "nvmlDeviceGetMemoryErrorCounter": value(lambda *_: 0, BoardFeature.ECC)
 }
 HEALTH: Final[Functions] = {
     "nvmlDeviceGetEccMode": values(lambda _: (1, 1), BoardFeature.ECC),

@@ -22,8 +22,10 @@ from rightsizer.telemetry.nvml.reading_builder import is_possible
 _Text = Callable[[Any], str | None]
 
 
-def _words(words: Mapping[int, str]) -> _Text:
-    return lambda answer: words.get(int(answer))
+def _words(*words: str, first: int = 0) -> _Text:
+    """Of NVML's numbers from the first on, which never change (nvml.h)."""
+    named = dict(enumerate(words, first))
+    return lambda answer: named.get(int(answer))
 
 
 def _plain(answer: Any) -> str | None:
@@ -32,7 +34,7 @@ def _plain(answer: Any) -> str | None:
 
 def _current(answer: Any) -> str | None:
     """Of a mode now and after the next reset: the one now."""
-    return _SWITCH.get(int(answer[0]))
+    return _switch(answer[0])
 
 
 def _number(answer: Any) -> str | None:
@@ -41,67 +43,40 @@ def _number(answer: Any) -> str | None:
 
 
 _BLANK: Final = 2**32 - 1
-_SWITCH: Final = {0: "disabled", 1: "enabled"}
-_COMPUTE_MODES: Final = {
-    pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
-    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive_thread",
-    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
-    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive_process",
-}
-_VIRTUALIZATION_MODES: Final = dict(
-    enumerate(("none", "passthrough", "vgpu", "host_vgpu", "host_vsga"))
+_switch: Final = _words("disabled", "enabled")
+_compute_mode: Final = _words("default", "exclusive_thread", "prohibited", "exclusive_process")
+_virtualization_mode: Final = _words("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
+_brand: Final = _words(
+    *("Quadro", "Tesla", "NVS", "GRID", "GeForce", "Titan", "NVIDIA Virtual Applications"),
+    *("NVIDIA Virtual PC", "NVIDIA Virtual Compute Server", "NVIDIA RTX Virtual Workstation"),
+    *("NVIDIA Cloud Gaming", "Quadro RTX", "NVIDIA RTX", "NVIDIA", "GeForce RTX", "Titan RTX"),
+    first=1,
 )
-_BRANDS: Final = {
-    pynvml.NVML_BRAND_QUADRO: "Quadro",
-    pynvml.NVML_BRAND_TESLA: "Tesla",
-    pynvml.NVML_BRAND_NVS: "NVS",
-    pynvml.NVML_BRAND_GRID: "GRID",
-    pynvml.NVML_BRAND_GEFORCE: "GeForce",
-    pynvml.NVML_BRAND_TITAN: "Titan",
-    pynvml.NVML_BRAND_NVIDIA_VAPPS: "NVIDIA Virtual Applications",
-    pynvml.NVML_BRAND_NVIDIA_VPC: "NVIDIA Virtual PC",
-    pynvml.NVML_BRAND_NVIDIA_VCS: "NVIDIA Virtual Compute Server",
-    pynvml.NVML_BRAND_NVIDIA_VWS: "NVIDIA RTX Virtual Workstation",
-    pynvml.NVML_BRAND_NVIDIA_CLOUD_GAMING: "NVIDIA Cloud Gaming",
-    pynvml.NVML_BRAND_QUADRO_RTX: "Quadro RTX",
-    pynvml.NVML_BRAND_NVIDIA_RTX: "NVIDIA RTX",
-    pynvml.NVML_BRAND_NVIDIA: "NVIDIA",
-    pynvml.NVML_BRAND_GEFORCE_RTX: "GeForce RTX",
-    pynvml.NVML_BRAND_TITAN_RTX: "Titan RTX",
-}
-
+_architecture: Final = _words(
+    *("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"),
+    first=2,
+)
 _CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = {
     "vbios_version": ("nvmlDeviceGetVbiosVersion", _plain),
     "serial": ("nvmlDeviceGetSerial", _plain),
     "inforom_version": ("nvmlDeviceGetInforomImageVersion", _plain),
-    "brand": ("nvmlDeviceGetBrand", _words(_BRANDS)),
+    "brand": ("nvmlDeviceGetBrand", _brand),
     "compute_capability": ("nvmlDeviceGetCudaComputeCapability", "{0[0]}.{0[1]}".format),
     "cores": ("nvmlDeviceGetNumGpuCores", _number),
     "minor_number": ("nvmlDeviceGetMinorNumber", _number),
     "module_id": ("nvmlDeviceGetModuleId", _number),
     "numa_node_id": ("nvmlDeviceGetNumaNodeId", _number),
-    "virtualization_mode": ("nvmlDeviceGetVirtualizationMode", _words(_VIRTUALIZATION_MODES)),
+    "virtualization_mode": ("nvmlDeviceGetVirtualizationMode", _virtualization_mode),
     "ecc_mode": ("nvmlDeviceGetEccMode", _current),
     "mig_mode": ("nvmlDeviceGetMigMode", _current),
 }
 """Calls and texts by name; nothing changes without a reset or another opening of NVML."""
 _MODES: Final[Mapping[str, tuple[str, _Text]]] = {
-    "persistence_mode": ("nvmlDeviceGetPersistenceMode", _words(_SWITCH)),
-    "compute_mode": ("nvmlDeviceGetComputeMode", _words(_COMPUTE_MODES)),
+    "persistence_mode": ("nvmlDeviceGetPersistenceMode", _switch),
+    "compute_mode": ("nvmlDeviceGetComputeMode", _compute_mode),
 }
 
 
-_ARCHITECTURES: Final[Mapping[int, str]] = {
-    pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
-    pynvml.NVML_DEVICE_ARCH_MAXWELL: "Maxwell",
-    pynvml.NVML_DEVICE_ARCH_PASCAL: "Pascal",
-    pynvml.NVML_DEVICE_ARCH_VOLTA: "Volta",
-    pynvml.NVML_DEVICE_ARCH_TURING: "Turing",
-    pynvml.NVML_DEVICE_ARCH_AMPERE: "Ampere",
-    pynvml.NVML_DEVICE_ARCH_ADA: "Ada",
-    pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
-    10: "Blackwell",  # The oldest bindings that are allowed do not name it yet.
-}
 _LINKED_FORMS: Final = ("SXM", "NVL")
 """Forms of boards whose NVLinks all lead somewhere; a PCIe card's need a bridge."""
 _LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130
@@ -189,6 +164,7 @@ class DeviceFactsReader:
 def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
     """A physical GPU. One that does not tell its uuid goes by its index."""
     name = facts.ask("nvmlDeviceGetName", handle) or ""
+    architecture = facts.ask("nvmlDeviceGetArchitecture", handle)
     pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
     power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
     lowest, highest = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
@@ -204,7 +180,7 @@ def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
         uuid=facts.uuid(handle, pci_bus_id, index),
         index=index,
         name=name,
-        architecture=_ARCHITECTURES.get(facts.ask("nvmlDeviceGetArchitecture", handle)),
+        architecture=None if architecture is None else _architecture(architecture),
         pci_bus_id=pci_bus_id,
         numa_node=facts.numa_node(pci_bus_id),
         memory_total_bytes=facts.memory_total_bytes(handle),

@@ -103,23 +103,15 @@ def is_blank(answer: float) -> bool:
     return answer == _WORD or answer >= _LOWEST
 
 
-_MEMBERS: Final[Mapping[int, str]] = {
-    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
-}
+_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""By NVML's types of values (nvml.h, nvmlValueType_t)."""
 
 
 def value_of(kind: int, value: Any) -> float | None:
     """The number, whole where it can be; `None` for an unknown type and for no number."""
-    member = _MEMBERS.get(kind)
-    if member is None:
+    if not 0 <= kind < len(_MEMBERS):
         return None
-    found: float = getattr(value, member)
+    found: float = getattr(value, _MEMBERS[kind])
     if isinstance(found, int):
         return found
     if not math.isfinite(found):
