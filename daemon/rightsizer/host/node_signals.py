@@ -181,8 +181,7 @@ class NodeSignalReader:
     """CPU, pressure, disks and network of the node since the last look."""
 
     def __init__(self, procfs: str, sysfs: str, settings: HostSettings) -> None:
-        self._procfs = procfs
-        self._sysfs = sysfs
+        self._procfs, self._sysfs = procfs, sysfs
         shortest = nanoseconds(settings.shortest_seconds)
         recheck = nanoseconds(settings.recheck_interval_seconds)
         self._ratios = CounterMeter[Signal](shortest)

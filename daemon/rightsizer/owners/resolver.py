@@ -29,8 +29,7 @@ class WorkloadNameLimiter:
     def __init__(
         self, workloads_maximum: int, hold_seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._workloads_maximum = workloads_maximum
-        self._hold_seconds = hold_seconds
+        self._workloads_maximum, self._hold_seconds = workloads_maximum, hold_seconds
         self._now = now
         self._seen: dict[str, float] = {}
         self._is_full = False
@@ -93,8 +92,7 @@ class OwnerResolver:
         began, to tell it from the next with its PID.
         """
         self._sources = tuple(sources)
-        self._time_to_live_seconds = time_to_live_seconds
-        self._processes = processes
+        self._time_to_live_seconds, self._processes = time_to_live_seconds, processes
         self._is_blind = False
         self._now = now
         self._known: dict[int, _CachedWorkload] = {}

@@ -82,8 +82,7 @@ class SimulatedNode:
         Without a start they begin at the first time that one is read at. One in the far past makes
         that reading slow, for it adds up all the time since.
         """
-        self.scenario = scenario
-        self.start = start
+        self.scenario, self.start = scenario, start
         self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
         everything = [unit for gpu in self.units for unit in (gpu, *gpu.instances)]
         self._by_uuid = {unit.device.uuid: unit for unit in everything}
@@ -239,8 +238,7 @@ class ScenarioHost(HostCollector):
     """Stands where procfs and control groups are read."""
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
-        self._node = node
-        self._time = time
+        self._node, self._time = node, time
 
     def node(self) -> Mapping[Signal, float]:
         """The whole node's signals."""

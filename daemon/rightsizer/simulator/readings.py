@@ -107,8 +107,7 @@ class ModelReader:
     """Reads one device of a node."""
 
     def __init__(self, node: SimulatedNode, unit: SimulatedDevice) -> None:
-        self._node = node
-        self._unit = unit
+        self._node, self._unit = node, unit
         self._timeline = node.timeline(unit)
         self._support = support_of(unit.slot.board)
         self._missing = {cut: _not_offered(unit, is_cut=cut) for cut in (False, True)}

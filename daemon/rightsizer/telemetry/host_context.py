@@ -140,9 +140,7 @@ class NodeHostProbe:
     """Reads files and owners; one thread's alone."""
 
     def __init__(self, host: HostCollector, owners: WorkloadResolver, sysfs: Path | None) -> None:
-        self._host = host
-        self._owners = owners
-        self._sysfs = sysfs
+        self._host, self._owners, self._sysfs = host, owners, sysfs
         self._topology: Topology | None = None
         self._topology_of: object = None
         self._topology_due = 0.0

@@ -69,8 +69,7 @@ class SimulatedEventSet:
     """Receives the Xids of GPUs from when they were registered."""
 
     def __init__(self, faults: ScenarioFaults, now: Callable[[], Nanoseconds]) -> None:
-        self._faults = faults
-        self._now = now
+        self._faults, self._now = faults, now
         self._since: dict[str, Nanoseconds] = {}
         self._registered: dict[str, GpuTimeline] = {}
         self._pending: deque[XidReportEvent] = deque()
@@ -221,9 +220,7 @@ class SimulatedDriver:
     def __init__(
         self, node: SimulatedNode, time: Callable[[], Nanoseconds], faults: ScenarioFaults
     ) -> None:
-        self.node = node
-        self.faults = faults
-        self._time = time
+        self.node, self.faults, self._time = node, faults, time
         self.references = 0
         self._started_at: Nanoseconds = 0
         self.has_faults = node.has_faults

@@ -133,8 +133,7 @@ class DcgmEndpoint:
         Raises:
             ValueError: the settings name no address.
         """
-        self._settings = settings
-        self._clock = clock
+        self._settings, self._clock = settings, clock
         self._reader = DcgmExpositionParser(catalogue)
         self._client = HttpClient(
             settings.address, settings.http, accept=_ACCEPT, token=settings.token

@@ -206,8 +206,7 @@ class XidListener:
     """
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
-        self._clock = clock
-        self._settings = settings
+        self._clock, self._settings = clock, settings
         self._log = structlog.get_logger(component="xid")
         self._event_log = XidEventLog(clock)
         self.worker: Worker[XidEventSet, XidBatch] = Worker(

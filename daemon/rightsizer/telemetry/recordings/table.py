@@ -48,9 +48,7 @@ class CellColumn(dict[str, float | Missing]):
 
     def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
         super().__init__()
-        self.index = index
-        self.name = name
-        self.signal = signal
+        self.index, self.name, self.signal = index, name, signal
         self._factor = convert(unit)[1]
 
     def __missing__(self, cell: str) -> float | Missing:

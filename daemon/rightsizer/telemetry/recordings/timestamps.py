@@ -105,8 +105,7 @@ class AssumedTimes:
     """One second a poll, which is the default of dcgmi and nvidia-smi."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
-        self._notes = notes
-        self._remedy = remedy
+        self._notes, self._remedy = notes, remedy
         self._seen: set[str] = set()
         self._poll = 0
 
@@ -127,8 +126,7 @@ class DayTimes:
     """Days for times of day: the next one where the clock starts again."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
-        self._notes = notes
-        self._remedy = remedy
+        self._notes, self._remedy = notes, remedy
         self._days = 0
         self._last: Nanoseconds = 0
 

@@ -247,8 +247,7 @@ class _DeviceOrder:
     """Devices by their order in a poll; polls that lack rows or have too many are told."""
 
     def __init__(self, pattern: PollPattern, notes: RecordingNotes) -> None:
-        self._pattern = pattern
-        self._notes = notes
+        self._pattern, self._notes = pattern, notes
         self._last: Nanoseconds | None = None
         self._position = -1
 

@@ -190,8 +190,7 @@ class _EnginePoller:
         settings: ServingTelemetrySettings,
         now: Callable[[], float],
     ) -> None:
-        self.endpoint = endpoint
-        self._now = now
+        self.endpoint, self._now = endpoint, now
         self._client = HttpClient(
             endpoint.address,
             # The next look is the next try.

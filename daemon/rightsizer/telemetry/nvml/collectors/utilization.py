@@ -24,8 +24,7 @@ class SampleBuffer:
     """
 
     def __init__(self, handle: DeviceHandle, kind: int) -> None:
-        self._handle = handle
-        self._kind = kind
+        self._handle, self._kind = handle, kind
         self._seen: int | None = None
         self._refused = False
 
