@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import Nanoseconds, Unit
@@ -81,6 +81,11 @@ class Reading:
     def get(self, signal: Signal) -> float | None:
         """The value of a signal, `None` where it is missing."""
         return self.values.get(signal)
+
+    def enriched(self, values: Mapping[Signal, float], origin: str) -> "Reading":
+        """The same with values that came another way, in place of those that are there."""
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        return replace(self, values={**self.values, **values}, origins=origins)
 
     def why_missing(self, signal: Signal) -> Missing | None:
         """Why a signal has no value, `None` where it has one."""

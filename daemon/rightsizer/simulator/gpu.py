@@ -168,8 +168,24 @@ class SimulatedGpu:
             load, members = board_load, tuple(member for each in found for member in each)
         electrical = settle(around, board_load, has_context=has_context)
         electrical = self._measured(around, electrical, time)
-        held = sum(member.memory_bytes for member in members)
-        return self._assembled(around, spot, self._observed(spot, load, time), electrical, held)
+        load = self._observed(spot, load, time)
+        board, profile = self._slot.board, self._slot.profile(spot.instance)
+        link = link_bytes_per_second(electrical.pcie_generation, electrical.pcie_width) or 0.0
+        is_linked, is_asleep = nvlink_is_up(board), electrical.performance_state > 0
+        nvlink = board.nvlink_bytes_per_second * around.nvlinks_up_ratio if is_linked else 0.0
+        idle_reads = around.family.idle_memory_controller_busy if is_asleep else 0.0
+        return BoardState(
+            load=load,
+            electrical=electrical,
+            memory_controller_busy=min(1.0, max(idle_reads, load.dram_active)),
+            memory_total_bytes=instance_memory_bytes(board, profile),
+            memory_reserved_bytes=reserved_memory_bytes(board, profile),
+            memory_used_bytes=int(sum(member.memory_bytes for member in members)) + _DRIVER_BYTES,
+            pcie_receive_bytes_per_second=load.pcie_receive * link,
+            pcie_transmit_bytes_per_second=load.pcie_transmit * link,
+            nvlink_receive_bytes_per_second=load.nvlink_receive * nvlink,
+            nvlink_transmit_bytes_per_second=load.nvlink_transmit * nvlink,
+        )
 
     def _board_load(
         self, parts: tuple[DeviceLocation, ...], members: list[tuple[DeviceTask, ...]]
@@ -211,33 +227,6 @@ class SimulatedGpu:
             memory_temperature_celsius=(
                 true.memory_temperature_celsius + _TEMPERATURE_ERROR_CELSIUS * heat
             ),
-        )
-
-    def _assembled(
-        self,
-        around: BoardEnvironment,
-        spot: DeviceLocation,
-        load: DeviceLoad,
-        electrical: ElectricalState,
-        held_bytes: float,
-    ) -> BoardState:
-        board = self._slot.board
-        profile = self._slot.profile(spot.instance)
-        link = link_bytes_per_second(electrical.pcie_generation, electrical.pcie_width) or 0.0
-        is_linked, is_asleep = nvlink_is_up(board), electrical.performance_state > 0
-        nvlink = board.nvlink_bytes_per_second * around.nvlinks_up_ratio if is_linked else 0.0
-        idle_reads = around.family.idle_memory_controller_busy if is_asleep else 0.0
-        return BoardState(
-            load=load,
-            electrical=electrical,
-            memory_controller_busy=min(1.0, max(idle_reads, load.dram_active)),
-            memory_total_bytes=instance_memory_bytes(board, profile),
-            memory_reserved_bytes=reserved_memory_bytes(board, profile),
-            memory_used_bytes=int(held_bytes) + _DRIVER_BYTES,
-            pcie_receive_bytes_per_second=load.pcie_receive * link,
-            pcie_transmit_bytes_per_second=load.pcie_transmit * link,
-            nvlink_receive_bytes_per_second=load.nvlink_receive * nvlink,
-            nvlink_transmit_bytes_per_second=load.nvlink_transmit * nvlink,
         )
 
 

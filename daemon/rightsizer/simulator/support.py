@@ -122,25 +122,19 @@ def _support(board: Board) -> BoardSupport:
 
 def _traits(board: Board) -> Iterator[str]:
     """What differs between boards of one architecture."""
-    if not any("GeForce" in name for name in board.names):
+    holds = {
         # Datacenter or workstation; they have ECC too.
-        yield "datacenter"
-    if board.memory_type.startswith("HBM"):
-        yield "hbm"
-    if board.compute_capability != _WITHOUT_JPEG:
-        yield "jpeg"
-    if board.key.startswith("RTX") and "SE" not in board.key:
-        yield "fan"
-    if board.compute_capability > _GA100:
-        yield "averaged"
-    if board.nvlink_bytes_per_second:
-        yield "nvlink"
-    if has_switches(board):
-        yield "switched"
-    if board.mig_profiles:
-        yield "mig"
-    if board.key.startswith(("GH", "GB")):
-        yield "grace"
+        "datacenter": not any("GeForce" in name for name in board.names),
+        "hbm": board.memory_type.startswith("HBM"),
+        "jpeg": board.compute_capability != _WITHOUT_JPEG,
+        "fan": board.key.startswith("RTX") and "SE" not in board.key,
+        "averaged": board.compute_capability > _GA100,
+        "nvlink": bool(board.nvlink_bytes_per_second),
+        "switched": has_switches(board),
+        "mig": bool(board.mig_profiles),
+        "grace": board.key.startswith(("GH", "GB")),
+    }
+    return (trait for trait, is_so in holds.items() if is_so)
 
 
 def _brand(name: str) -> int:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,6 @@ from rightsizer.io.worker import Worker, attempt_all
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.telemetry.host_context import HostContext, HostContextCollector, HostQuery
@@ -145,7 +143,9 @@ class LiveSource:
             interval=self._interval,
             devices=self._registry.devices,
             readings={
-                uuid: _with_host(reading, look.devices.get(uuid))
+                uuid: reading.enriched(told, "host")
+                if (told := look.devices.get(uuid))
+                else reading
                 for uuid, reading in readings.items()
             },
             down=down,
@@ -233,14 +233,6 @@ class LiveSource:
         self._pool.follow(None)
         self._xids.follow(None)
         self._connection.reopen(self._workers, f"NVML is being opened again: {reason}")
-
-
-def _with_host(reading: Reading, values: Mapping[Signal, float] | None) -> Reading:
-    """The reading with the host's signals of its device."""
-    if not values:
-        return reading
-    origins = {**reading.origins, **dict.fromkeys(values, "host")}
-    return replace(reading, values={**reading.values, **values}, origins=origins)
 
 
 def _until(release: ReleaseRequest) -> str:

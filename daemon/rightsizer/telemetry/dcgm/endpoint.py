@@ -71,12 +71,9 @@ class StalledCollectionDetector:
         """The devices of a page that stand still."""
         seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
         for device, values in page.values.items():
-            evidence = _evidence(values)
-            if evidence is None:
-                continue
-            before = self._seen.get(device)
-            is_same = before is not None and before[0] == evidence
-            seen[device] = before if before is not None and is_same else (evidence, now)
+            if (evidence := _evidence(values)) is not None:
+                before = self._seen.get(device, ({}, now))
+                seen[device] = before if before[0] == evidence else (evidence, now)
         self._seen = seen
         still = {device for device, (_, since) in seen.items() if now - since > self._longest_age}
         is_all_still = bool(still) and len(still) == len(seen)
@@ -197,24 +194,16 @@ class DcgmEndpoint:
 
     def _viewed(self, fetched: FetchResult[ExporterPage]) -> ExporterView:
         devices = tuple(device for device, _ in self._listed.values())
-        page = fetched.value
+        xids, page = dict(self._xids.logs), fetched.value
         if page is None:
             away = Down(Missing.STALE, f"dcgm-exporter: {fetched.error}")
-            down = {device.uuid: away for device in devices}
-            return ExporterView(
-                fetched.outcome, fetched.error, devices, down, xids=dict(self._xids.logs)
-            )
-        down = {device.uuid: _LOST for device in devices if device.uuid not in page.values}
+            down = dict.fromkeys(self._listed, away)
+            return ExporterView(fetched.outcome, fetched.error, devices, down, xids=xids)
+        down = dict.fromkeys(self._listed.keys() - page.values.keys(), _LOST)
         down.update(dict.fromkeys(self._still, _STANDS_STILL))
+        readings, about = _readings(page, self._still), (fetched.outcome, fetched.error)
         return ExporterView(
-            outcome=fetched.outcome,
-            error=fetched.error,
-            devices=devices,
-            down=down,
-            readings=_readings(page, self._still),
-            instances=page.instances,
-            xids=dict(self._xids.logs),
-            driver_version=page.driver_version,
+            *about, devices, down, readings, page.instances, xids, page.driver_version
         )
 
 

@@ -45,15 +45,10 @@ def merge_readings(
     }
     if not taken and all(reading.missing.get(signal) == reasons[signal] for signal in reasons):
         return reading
-    still_missing = {**reading.missing, **reasons}
-    for signal in taken:
-        still_missing.pop(signal, None)
-    return replace(
-        reading,
-        values={**reading.values, **taken},
-        missing=still_missing,
-        origins={**reading.origins, **dict.fromkeys(taken, DCGM)},
-    )
+    still_missing = {
+        signal: why for signal, why in {**reading.missing, **reasons}.items() if signal not in taken
+    }
+    return replace(reading.enriched(taken, DCGM), missing=still_missing)
 
 
 def _is_better(reading: Reading, signal: Signal, value: float, *, is_profiled: bool) -> bool:
@@ -140,10 +135,8 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
         uuid = device.uuid
         if uuid in view.readings and uuid not in view.down:
             known = exported[uuid] = view.readings[uuid]
-            origins = dict.fromkeys(known.values, DCGM)
-            readings[uuid] = Reading(
-                uuid, snapshot.time, known.values, known.missing, origins=origins
-            )
+            bare = Reading(uuid, snapshot.time, {}, known.missing)
+            readings[uuid] = bare.enriched(known.values, DCGM)
     listed = {device.uuid for device in (*snapshot.devices, *added)}
     down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
     driver = {} if view.driver_version is None else {"driver_version": view.driver_version}
@@ -171,9 +164,7 @@ def _with_holdings(
             continue
         reading = readings.get(uuid)
         is_empty = reading is not None and reading.processes == ()
-        holdings[uuid] = tuple(
-            replace(holding, has_process=not is_empty) for holding in known.holdings
-        )
+        holdings[uuid] = tuple(replace(each, has_process=not is_empty) for each in known.holdings)
     return holdings
 
 

@@ -131,13 +131,7 @@ class ServingEngineCollector:
         """The snapshot with what the engines say."""
         values = self.read(snapshot.devices, snapshot.holdings)
         readings = {
-            uuid: replace(
-                reading,
-                values={**reading.values, **values[uuid]},
-                origins={**reading.origins, **dict.fromkeys(values[uuid], _ORIGIN)},
-            )
-            if uuid in values
-            else reading
+            uuid: reading.enriched(values[uuid], _ORIGIN) if uuid in values else reading
             for uuid, reading in snapshot.readings.items()
         }
         troubles = dict(self.troubles())
