@@ -223,9 +223,7 @@ class NumaLocalityReader:
                 return {}
             total += part
         everything = sum(total[node] for node in nodes)
-        if everything == 0:
-            return {}
-        return {Signal.HOST_MEMORY_LOCAL: total[near.numa_node] / everything}
+        return {Signal.HOST_MEMORY_LOCAL: total[near.numa_node] / everything} if everything else {}
 
     def _note_use(self, group: ControlGroup, node: int, now: Nanoseconds) -> bool:
         """Remember for which node a group is asked; whether this is its first pass."""

@@ -73,10 +73,8 @@ def is_asleep(device: Path) -> bool:
 
 
 def _is_gpu(device: Path) -> bool:
-    if read_integer(device / "vendor") != _NVIDIA:
-        return False
-    kind = read_integer(device / "class")
-    return kind is not None and kind >> 8 in _DISPLAY_CLASSES
+    kind = read_integer(device / "class") or 0
+    return read_integer(device / "vendor") == _NVIDIA and kind >> 8 in _DISPLAY_CLASSES
 
 
 _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}

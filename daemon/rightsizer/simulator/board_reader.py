@@ -121,7 +121,6 @@ _LATEST_GENERATION: Final = 6
 _COMMON: Final = ("kind", "gpus", "at", "after", "every", "for", "xid")
 _ECC_COUNTS: Final = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
 _LINK_ERRORS: Final = ("replay_errors", "recovery_errors", "crc_errors")
-_OFF_THE_BUS, _NVLINK_XID, _DOUBLE_BIT_ERROR, _CONTAINED_ERROR = 79, 74, 48, 94
 _LAST_WITH_PAGES: Final = (7, 5)
 _REASONS: Final[Mapping[str, ClockEvent]] = {
     "power": ClockEvent.SW_POWER_CAP,
@@ -200,13 +199,14 @@ def _window(entry: ScenarioRow) -> ActivePeriod:
 
 def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
     """What a driver reports of such a fault, 0 where nothing."""
-    if isinstance(effect, GpuLoss):
-        return _OFF_THE_BUS
-    if isinstance(effect, NvlinkDegradation) and effect.is_down:
-        return _NVLINK_XID
-    if isinstance(effect, MemoryErrors) and effect.uncorrected:
-        retires_pages = slot.board.compute_capability <= _LAST_WITH_PAGES
-        return _DOUBLE_BIT_ERROR if retires_pages else _CONTAINED_ERROR
+    match effect:
+        case GpuLoss():
+            return 79  # Off the bus.
+        case NvlinkDegradation(is_down=True):
+            return 74
+        case MemoryErrors(uncorrected=count) if count:
+            # A double bit error, which is contained from where rows are remapped on.
+            return 48 if slot.board.compute_capability <= _LAST_WITH_PAGES else 94
     return 0
 
 

@@ -102,11 +102,8 @@ class SimulatedNode:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The GPUs in order, each followed by the MIG instances that it has without faults."""
-        return tuple(
-            unit.device
-            for gpu in self.units
-            for unit in (gpu, *gpu.instances[: len(gpu.slot.profiles)])
-        )
+        usual = ((gpu, *gpu.instances[: len(gpu.slot.profiles)]) for gpu in self.units)
+        return tuple(unit.device for units in usual for unit in units)
 
     @property
     def has_faults(self) -> bool:
@@ -117,11 +114,8 @@ class SimulatedNode:
         """The GPUs in their slots, each with the instances that it has at a time."""
         if not self._faults:
             return self.units
-        return tuple(
-            self.as_cut(gpu, time)
-            for gpu in self.units
-            if not self.timeline(gpu).has(GpuAbsence, time)
-        )
+        there = (gpu for gpu in self.units if not self.timeline(gpu).has(GpuAbsence, time))
+        return tuple(self.as_cut(gpu, time) for gpu in there)
 
     def as_cut(self, gpu: SimulatedDevice, time: Nanoseconds) -> SimulatedDevice:
         """A GPU with the instances that it has at a time."""
@@ -192,12 +186,8 @@ class SimulatedNode:
         spot = self._by_uuid[uuid].spot
         parts = self._timelines[spot.gpu].spots(time) if spot.instance is None else ()
         gpu = self._gpus[spot.gpu]
-        return tuple(
-            process
-            for part in parts or (spot,)
-            for member in gpu.members(part, time)
-            for process in member.processes
-        )
+        members = (each for part in parts or (spot,) for each in gpu.members(part, time))
+        return tuple(process for member in members for process in member.processes)
 
     def members(self, uuid: str, time: Nanoseconds) -> tuple[DeviceTask, ...]:
         """The workloads at work on a device, with their processes there."""

@@ -103,15 +103,10 @@ class SimulatedSource:
         self._next = time + self._interval
         devices = self._devices(time)
         down = self._silent(devices, time)
-        readings = {
-            device.uuid: self._readers[device.uuid].read(time)
-            for device in devices
-            if device.uuid not in down
-        }
-        holdings = {
-            uuid: holdings_of(reading.processes or (), self._owners)
-            for uuid, reading in readings.items()
-        }
+        there = (device.uuid for device in devices if device.uuid not in down)
+        readings = {uuid: self._readers[uuid].read(time) for uuid in there}
+        processes = {uuid: reading.processes or () for uuid, reading in readings.items()}
+        holdings = {uuid: holdings_of(each, self._owners) for uuid, each in processes.items()}
         away = self._node.unload(time)
         return Snapshot(
             wall_time=time,
@@ -147,10 +142,8 @@ class SimulatedSource:
     def _silent(self, devices: tuple[Device, ...], time: Nanoseconds) -> Mapping[str, Down]:
         if not self._node.has_faults:
             return {}
-        reasons = {
-            device.uuid: down_reason(self._node, self._node.unit(device.uuid), time)
-            for device in devices
-        }
+        node, uuids = self._node, (device.uuid for device in devices)
+        reasons = {uuid: down_reason(node, node.unit(uuid), time) for uuid in uuids}
         return {uuid: down for uuid, down in reasons.items() if down is not None}
 
     def _listen(self, time: Nanoseconds) -> Mapping[str, XidLog]:

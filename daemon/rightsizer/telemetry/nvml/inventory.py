@@ -150,12 +150,11 @@ class NvmlInventoryReader:
         unopened: dict[int, NvmlFailure] = {}
         for index in range(count):
             with self.stuck_probes.at(index, self.facts.library) as stuck:
-                # What is known of a GPU that cannot be looked at; its own thread says how it is.
-                found = (
-                    self._look(index, is_alone=count == 1)
-                    if stuck is None
-                    else self._known(None, index) or stuck
-                )
+                if stuck is None:
+                    found = self._look(index, is_alone=count == 1)
+                else:
+                    # What is known of it; its own thread says how it is.
+                    found = self._known(None, index) or stuck
             if isinstance(found, NvmlFailure):
                 unopened[index] = found
             else:
@@ -379,7 +378,6 @@ def _down(device: Device, offered: Inventory, otherwise: Down) -> Down:
 
 
 def _order(device: Device) -> tuple[int, str, int, int]:
-    if device.mig is None:
-        return device.index, "", -1, -1
     mig = device.mig
-    return device.index, mig.parent_uuid, mig.gpu_instance_id, mig.compute_instance_id
+    part = (mig.parent_uuid, mig.gpu_instance_id, mig.compute_instance_id) if mig else ("", -1, -1)
+    return (device.index, *part)

@@ -235,11 +235,7 @@ class _NativeState:
         return Reading(
             uuid=uuid,
             time=self._time + offset,
-            values={
-                signal: value
-                for signal, value in zip(signals, values, strict=True)
-                if signal is not None
-            },
+            values={name: value for name, value in zip(signals, values, strict=True) if name},
             missing=missing,
             processes=self._sections["processes"].get(uuid),
         )
@@ -295,9 +291,8 @@ class NativeFiles:
         if len(streams) == 1:
             for snapshot in streams[0]:
                 devices = self._complete(snapshot.devices)
-                yield (
-                    snapshot if devices is snapshot.devices else replace(snapshot, devices=devices)
-                )
+                is_same = devices is snapshot.devices
+                yield snapshot if is_same else replace(snapshot, devices=devices)
             return
         for snapshot in merge(*streams, key=attrgetter("wall_time")):
             yield replace(

@@ -131,19 +131,15 @@ class _QueryLogLayout:
                 f"{', '.join(self.headings)}; {_REMEDY}"
             )
         self.timestamp = self._at["timestamp"]
-        found = [
-            (SIGNAL_COLUMNS[name], name, at)
-            for name, at in self._at.items()
-            if name in SIGNAL_COLUMNS
-        ]
+        known = self._at.keys() & SIGNAL_COLUMNS
+        ranked = sorted(known, key=lambda name: (SIGNAL_COLUMNS[name].rank, self._at[name]))
         self._table = CellTable(
-            CellColumn(at, name, known.signal, known.unit)
-            for known, name, at in sorted(found, key=lambda each: each[0].rank)
+            CellColumn(self._at[name], name, *SIGNAL_COLUMNS[name][:2]) for name in ranked
         )
         self._reasons = [
             (at, REASON_BITS[name]) for name, at in self._at.items() if name in REASON_BITS
         ]
-        if not found and not self._reasons:
+        if not known and not self._reasons:
             raise RecordingError(
                 f"{text.name}:{line}: none of the columns {', '.join(self.headings)} "
                 f"tells how busy a GPU is; {_REMEDY}"
@@ -164,7 +160,11 @@ class _QueryLogLayout:
             notes.learn(device, self._learned(device, cells))
         values, missing = self._table.read(cells, line, notes)
         if self._reasons and not self._has_mask:
-            _add_reasons(self._reasons, cells, values, missing)
+            mask = _mask(self._reasons, cells)
+            if isinstance(mask, Missing):
+                missing[Signal.CLOCK_EVENT_REASONS] = mask
+            else:
+                values[Signal.CLOCK_EVENT_REASONS] = mask
         return RecordingRow(time, device, values, missing, self._text.name)
 
     def _identifier(self, heading: int, delimiter: str, notes: RecordingNotes) -> _DeviceOf:
@@ -197,8 +197,8 @@ class _QueryLogLayout:
             return None if at is None or missing_cell(cells[at]) else cells[at].strip()
 
         def number(*names: str) -> float | None:
-            found = [number for name in names if (number := _number(cell(name))) is not None]
-            return min(found) if found else None
+            found = (_number(cell(name)) for name in names)
+            return min((each for each in found if each is not None), default=None)
 
         def whole_number(*names: str) -> int | None:
             return None if (found := number(*names)) is None else int(found)
@@ -223,22 +223,12 @@ class _QueryLogLayout:
         )
 
 
-def _add_reasons(
-    reasons: Sequence[tuple[int, int]],
-    cells: Sequence[str],
-    values: dict[Signal, float],
-    missing: dict[Signal, Missing],
-) -> None:
-    mask, is_known = 0, False
-    for at, bit in reasons:
-        state = cells[at].strip().lower()
-        is_known = is_known or state in ("active", "not active")
-        if state == "active":
-            mask |= bit
-    if is_known:
-        values[Signal.CLOCK_EVENT_REASONS] = float(mask)
-    else:
-        missing[Signal.CLOCK_EVENT_REASONS] = missing_cell(cells[reasons[0][0]]) or Missing.INVALID
+def _mask(reasons: Sequence[tuple[int, int]], cells: Sequence[str]) -> float | Missing:
+    """The mask that the columns of single reasons make up."""
+    states = {bit: cells[at].strip().lower() for at, bit in reasons}
+    if {"active", "not active"}.isdisjoint(states.values()):
+        return missing_cell(cells[reasons[0][0]]) or Missing.INVALID
+    return float(sum(bit for bit, state in states.items() if state == "active"))
 
 
 def _number(cell: str | None) -> float | None:

@@ -84,15 +84,12 @@ class LoadSeriesBuilder:
             moment //= 2
         sums = self._sums.setdefault(row.device, array("d"))
         first = moment * _WIDTH
-        if first >= len(sums):
-            sums.extend([0.0] * (first + _WIDTH - len(sums)))
-        values = row.values
+        sums.extend([0.0] * (first + _WIDTH - len(sums)))
         for place, (_, signals) in enumerate(_SIGNALS):
-            for signal in signals:
-                if signal in values:
-                    sums[first + 2 * place] += 1.0
-                    sums[first + 2 * place + 1] += values[signal]
-                    break
+            value = next((row.values[each] for each in signals if each in row.values), None)
+            if value is not None:
+                sums[first + 2 * place] += 1.0
+                sums[first + 2 * place + 1] += value
 
     def series(self, interval: Nanoseconds) -> dict[str, LoadSeries]:
         """Those of all devices, with moments that hold a reading each."""
@@ -110,14 +107,8 @@ class LoadSeriesBuilder:
         for device, sums in self._sums.items():
             count = -(-len(sums) // (2 * _WIDTH))
             sums.extend([0.0] * (2 * _WIDTH * count - len(sums)))
-            self._sums[device] = array(
-                "d",
-                (
-                    sums[2 * _WIDTH * moment + place] + sums[2 * _WIDTH * moment + _WIDTH + place]
-                    for moment in range(count)
-                    for place in range(_WIDTH)
-                ),
-            )
+            places = (2 * _WIDTH * at + place for at in range(count) for place in range(_WIDTH))
+            self._sums[device] = array("d", (sums[at] + sums[at + _WIDTH] for at in places))
 
 
 def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:

@@ -1,5 +1,6 @@
 """The processes on a device, and the share of time of each."""
 
+import math
 from functools import partial
 from typing import Any, Final
 
@@ -45,15 +46,12 @@ def _read_others(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Process, ...]:
-    total = handle.target.device.memory_total_bytes
+    most = handle.target.device.memory_total_bytes or math.inf
+    # Another driver's structure may have put something else in the place of the memory.
+    used = ((found.pid, found.usedGpuMemory) for found in answer)
     return tuple(
-        Process(found.pid, _plausible(found.usedGpuMemory, total), kind) for found in answer
+        Process(pid, None if held is None or held > most else held, kind) for pid, held in used
     )
-
-
-def _plausible(used: int | None, total: float | None) -> int | None:
-    """The memory of a process, unless another driver's structure put something else there."""
-    return None if used is None or (total is not None and used > total) else used
 
 
 class _Samples:
