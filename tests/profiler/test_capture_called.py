@@ -14,8 +14,14 @@ from readings import gpu
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.finding import Reason
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
-from rightsizer.profiler.capture.runner import call_webhook, judged, words
+from rightsizer.profiler.capture.repository import CaptureOutcome
+from rightsizer.profiler.capture.runner import (
+    CaptureRequest,
+    CaptureResult,
+    call_webhook,
+    judged,
+    words,
+)
 from rightsizer.profiler.capture.settings import (
     CaptureKind,
     CaptureWebhookSettings,

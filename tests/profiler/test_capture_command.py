@@ -10,8 +10,8 @@ import pytest
 from agent_process import eventually
 from rightsizer.host.process_table import end_group, started_of
 from rightsizer.io.program import Limits, environment
-from rightsizer.profiler.capture.request import CaptureOutcome, CaptureResult
-from rightsizer.profiler.capture.runner import run_command
+from rightsizer.profiler.capture.repository import CaptureOutcome
+from rightsizer.profiler.capture.runner import CaptureResult, run_command
 
 RECORDER: Final = Path(__file__).parents[1] / "support" / "capture_recorder.py"
 

@@ -18,8 +18,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.host.process_table import started_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.workload import Holding
-from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
-from rightsizer.profiler.capture.request import CaptureOutcome
+from rightsizer.profiler.capture.repository import CaptureOutcome, CaptureRepository, ReadFile
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
 from rightsizer.telemetry.source import ReleasableResource
 

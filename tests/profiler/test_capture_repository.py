@@ -8,8 +8,7 @@ import pytest
 
 from capture_repositories import record, repository_at
 from rightsizer.advice.storage import Storage
-from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
-from rightsizer.profiler.capture.request import CaptureOutcome
+from rightsizer.profiler.capture.repository import CaptureOutcome, CaptureRepository, ReadFile
 
 
 @pytest.fixture(params=["memory", "disk"])

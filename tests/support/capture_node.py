@@ -22,9 +22,8 @@ from rightsizer.model.reading import Process
 from rightsizer.model.report import AgentReport
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
-from rightsizer.profiler.capture.feature import CaptureState
-from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
-from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome
+from rightsizer.profiler.capture.feature import CaptureContext, CaptureState
+from rightsizer.profiler.capture.repository import CaptureOutcome, CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.service import CaptureService
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from readings import EPOCH
 from rightsizer.advice.storage import Storage
-from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
-from rightsizer.profiler.capture.request import CaptureOutcome
+from rightsizer.profiler.capture.repository import CaptureOutcome, CaptureRecord, CaptureRepository
 
 __all__ = ["record", "repository_at"]
 

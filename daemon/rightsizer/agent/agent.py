@@ -43,8 +43,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
-from rightsizer.profiler.capture.feature import CaptureState, captures_route
-from rightsizer.profiler.capture.request import CaptureContext
+from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, captures_route
 from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld

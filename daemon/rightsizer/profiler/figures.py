@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from rightsizer.report.figures import percent
+from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name
 
 ProfileForm: TypeAlias = Mapping[str, Any]
@@ -40,20 +40,18 @@ _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 def time_text(value: float | None) -> str:
     """`1.23 s`, `45.6 ms`, `7.8 µs`."""
-    if value is None:
-        return "not known"
+    if not value:
+        return NOTHING if value is None else "0 s"
     scale, unit = next((each for each in _SCALES if value >= each[0]), _SCALES[-1])
-    return f"{value / scale:,.4g} {unit}" if value else "0 s"
+    return f"{value / scale:,.4g} {unit}"
 
 
 def size_text(value: float | None) -> str:
     """`1.2 GB`."""
     if value is None:
-        return "not known"
-    for scale, unit in _SIZES:
-        if value >= scale:
-            return f"{value / scale:,.3g} {unit}"
-    return f"{value:.0f} B"
+        return NOTHING
+    sizes = (f"{value / scale:,.3g} {unit}" for scale, unit in _SIZES if value >= scale)
+    return next(sizes, f"{value:.0f} B")
 
 
 def idle_parts(time: ProfileForm) -> dict[str, float]:
@@ -88,22 +86,18 @@ def lost_text(workload: ProfileForm) -> str:
 
     No rule need complain of any single cause for the sum of them to matter.
     """
-    devices = [each for profile in workload["profiles"] for each in profile["devices"]]
-    times = [time for each in devices if (time := judged_time(each)) and time["span_seconds"]]
-    if not times:
-        return ""
-    parts = min(
-        (
-            {part: seconds / time["span_seconds"] for part, seconds in idle_parts(time).items()}
-            for time in times
-        ),
-        key=lambda each: each["compute"],
-    )
+    parts_of = [
+        {part: seconds / time["span_seconds"] for part, seconds in idle_parts(time).items()}
+        for profile in workload["profiles"]
+        for each in profile["devices"]
+        if (time := judged_time(each)) and time["span_seconds"]
+    ]
+    parts = min(parts_of, key=lambda each: each["compute"], default={"compute": 1.0})
     if parts["compute"] >= _NEARLY_ALL:
         return ""
     rest = sorted(parts.items() - {("compute", parts["compute"])}, key=lambda each: -each[1])
     told = [f"{CAUSES[part]} {ratio:.0%}" for part, ratio in rest if ratio >= _HALF_PERCENT]
-    whose = "The GPU that computes least does so" if len(times) > 1 else "The GPU computes"
+    whose = "The GPU that computes least does so" if len(parts_of) > 1 else "The GPU computes"
     return f"{whose} {parts['compute']:.0%} of the time; {', '.join(told)}"
 
 
@@ -140,11 +134,12 @@ def change_row(form: ProfileForm) -> Sequence[str]:
 
 
 def _change_text(figure: str, value: float | None) -> str:
-    if value is None:
-        return "not known"
-    if figure.endswith("_ratio"):
-        return f"{value:.1%}"
-    return f"{value:,.0f}" if figure == "launches_per_second" else time_text(value)
+    if value is None or figure.endswith("_seconds") or "_seconds_per_" in figure:
+        return time_text(value)
+    return f"{value:.1%}" if figure.endswith("_ratio") else f"{value:,.0f}"
+
+
+_MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
 
 def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[str]]:
@@ -157,10 +152,7 @@ def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[s
             time_text(each["seconds"]),
             f"{each['seconds'] / whole:.1%}",
             {True: "yes", False: "no", None: "-"}[each["uses_tensor_cores"]],
-            *(
-                "-" if ratio is None else f"{ratio:.0%}"
-                for ratio in (each["occupancy_ratio"], each["dram_ratio"])
-            ),
+            *("-" if each[name] is None else f"{each[name]:.0%}" for name in _MEASURED),
         )
         for each in kernels
     ]
@@ -214,31 +206,23 @@ def short_text(name: str, longest: int) -> str:
 
 def beside(form: ProfileForm | None) -> list[ProfileForm]:
     """Every device with what telemetry says of it; none where no history was looked at."""
-    return [
-        {
-            "title": _title(each),
-            "details": _details(each, form["workload"]),
-            "contradictions": [
-                found["text"] for found in each["comparisons"] if found["is_contradiction"]
-            ],
-            "agreements": [
-                found["text"] for found in each["comparisons"] if not found["is_contradiction"]
-            ],
-        }
-        for each in (form["devices"] if form else ())
-        if form
-    ]
+    found: list[ProfileForm] = []
+    for each in form["devices"] if form else ():
+        texts: dict[bool, list[str]] = {True: [], False: []}
+        for one in each["comparisons"]:
+            texts[one["is_contradiction"]].append(one["text"])
+        told = {"contradictions": texts[True], "agreements": texts[False]}
+        details = _details(each, form["workload"] if form else None)
+        found.append({"title": _title(each), "details": details, **told})
+    return found
 
 
 def _title(form: ProfileForm) -> str:
-    if form["uuid"] is None:
-        return f"{form['key']}: {form['unmatched']}"
-    note = f" ({form['note']})" if form["note"] else ""
-    name = (
-        f"{form['key']}: GPU {form['index']} of the node, {form['uuid']}, "
-        f"told by {form['matched_by']}{note}"
-    )
-    return f"{name}: {form['unmatched']}" if form["unmatched"] else name
+    name, note = form["key"], f" ({form['note']})" if form["note"] else ""
+    if form["uuid"] is not None:
+        name += f": GPU {form['index']} of the node, {form['uuid']}, told by {form['matched_by']}"
+        name += note
+    return f"{name}: {form['unmatched']}" if form["unmatched"] else str(name)
 
 
 def _details(form: ProfileForm, workload: str | None) -> list[str]:
@@ -254,10 +238,7 @@ def _details(form: ProfileForm, workload: str | None) -> list[str]:
     )
     active = f"active for {time_text(telemetry['active_seconds'])}"
     shares = sorted(telemetry["states"].items(), key=lambda each: (-each[1], each[0]))
-    parts = [f"{readable_name(state)} {percent(share)}" for state, share in shares[:_MOST_STATES]]
-    parts += [
-        f"{readable_name(condition)} {percent(share)}"
-        for condition, share in telemetry["conditions"].items()
-    ]
-    states = f", of that {', '.join(parts)}" if parts else ""
+    shares = [*shares[:_MOST_STATES], *telemetry["conditions"].items()]
+    parts = ", ".join(f"{readable_name(name)} {percent(share)}" for name, share in shares)
+    states = f", of that {parts}" if parts else ""
     return [f"the profile: {ours}{held}", f"telemetry: {theirs}, {active}{states}"]

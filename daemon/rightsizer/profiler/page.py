@@ -73,17 +73,17 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
     devices = [(profile, each) for profile in profiles for each in profile["devices"]]
     findings = [
         {
-            "title": each["reasons"][0]
-            if each["reasons"] and each["abstained"] is None
-            else rule_text(each),
+            "title": rule if each["abstained"] is not None else next(iter(each["reasons"]), rule),
             "form": each,
-            "do": " ".join(option["description"] for option in each["options"]) or rule_text(each),
+            "do": " ".join(option["description"] for option in each["options"]) or rule,
             "gain": gain_text(each),
         }
         for each in form["findings"]
+        if (rule := rule_text(each))
     ]
     against = form["against"] or {"workload": "", "changes": ()}
     host_steps = host_step_rows([each for profile in profiles for each in profile["host_steps"]])
+    spans = span_rows([each for profile in profiles for each in profile["host_spans"]])
     return {
         "name": form["workload"],
         "profiles": profiles,
@@ -96,14 +96,15 @@ def _workload(form: ProfileForm) -> dict[str, Any]:
         "silent": [each for each in findings if each["form"]["abstained"] is not None],
         "host_steps": host_steps[:_MOST_STEPS],
         "more_host_steps": max(0, len(host_steps) - _MOST_STEPS),
-        "spans": span_rows([each for profile in profiles for each in profile["host_spans"]])[
-            :_MOST_SPANS
-        ],
+        "spans": spans[:_MOST_SPANS],
         "results": [row for profile in profiles for row in _results(profile["benchmark"])],
         "before": against["workload"],
         "changes": [change_row(each) for each in against["changes"]],
         "telemetry": beside(form["telemetry"]),
     }
+
+
+_EXPOSED: Final = "exposed_collective_seconds"
 
 
 def _tiles(devices: Sequence[ProfileForm]) -> list[tuple[str, str, str]]:
@@ -114,20 +115,15 @@ def _tiles(devices: Sequence[ProfileForm]) -> list[tuple[str, str, str]]:
         return []
     steps = [step for each in devices for step in each["steps"]]
     mean = sum(each["seconds"] for each in steps) / len(steps) if steps else None
-    shares_of = {
-        name: sum(each[name] for each in times) / span
-        for name in ("kernel_seconds", "host_wait_seconds", "exposed_collective_seconds")
-    }
-    return [
-        ("With a kernel", f"{shares_of['kernel_seconds']:.0%}", f"of {time_text(span)}, all GPUs"),
-        ("Waiting for the host", f"{shares_of['host_wait_seconds']:.0%}", "no kernel was launched"),
-        (
-            "Waiting for others",
-            f"{shares_of['exposed_collective_seconds']:.0%}",
-            "collectives beside no other kernel",
-        ),
-        ("A step", "-" if mean is None else time_text(mean), f"mean of {len(steps)}"),
+    tiles = [
+        (title, f"{sum(each[name] for each in times) / span:.0%}", detail)
+        for name, title, detail in (
+            ("kernel_seconds", "With a kernel", f"of {time_text(span)}, all GPUs"),
+            ("host_wait_seconds", "Waiting for the host", "no kernel was launched"),
+            (_EXPOSED, "Waiting for others", "collectives beside no other kernel"),
+        )
     ]
+    return [*tiles, ("A step", "-" if mean is None else time_text(mean), f"mean of {len(steps)}")]
 
 
 def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
@@ -182,12 +178,10 @@ def _folded(devices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _alike(one: ProfileForm, other: ProfileForm) -> bool:
     """Whether two devices are of one board and spend their time in the same way."""
-    shares_of, others = one["shares"], other["shares"]
-    return (
-        bool(shares_of)
-        and one["board"] == other["board"]
-        and shares_of.keys() == others.keys()
-        and all(abs(shares_of[part] - others[part]) * 100 <= _ALIKE_POINTS for part in shares_of)
+    ours, theirs = one["shares"], other["shares"]
+    is_of_one_kind = ours and one["board"] == other["board"] and ours.keys() == theirs.keys()
+    return bool(is_of_one_kind) and all(
+        abs(ours[part] - theirs[part]) * 100 <= _ALIKE_POINTS for part in ours
     )
 
 
@@ -229,9 +223,8 @@ def _steps(name: str, steps: Sequence[ProfileForm]) -> str:
         )
         tip = f"{each['name']}, {time_text(each['seconds'])}: {told}"
         columns.append(ChartColumn(each["name"].rpartition("#")[2][:12], parts, tip))
-    if not columns:
-        return ""
-    return stacked_columns(f"Steps of {name}", "Where the time of each step goes.", columns)
+    told = "Where the time of each step goes."
+    return stacked_columns(f"Steps of {name}", told, columns) if columns else ""
 
 
 def _copy(form: ProfileForm) -> Sequence[str]:

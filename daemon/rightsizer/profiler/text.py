@@ -88,12 +88,8 @@ def _device(form: ProfileForm) -> list[str]:
     name = f" {form['name']}" if form["name"] else ""
     size = f", {size_text(form['memory_bytes'])}" if form["memory_bytes"] else ""
     lines = [f"  GPU {form['key']}{name}{size}"]
-    if form["time"] is None:
-        lines.append("    no time line")
-    else:
-        lines += _time(form)
-    if form["launches"]:
-        launches = form["launches"]
+    lines += ["    no time line"] if form["time"] is None else _time(form)
+    if launches := form["launches"]:
         lines.append(
             f"    {launches['count']:,} launches in {time_text(launches['host_seconds'])} of the "
             f"host; {launches['short_kernels']:,} kernels shorter than their launch"
@@ -127,19 +123,13 @@ def _time(form: ProfileForm) -> list[str]:
 
 
 def _steps(steps: Sequence[ProfileForm]) -> list[str]:
-    rows = [
-        (
-            each["name"],
-            time_text(each["seconds"]),
-            time_text(each["time"]["kernel_seconds"]),
-            time_text(each["time"]["host_wait_seconds"]),
-            time_text(each["loader_seconds"]),
-        )
-        for each in steps
-    ]
-    return _table(
-        ("    step", "time", "kernels", "host wait", "loader"), rows, _MOST_STEPS, "steps"
-    )
+    header = ("    step", "time", "kernels", "host wait", "loader")
+    rows = []
+    for each in steps:
+        of_host = each["time"]["host_wait_seconds"], each["loader_seconds"]
+        times = each["seconds"], each["time"]["kernel_seconds"], *of_host
+        rows.append((each["name"], *map(time_text, times)))
+    return _table(header, rows, _MOST_STEPS, "steps")
 
 
 def _table(
@@ -172,8 +162,7 @@ def _telemetry(form: ProfileForm | None) -> list[str]:
 def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
     complaints = [each for each in findings if each["finding"] == "inefficient"]
     fine = [each for each in findings if each["finding"] == "optimized"]
-    least = f"  {lost}" if lost else "  Nothing to change"
-    nothing = least if fine else "  No verdict"
+    nothing = f"  {lost or 'Nothing to change'}" if fine else "  No verdict"
     lines = ["", "  What to change" if complaints else nothing]
     for each in complaints:
         lines += _complaint(each)

@@ -18,6 +18,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
+from rightsizer.profiler.capture.feature import CaptureContext
 from rightsizer.profiler.capture.policy import (
     CaptureCandidate,
     WorkloadCourse,
@@ -25,9 +26,13 @@ from rightsizer.profiler.capture.policy import (
     advanced,
     capture_candidates,
 )
-from rightsizer.profiler.capture.repository import CaptureCache, CaptureRecord, CaptureRepository
-from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome, CaptureRequest
-from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
+from rightsizer.profiler.capture.repository import (
+    CaptureCache,
+    CaptureOutcome,
+    CaptureRecord,
+    CaptureRepository,
+)
+from rightsizer.profiler.capture.runner import CaptureRequest, ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureSettings
 from rightsizer.profiler.capture.storage import CaptureStorage, new_id
 from rightsizer.report.json_encoder import attributes

@@ -1,4 +1,4 @@
-"""State of captures as JSON, and its route; loads nothing that captures."""
+"""Context and state of captures, as JSON with its route; loads nothing that captures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,23 @@ from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 
 if TYPE_CHECKING:
+    from rightsizer.advice.rules.rule import Judgement
+    from rightsizer.model.advice import Advice
+    from rightsizer.model.report import Report
     from rightsizer.profiler.capture.policy import CaptureCandidate
     from rightsizer.profiler.capture.repository import CaptureRecord, ReadFile
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureContext:
+    """Asked again at every look, from a thread of a job's."""
+
+    report: Callable[[], Report | None]
+    """The latest."""
+    judgements: Callable[[], Sequence[Judgement]]
+    """Of the last run of the rules."""
+    advice: Callable[[], Sequence[Advice]]
+    """All of it, what was closed too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,40 @@
 """Repository of captures and of files that were read, and the cache of one agent over it."""
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
 from rightsizer.model.frozen import astuple, dataclass
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.profiler.capture.request import CaptureOutcome
+
+
+class CaptureOutcome(StrEnum):
+    """Where a capture stands, or how it ended."""
+
+    RUNNING = "running"
+    CALLED = "called"
+    """The receiver has taken it; the profile is still to land."""
+    LANDED = "landed"
+    """A profile of it was read."""
+    EMPTY = "empty"
+    """None came, or none that can be read."""
+    FAILED = "failed"
+    """The receiver refused, or failed."""
+    TIMED_OUT = "timed_out"
+    INTERRUPTED = "interrupted"
+    """The agent ended meanwhile."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will become of it."""
+        return self not in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED)
+
+    @property
+    def is_fruitful(self) -> bool:
+        """Whether a profile came of it, or still may."""
+        return self in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED, CaptureOutcome.LANDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""Runner of one capture on its own thread, profiling counters released meanwhile."""
+"""Request of a capture, and its runner on a thread of its own, counters released meanwhile."""
 
 import math
 import platform
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +17,17 @@ from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.program import Ending, Limits, run_program
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
 from rightsizer.owners.registry import owner_of
-from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
-from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
+from rightsizer.profiler.capture.repository import (
+    CaptureOutcome,
+    CaptureRecord,
+    CaptureRepository,
+)
 from rightsizer.profiler.capture.settings import (
     CaptureKind,
     CaptureSettings,
@@ -28,7 +35,78 @@ from rightsizer.profiler.capture.settings import (
     DynologSettings,
 )
 from rightsizer.profiler.capture.storage import CaptureStorage
+from rightsizer.report.json_encoder import Form, workload_form
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
+
+REQUEST_VERSION: Final = 1
+"""Grows when a key of the form changes its meaning or goes; keys are added without."""
+_MEANINGLESS: Final = re.compile(r"[^A-Za-z0-9._:/@-]")
+"""All but these may mean something to a program that is given a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRequest:
+    """The facts, the same for every profiler."""
+
+    id: str
+    """Of the capture; its folder is called so."""
+    finding: Finding
+    workload: Workload
+    devices: tuple[Device, ...]
+    """Those that it holds; the one that the finding is about most comes first."""
+    pids: tuple[int, ...]
+    """Its processes on them, in this node's own numbers; empty where they are not known."""
+    seconds: float
+    folder: Path
+
+    @property
+    def reason(self) -> str:
+        """Why a profile is asked for."""
+        return str(self.finding.reasons[0])
+
+    @property
+    def placeholders(self) -> dict[str, str]:
+        """What stands for the words in braces of a command."""
+        first = self.devices[0]
+        return {
+            "pid": str(self.pids[0]) if self.pids else "",
+            "pids": ",".join(map(str, self.pids)),
+            "gpu_uuid": first.uuid,
+            "gpu_index": str(first.index),
+            "seconds": f"{self.seconds:g}",
+            "folder": str(self.folder),
+            # The user who starts a workload names it: no name may be taken for an option.
+            "workload": _MEANINGLESS.sub("_", self.workload.key).lstrip("-"),
+        }
+
+    def form(self, node: str) -> Form:
+        """The same as plain values for JSON, with the name of the machine."""
+        return {
+            "version": REQUEST_VERSION,
+            "capture": self.id,
+            "node": node,
+            "workload": workload_form(self.workload),
+            "finding": self.finding.id,
+            "reason": self.reason,
+            "summary": self.finding.summary,
+            "devices": [{"uuid": each.uuid, "index": each.index} for each in self.devices],
+            "pids": list(self.pids),
+            "seconds": self.seconds,
+            "folder": str(self.folder),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureResult:
+    """An answer."""
+
+    outcome: CaptureOutcome
+    detail: str = ""
+    """What became of it in our words, which may be shown anywhere; a line or two."""
+    said: str = ""
+    """What a program said, for the log alone: it may name whatever it likes."""
+    is_recorded: bool = False
+    """Whether the recording is over; it may only have been asked for."""
 
 
 def call_webhook(

@@ -12,9 +12,8 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.controller import CaptureController
 from rightsizer.profiler.capture.drop_folder import DropFolderWatcher
-from rightsizer.profiler.capture.feature import CaptureState
+from rightsizer.profiler.capture.feature import CaptureContext, CaptureState
 from rightsizer.profiler.capture.repository import CaptureRepository
-from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.profiler.capture.storage import CaptureStorage

@@ -17,7 +17,6 @@ from rightsizer.model.profile import (
     ProfileFormat,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.json_events import (
     Event,
     JsonEvents,
@@ -37,7 +36,7 @@ from rightsizer.telemetry.profiles.names import (
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
-from rightsizer.telemetry.profiles.time_line import Column, Interval
+from rightsizer.telemetry.profiles.time_line import CallStacks, Column, Interval
 from rightsizer.telemetry.profiles.time_use import Launches
 
 _UNNAMED: Final = ("", "__missing__")

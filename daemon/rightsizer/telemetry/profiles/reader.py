@@ -25,6 +25,11 @@ class Head:
     data: bytes
     is_packed: bool = False
 
+    @property
+    def text(self) -> str:
+        """What it says; nothing where it is no text."""
+        return "" if b"\0" in self.data else self.data.decode("utf-8-sig", "replace")
+
 
 @dataclass(frozen=True, slots=True)
 class ProfileReader:

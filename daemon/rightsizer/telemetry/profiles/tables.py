@@ -57,10 +57,9 @@ class KernelRow:
         """Several runs, and the shortest and the longest of them where these are known."""
         self.count += count
         self.total += total
-        if extremes is not None:
-            shortest, longest = extremes
-            self._shortest = shortest if self._shortest is None else min(self._shortest, shortest)
-            self._longest = max(self._longest, longest)
+        for each in extremes or ():
+            self._shortest = each if self._shortest is None else min(self._shortest, each)
+            self._longest = max(self._longest, each)
 
     def measure(self, figure: str, value: Any, weight: float) -> None:
         """What was measured of some runs, by the field's name in `KernelUse` or its counters."""

@@ -69,7 +69,6 @@ class MeasuredKernels:
         count = launch.first(MULTIPROCESSORS, lambda _: 1.0)
         if count is not None and count >= 1:
             self._multiprocessors.setdefault(launch.device, round(count))
-
         for rule in launch.rules:
             if _ABOUT_ITSELF.match(rule.text):
                 continue
@@ -129,10 +128,8 @@ def _launches_of_report(path: Path) -> Iterator[KernelLaunch]:
 def _launch(action: Any) -> KernelLaunch:
     launch = KernelLaunch(kernel=str(action.name()))
     for name in action.metric_names():
-        if name != DEVICE_NAME and not is_wanted(("", name)):
-            continue
-        metric = action.metric_by_name(name)
-        if metric is None:
+        is_used = name == DEVICE_NAME or is_wanted(("", name))
+        if not is_used or (metric := action.metric_by_name(name)) is None:
             continue
         if name == DEVICE_NAME:
             launch.device_name = str(metric.as_string() or "")
@@ -174,10 +171,7 @@ def recognizes(head: Head) -> bool:
     """Whether a page's header, or a line that only `ncu` writes, is in it; or it is a report."""
     if _is_report(head.name, head.data):
         return True
-    if b"\0" in head.data:
-        return False
-    text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
-    lines, is_quoted = text.splitlines(), False
+    lines, is_quoted = head.text.splitlines(), False
     for place, line in enumerate(lines):
         if _FENCE.match(line):
             is_quoted = not is_quoted
@@ -208,18 +202,16 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     if not devices:
         raise ProfileError(_nothing(path, codes))
     notes = [_NO_TIME_LINE]
-    if kernels.untimed:
-        untimed = f"Of {kernels.untimed} launches no duration was measured"
-        notes.append(f"{untimed}; they count as 0 seconds.")
+    if untimed := kernels.untimed:
+        notes.append(f"Of {untimed} launches no duration was measured; they count as 0 seconds.")
     if codes:
         notes.append(f"The profiler reported {', '.join(codes[:5])}.")
+    rows = pages.events + pages.unread["line that is no row of its table"]
     return Profile(
         format=ProfileFormat.NSIGHT_COMPUTE,
         source=path.name,
         devices=devices,
-        events=events
-        if is_report
-        else pages.events + pages.unread["line that is no row of its table"],
+        events=events if is_report else rows,
         unread=dict(pages.unread),
         notes=(*notes, *kernels.rule_notes()),
     )
@@ -242,17 +234,14 @@ def _begins_table(lines: Sequence[str], place: int) -> bool:
 
 
 def _nothing(path: Path, codes: Sequence[str]) -> str:
+    why = f" ({', '.join(codes[:5])})" if codes else ""
+    why += "; write one with `ncu --csv --page details` or `ncu --csv --page raw`"
     if "ERR_NVGPUCTRPERM" in codes:
-        return (
-            f"{path.name}: no kernel is in it: the profiler was not allowed to read the GPU's "
-            "counters (ERR_NVGPUCTRPERM); run it as root, or load the driver with "
-            "NVreg_RestrictProfilingToAdminUsers=0"
+        why = (
+            ": the profiler was not allowed to read the GPU's counters (ERR_NVGPUCTRPERM); run it "
+            "as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
         )
-    said = f" ({', '.join(codes[:5])})" if codes else ""
-    return (
-        f"{path.name}: no kernel is in it{said}; write one with "
-        "`ncu --csv --page details` or `ncu --csv --page raw`"
-    )
+    return f"{path.name}: no kernel is in it{why}"
 
 
 NSIGHT_COMPUTE: Final = ProfileReader(ProfileFormat.NSIGHT_COMPUTE, recognizes, read)

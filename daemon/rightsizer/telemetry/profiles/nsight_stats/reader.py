@@ -235,14 +235,11 @@ _KEY_MARKS: Final = ('"Total Time (', '"Total (', '"CorrId"', '"Duration (')
 
 def recognizes(head: Head) -> bool:
     """Whether one of the reports' headers, or a line that only `nsys stats` writes, is in it."""
-    if b"\0" in head.data:
-        return False
-    text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
-    for line in text.splitlines():
+    for line in head.text.splitlines():
         found = header_of(titles_in(line))
         if is_notice(line) or (found is not None and found.report is not StatsReport.OTHER):
             return True
-    plain = text.lstrip()
+    plain = head.text.lstrip()
     return plain.startswith(("[", "{")) and any(mark in plain[:2000] for mark in _KEY_MARKS)
 
 

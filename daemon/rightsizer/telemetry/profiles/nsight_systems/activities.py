@@ -10,11 +10,10 @@ from itertools import accumulate
 from typing import Any, Final
 
 from rightsizer.model.profile import CopyKind, HostMemory
-from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.names import is_wait_call
 from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.time_line import Column, order
+from rightsizer.telemetry.profiles.time_line import CallStacks, Column, order
 
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -55,10 +54,8 @@ def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) 
         The correlations of copies for which their callers had to wait, in order: those that end
         in pageable memory are never in passing.
     """
-    names = ("demangledName", "shortName", "mangledName")
-    for start, end, device, owner, number, *texts in _timed(
-        database, KERNELS, _WHEN, (*_WHOSE, *names)
-    ):
+    named = (*_WHOSE, "demangledName", "shortName", "mangledName")
+    for start, end, device, owner, number, *texts in _timed(database, KERNELS, _WHEN, named):
         process = process_of(owner)
         name = next(filter(None, map(database.text, texts)), "(no name)")
         correlation = correlation_of(process, number)
@@ -107,29 +104,27 @@ def _kind_of(
 
 
 ALLOCATIONS: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
-_ALLOCATED: Final = 0
-_FREED: Final = 1
+_SIGNS: Final = {0: 1, 1: -1}
+"""Of what is allocated and of what is freed."""
 _OF_DEVICE: Final = frozenset({2, 3, 5})
 """ENUM_CUDA_MEM_KIND: device, array and static memory; the rest is the host's or moves about."""
 
 
 def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     """The peak of what was allocated while the profiler looked, by device."""
-    starts: defaultdict[str, Column] = defaultdict(lambda: array("q"))
-    sizes: defaultdict[str, Column] = defaultdict(lambda: array("q"))
+    changes: defaultdict[str, tuple[Column, Column]] = defaultdict(lambda: (array("q"), array("q")))
     columns = ("start", "deviceId", "bytes", "memoryOperationType", "memKind")
     for start, device, size, operation, kind, owner in database.rows(
         ALLOCATIONS, columns, ("globalPid",)
     ):
-        if kind not in _OF_DEVICE or operation not in {_ALLOCATED, _FREED} or size < 0:
+        if kind not in _OF_DEVICE or operation not in _SIGNS or size < 0:
             database.unread["allocation that is not of device memory"] += 1
             continue
-        key = gpus.key(process_of(owner), device)
-        starts[key].append(start)
-        sizes[key].append(size if operation == _ALLOCATED else -size)
-    for key, changes in sizes.items():
-        totals = accumulate(map(changes.__getitem__, order(starts[key])), initial=0)
-        recorder.memory(key, max(totals))
+        starts, sizes = changes[gpus.key(process_of(owner), device)]
+        starts.append(start)
+        sizes.append(_SIGNS[operation] * size)
+    for key, (starts, sizes) in changes.items():
+        recorder.memory(key, max(accumulate(map(sizes.__getitem__, order(starts)), initial=0)))
 
 
 CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"

@@ -13,7 +13,6 @@ from typing import Final
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
-from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
 from rightsizer.telemetry.profiles.nsight_systems.activities import (
@@ -38,6 +37,7 @@ from rightsizer.telemetry.profiles.nsight_systems.database import (
 from rightsizer.telemetry.profiles.printed_text import plain_words
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.telemetry.profiles.time_line import CallStacks
 
 _VERSIONS: Final = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
 _ERROR: Final = 3
