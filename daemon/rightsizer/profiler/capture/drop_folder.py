@@ -162,23 +162,16 @@ def _refusal(path: str, status: os.stat_result, folder: os.stat_result) -> str |
             "belongs to another user, in a folder that all may write into; let a group "
             "write into it, and not everybody"
         )
-    if status.st_nlink > 1 and not _can_its_giver_read(status, folder):
+    # Which user gave it its second name is not known, and access control lists widen the group.
+    is_folder_its_owners = not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and (
+        folder.st_uid in (0, status.st_uid)
+    )
+    if status.st_nlink > 1 and not (status.st_mode & stat.S_IROTH or is_folder_its_owners):
         return (
             "is a hard link, and not everybody who may write into its folder could read it; put "
             "a copy there"
         )
     return None
-
-
-def _can_its_giver_read(status: os.stat_result, folder: os.stat_result) -> bool:
-    """Whether a file is readable to each user who may have given it a name in a folder.
-
-    Which of them did is not known, and access control lists widen the group.
-    """
-    if status.st_mode & stat.S_IROTH:
-        return True
-    is_its_owners_alone = not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return is_its_owners_alone and folder.st_uid in (0, status.st_uid)
 
 
 _Read = Callable[[int, str, ReadLimits, DropFolderSettings, threading.Event], Profile]
@@ -249,12 +242,9 @@ class DropFolderWatcher:
         except OSError as error:
             before, self._trouble = self._trouble, (error.strerror or str(error)).lower()
             if self._trouble != before:
-                self._log.warning(
-                    "drop_folder_unreadable",
-                    folder=str(self.folder),
-                    error=self._trouble,
-                    remedy="create it, and let the agent's user read it",
-                )
+                remedy = "create it, and let the agent's user read it"
+                told = {"folder": str(self.folder), "error": self._trouble, "remedy": remedy}
+                self._log.warning("drop_folder_unreadable", **told)
             return None
         self._trouble = None
         if left_out and not self._has_too_many:

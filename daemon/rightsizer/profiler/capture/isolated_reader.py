@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -75,38 +74,27 @@ def read_isolated(
         path.symlink_to(f"/proc/self/fd/{descriptor}")
         cpu_seconds = max(1, round(settings.read_timeout))
         task = ReaderTask(str(path), name, limits, settings.read_memory_bytes, cpu_seconds)
-        with _started(descriptor) as process:
-            data = _asked(process, encode(task).encode(), settings.read_timeout, stop)
-            if data is None:
-                _end(process)
+        with subprocess.Popen(  # noqa: S603 - this very program, by a list of words.
+            _PROGRAM,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(descriptor,),
+            # No PATH: a vendor's program is never run for a file that just lay there.
+            env={"PATH": "", "LANG": "C.UTF-8"},
+            start_new_session=True,
+        ) as process:
             try:
+                data = _asked(process, encode(task).encode(), settings.read_timeout, stop)
+                if data is None:
+                    _end(process)
                 status = process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 status = None  # It has no more to say, and has not ended.
+            finally:
+                _end(process)
     return _understood(data, status, name, settings)
-
-
-@contextlib.contextmanager
-def _started(descriptor: int) -> "Iterator[subprocess.Popen[bytes]]":
-    process = subprocess.Popen(  # noqa: S603 - this very program, by a list of words.
-        _PROGRAM,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        pass_fds=(descriptor,),
-        # No PATH: a vendor's program is never run for a file that just lay there.
-        env={"PATH": "", "LANG": "C.UTF-8"},
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        _end(process)
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
 
 
 def _asked(

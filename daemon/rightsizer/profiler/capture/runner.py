@@ -294,9 +294,6 @@ class ThreadedCaptureRunner:
             # For the next agent, should this one be killed.
             self._repository.put(replace(record, process=pid, process_started=started_of(pid)))
 
-        limits = Limits(
-            self._settings.seconds + self._settings.timeout,
-            self._stop,
-            lambda: self._room.why_too_much(request.id),
-        )
+        longest = self._settings.seconds + self._settings.timeout
+        limits = Limits(longest, self._stop, lambda: self._room.why_too_much(request.id))
         return run_command(command, request.folder, limits, note=note)

@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +19,10 @@ _SHARED: Final = stat.S_ISGID | stat.S_IRWXU | stat.S_IRWXG | stat.S_IROTH | sta
 """What a capture's folder has of the drop folder's mode: a group may write into it, never all."""
 
 
-def new_id(now: Nanoseconds, token: Callable[[int], str] = secrets.token_hex) -> str:
+def new_id(now: Nanoseconds) -> str:
     """What a capture, and its folder, is called."""
     when = datetime.fromtimestamp(seconds(now), UTC)
-    return f"capture-{when:%Y%m%dT%H%M%SZ}-{token(3)}"
+    return f"capture-{when:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 class CaptureStorage:
@@ -51,11 +51,9 @@ class CaptureStorage:
 
     def size_bytes(self, capture_id: str) -> int:
         """What a capture has written; 0 where there is nothing."""
-        total, folder = 0, self._folder / capture_id
-        if not folder.is_dir():
-            return 0
+        total = 0
         with suppress(OSError):  # Of what goes away meanwhile nothing is left to count.
-            for _, _, names, place in os.fwalk(str(folder), follow_symlinks=False):
+            for _, _, names, place in os.fwalk(self._folder / capture_id, follow_symlinks=False):
                 for name in names:
                     with suppress(OSError):
                         total += os.stat(name, dir_fd=place, follow_symlinks=False).st_size
@@ -63,12 +61,13 @@ class CaptureStorage:
 
     def why_too_much(self, capture_id: str) -> str | None:
         """What one capture alone has used up, `None` while it has not."""
-        if self.size_bytes(capture_id) > self._settings.quota_bytes:
-            return (
-                f"wrote more than {self._settings.quota_bytes} bytes, and was ended; record a "
-                "shorter time, or raise profiles.capture.room.quota"
-            )
-        return None
+        quota_bytes = self._settings.quota_bytes
+        if self.size_bytes(capture_id) <= quota_bytes:
+            return None
+        return (
+            f"wrote more than {quota_bytes} bytes, and was ended; record a shorter time, or raise "
+            "profiles.capture.room.quota"
+        )
 
     def why_none(self, kept: Iterable[CaptureRecord]) -> str | None:
         """Why there is no room for another capture, `None` where there is."""
@@ -108,11 +107,9 @@ class CaptureStorage:
     def _delete(self, capture_id: str) -> bool:
         """Whether there was a folder of ours that is gone now."""
         path = self._folder / capture_id
-        try:
+        with suppress(OSError):
             status = path.lstat()
-        except OSError:
-            return False
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-            return False
-        shutil.rmtree(path, ignore_errors=True)
-        return not path.exists()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+                shutil.rmtree(path, ignore_errors=True)
+                return not path.exists()
+        return False

@@ -29,7 +29,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time, at most "
         f"{worst.loader_wait_ratio:.1%} of it for a loader{launches if is_other else ''}"
-        f"{rule.outlier_text(worst, settings)}.",
+        f"{rule.outlier_text(worst, settings.outlier_minimum_ratio)}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         _evidence(worst, _longest(worst, SpanKind.LOADER) or waits),
         tuple(each.key for each in held),
@@ -94,7 +94,7 @@ def _of_synchronization(
     return ProfileVerdict(
         f"{worst.key} is idle {worst.share(worst.time.synchronization_wait_seconds):.1%} of the "
         f"time after the host waited for it ({named}) and had launched nothing ahead"
-        f"{rule.outlier_text(worst, settings)}.",
+        f"{rule.outlier_text(worst, settings.outlier_minimum_ratio)}.",
         rule.factors_of(worst, ratio, threshold),
         _evidence(worst, waits),
         culprits,

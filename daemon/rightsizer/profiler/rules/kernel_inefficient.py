@@ -120,40 +120,42 @@ def _judged(
         limit, throughput = "memory", memory
     elif compute is not None and memory is not None:
         limit, throughput = "latency", max(compute, memory)
-    causes = [*_access(counters, limit, settings)]
-    if limit == "latency":
-        causes += [*_room(kernel, counters, settings), *_divergence(counters, settings)]
-    return _JudgedKernel(device, kernel, limit, throughput, tuple(causes))
+    causes = tuple(_causes(kernel, counters, limit, settings))
+    return _JudgedKernel(device, kernel, limit, throughput, causes)
 
 
-def _access(
-    counters: KernelCounters, limit: str, settings: ProfileKernelInefficientSettings
+def _causes(
+    kernel: KernelUse,
+    counters: KernelCounters,
+    limit: str,
+    settings: ProfileKernelInefficientSettings,
 ) -> Iterator[_Cause]:
-    excess = counters.excess_sectors_ratio
+    excess, threads = counters.excess_sectors_ratio, counters.active_threads
     if limit != "compute" and excess and excess >= settings.excess_sectors_minimum_ratio:
         text = f"{excess:.0%} of the sectors that it moves are of no use (uncoalesced access)"
         yield _Cause(text, excess, _COALESCE)
+    if limit == "latency":
+        yield from _room(kernel, counters, settings)
+        if threads and threads <= settings.threads_maximum:
+            text = f"{threads:.0f} of the {_WARP_THREADS} threads of a warp work on average"
+            yield _Cause(text, 1.0 - threads / _WARP_THREADS, _CONVERGE)
 
 
 def _room(
     kernel: KernelUse, counters: KernelCounters, settings: ProfileKernelInefficientSettings
 ) -> Iterator[_Cause]:
     """Too few blocks for the board, or too few warps on a multiprocessor."""
-    waves, room = counters.waves, counters.theoretical_occupancy_ratio
-    if waves is not None and 0 < waves < 1:
+    waves, room = counters.waves or 0.0, counters.theoretical_occupancy_ratio
+    tail = 1.0 / (floor(waves) + 1)
+    if 0 < waves < 1:
         text = f"its blocks fill {waves:.0%} of the multiprocessors' room"
         yield _Cause(text, 1.0 - waves, _MORE_BLOCKS)
-    elif waves is not None and waves > floor(waves):
-        tail = 1.0 / (floor(waves) + 1)
-        if tail >= settings.tail_minimum_ratio:
-            text = f"the last of its {waves:.1f} waves of blocks leaves multiprocessors idle"
-            yield _Cause(text, tail, _MORE_BLOCKS)
+    elif waves > floor(waves) and tail >= settings.tail_minimum_ratio:
+        text = f"the last of its {waves:.1f} waves of blocks leaves multiprocessors idle"
+        yield _Cause(text, tail, _MORE_BLOCKS)
     # Products on tensor cores hide latency within a block, not by many of them.
-    if (
-        room is not None
-        and room <= settings.occupancy_maximum_ratio
-        and not kernel.uses_tensor_cores
-    ):
+    is_short = room is not None and room <= settings.occupancy_maximum_ratio
+    if room is not None and is_short and not kernel.uses_tensor_cores:
         limits = {
             "its registers": counters.register_blocks,
             "its shared memory": counters.shared_memory_blocks,
@@ -164,15 +166,6 @@ def _room(
         by = " and ".join(name for name, blocks in known.items() if blocks == least)
         text = f"{by or 'what it takes'} leave room for {room:.0%} of the warps"
         yield _Cause(text, 1.0 - room, _OCCUPANCY)
-
-
-def _divergence(
-    counters: KernelCounters, settings: ProfileKernelInefficientSettings
-) -> Iterator[_Cause]:
-    threads = counters.active_threads
-    if threads and threads <= settings.threads_maximum:
-        text = f"{threads:.0f} of the {_WARP_THREADS} threads of a warp work on average"
-        yield _Cause(text, 1.0 - threads / _WARP_THREADS, _CONVERGE)
 
 
 _COALESCE: Final = Instruction(

@@ -30,9 +30,10 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
     ran = "" if mean is None else f"; a kernel runs {mean * 1e6:.1f} µs on average"
     brought = launches.matched / launches.count if launches and launches.count else 1.0
     graphs = f", each of {brought:,.0f} kernels (graphs)" if brought >= _GRAPH_KERNELS else ""
+    outlier = rule.outlier_text(worst, settings.outlier_minimum_ratio)
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time{ran}, "
-        f"at {rate:,.0f} launches a second{graphs}{rule.outlier_text(worst, settings)}.",
+        f"at {rate:,.0f} launches a second{graphs}{outlier}.",
         rule.factors_of(worst, worst.host_wait_ratio, settings.on_ratio),
         {
             "device": worst.key,

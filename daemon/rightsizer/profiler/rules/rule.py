@@ -1,7 +1,7 @@
 """Frame of the rules over profiles: member devices, settings, judgement, verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.verdict import confidence_of, finding_id, opposite, severity_of
@@ -216,7 +216,14 @@ class ProfileRule(Generic[ProfileSettingsT]):
             abstained = self._finding(profiles, self.name, error.reason, f"No verdict: {error}.")
             return replace(abstained, reasons=(error.reason,), abstained=str(error))
         if not verdict.culprits:
-            return self._optimized(profiles, verdict)
+            return replace(
+                self._finding(profiles, self.name, Action.NONE, verdict.summary),
+                kind=FindingKind.OPTIMIZED,
+                **_confidence(opposite(verdict.factors)),
+                risk=Risk.VERY_LOW,
+                savings=Savings(reason="nothing to save"),
+                evidence=verdict.evidence,
+            )
         option = Option(
             verdict.description,
             verdict.risk,
@@ -242,16 +249,6 @@ class ProfileRule(Generic[ProfileSettingsT]):
     def with_settings(self, settings: ProfileSettingsT) -> "ProfileRule[ProfileSettingsT]":
         """The same rule with an operator's settings."""
         return replace(self, settings=settings)
-
-    def _optimized(self, profiles: Sequence[Profile], verdict: ProfileVerdict) -> Finding:
-        return replace(
-            self._finding(profiles, self.name, Action.NONE, verdict.summary),
-            kind=FindingKind.OPTIMIZED,
-            **_confidence(opposite(verdict.factors)),
-            risk=Risk.VERY_LOW,
-            savings=Savings(reason="nothing to save"),
-            evidence=verdict.evidence,
-        )
 
     def _finding(
         self, profiles: Sequence[Profile], named: str, action: str, summary: str
@@ -295,17 +292,9 @@ def factors_of(member: ProfiledMember, share: float, threshold: float) -> dict[s
     return {"certainty": probability_above(min(1.0, share), samples, threshold)}
 
 
-class OutlierSettings(Protocol):
-    """Settings of a rule that leaves a single long wait aside."""
-
-    @property
-    def outlier_minimum_ratio(self) -> float:
-        """The part of all waiting from which on one wait is left aside."""
-
-
-def outlier_text(member: ProfiledMember, settings: OutlierSettings) -> str:
+def outlier_text(member: ProfiledMember, minimum_ratio: float) -> str:
     """Names the one wait that is most of all waiting; empty where there is none."""
-    seconds = member.outlier_seconds(settings.outlier_minimum_ratio)
+    seconds = member.outlier_seconds(minimum_ratio)
     if not seconds or member.host_wait_ratio < _WORTH_NAMING:
         return ""
     part = seconds / member.time.host_wait_seconds

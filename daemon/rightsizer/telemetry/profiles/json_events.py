@@ -18,6 +18,7 @@ _CHUNK: Final = 2**18
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRUCTURE: Final = re.compile(r'["{}\[\]]')
 _STRING_TURN: Final = re.compile(r'["\\]')
+_ANY: Final = re.compile(r".", re.DOTALL)
 _SCALAR_END: Final = re.compile(r"[,\]}\s]")
 
 
@@ -95,29 +96,19 @@ class JsonWindow:
         return False
 
     def _skip_string(self) -> bool:
-        while True:
-            found = self._find(_STRING_TURN)
-            if found != "\\":
-                return found == '"'
-            if self.at >= len(self.text) and not self._fill_some():
-                return False
-            self.at += 1
+        # What a backslash escapes is no quote, whatever it is.
+        while (found := self._find(_STRING_TURN)) == "\\":
+            self._find(_ANY)
+        return found == '"'
 
     def _find(self, pattern: "re.Pattern[str]") -> str:
         """Go past the next place that matches; empty at the end of the file."""
         while not (found := pattern.search(self.text, self.at)):
             self.at = len(self.text)
-            if not self._fill_some():
+            if not self.fill():
                 return ""
         self.at = found.end()
         return found.group()
-
-    def _fill_some(self) -> bool:
-        """Read on until there is something; false at the end of the file."""
-        while self.fill():
-            if self.at < len(self.text):
-                return True
-        return False
 
 
 _LARGEST_EXPONENT: Final = 24
@@ -189,9 +180,7 @@ def repaired(text: str, error: Exception) -> str | None:
         )
         return None if changed == text else changed
     found = _NO_NUMBER.match(text, error.pos)
-    if found is None:
-        return None
-    return text[: found.start()] + _AS_LONG[found[1]] + text[found.end() :]
+    return found and text[: found.start()] + _AS_LONG[found[1]] + text[found.end() :]
 
 
 Event: TypeAlias = dict[str, Any]
@@ -289,18 +278,17 @@ class JsonEvents:
                 event, fault = self._value(window, self._limits.event_maximum_bytes)
                 if fault:
                     self._pass_over(window, fault)
-                    continue
-                self._count_some(1)
-                yield event
-            elif following == ",":
-                window.at += 1
-            elif following == "]":
-                window.at += 1
-                return
+                else:
+                    self._count_some(1)
+                    yield event
             elif following in ("", "}", ":"):
                 self._break(window)
-            else:
+            elif following not in ",]":
                 self._pass_over(window, "event that is no object")
+            else:
+                window.at += 1
+                if following == "]":
+                    return
 
     def _whole_events(self, window: JsonWindow) -> list[Event]:
         """Events that end in the window, as many as are cheap to hold at once."""
@@ -350,19 +338,17 @@ class JsonEvents:
     def _pass_over(self, window: JsonWindow, what: str) -> None:
         is_open = what.startswith(_NO_JSON)
         # Where the quotes of an event do not tell where it ends, the next one's beginning does.
-        following = _NEXT_EVENT.search(window.text, window.at) if is_open else None
-        if following is not None:
+        if is_open and (following := _NEXT_EVENT.search(window.text, window.at)):
             window.at = following.end()
         elif not window.skip_value():
             self._break(window)
             return
         self._count_some(1)
         self.unread[what] += 1
-        if self.unread.total() > self._limits.faulty_events_maximum:
-            self.fault = (
-                f"over {self._limits.faulty_events_maximum} events cannot be built, the last one "
-                f"ends at character {window.place}"
-            )
+        most = self._limits.faulty_events_maximum
+        if self.unread.total() > most:
+            last = f"the last one ends at character {window.place}"
+            self.fault = f"over {most} events cannot be built, {last}"
 
     def _count_some(self, events: int) -> None:
         self.count += events

@@ -14,6 +14,7 @@ from rightsizer.telemetry.profiles.reader import Unpacked, open_unpacked
 _WORD: Final = re.compile(r"^[\"'(\[]?[A-Za-z][A-Za-z'-]{0,13}[\"')\].,:;!]*$")
 _LONG_NUMBER: Final = re.compile(r"^\d{1,4}[.,:;%]?$")
 _LONGEST: Final = 160
+_BEGINNING: Final = 40
 _ELLIPSIS: Final = "…"
 _SECRET: Final = re.compile(
     r"\S*[/\\]\S*|[A-Za-z]{21,}|(?=[\w+/=@.~-]*\d)[\w+/=@.~-]{9,}|(?<=[=:@])\s*[\w./+~@%-]+"
@@ -33,13 +34,11 @@ def plain_words(text: str, longest: int = _LONGEST) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1] + _ELLIPSIS
 
 
-def excerpt(data: bytes, longest: int = 40) -> str:
+def excerpt(data: bytes) -> str:
     """How a file begins, printable and without what may be a secret."""
-    text = data[: 8 * longest].decode("utf-8", "replace")
-    text = _SECRET.sub("..", " ".join(text.split()))
-    return "".join(each if each.isascii() and each.isprintable() else "." for each in text)[
-        :longest
-    ]
+    text = data[: 8 * _BEGINNING].decode("utf-8", "replace")
+    text = _SECRET.sub("..", " ".join(text.split()))[:_BEGINNING]
+    return "".join(each if each.isascii() and each.isprintable() else "." for each in text)
 
 
 DecimalMark = Literal[".", ","]
