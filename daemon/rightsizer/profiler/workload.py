@@ -38,10 +38,12 @@ def _grouped(profiles: Sequence[Profile]) -> list[list[Profile]]:
     """Ranks of one program together, everything else by itself."""
     groups: list[list[Profile]] = []
     for profile in profiles:
-        group = next((each for each in groups if _is_rank_of(profile, each)), None)
-        if group is None:
-            groups.append(group := [])
-        group.append(profile)
+        for group in groups:
+            if _is_rank_of(profile, group):
+                group.append(profile)
+                break
+        else:
+            groups.append([profile])
     return groups
 
 
@@ -73,9 +75,7 @@ class ProfileChange:
     @property
     def ratio(self) -> float | None:
         """After, of before; `None` where either is unknown or nothing was before."""
-        if not self.before or self.after is None:
-            return None
-        return self.after / self.before
+        return self.after / self.before if self.before and self.after is not None else None
 
 
 def profile_changes(

@@ -143,17 +143,6 @@ class ReadFiles:
     profiles: tuple[Profile, ...]
     broken: tuple[BrokenFile, ...] = ()
 
-    def strict(self) -> tuple[Profile, ...]:
-        """The profiles, where none is missing.
-
-        Raises:
-            ProfileError: a file was broken; the first is named.
-        """
-        if self.broken:
-            first = self.broken[0]
-            raise ProfileError(f"{first.source}: {first.reason}")
-        return self.profiles
-
 
 _EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
 
@@ -191,19 +180,12 @@ _HEAD_BYTES: Final = 1 << 18
 
 
 def open_profile(path: Path, limits: ReadLimits) -> Profile:
-    """Reads a file, or a folder that holds one profile.
+    """Reads a file.
 
     Raises:
-        ProfileError: it cannot be read, is of no known format, or holds several profiles.
+        ProfileError: it cannot be read, or is of no known format.
     """
-    if not _is_folder(path):
-        return _read(path, _recognized(path, limits), limits)
-    profiles = _read_folder(path, limits).strict()
-    if len(profiles) > 1:
-        raise ProfileError(
-            f"{path}: holds {len(profiles)} profiles, {profiles[0].source} among them; name one"
-        )
-    return profiles[0]
+    return _read(path, _recognized(path, limits), limits)
 
 
 def is_profile(path: Path, limits: ReadLimits) -> bool:
@@ -221,7 +203,11 @@ def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
     Raises:
         ProfileError: one of them cannot be read, or a folder holds no profile.
     """
-    return read_files(paths, limits).strict()
+    read = read_files(paths, limits)
+    if read.broken:
+        first = read.broken[0]
+        raise ProfileError(f"{first.source}: {first.reason}")
+    return read.profiles
 
 
 def read_files(paths: Iterable[Path], limits: ReadLimits) -> ReadFiles:

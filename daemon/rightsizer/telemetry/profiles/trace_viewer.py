@@ -87,8 +87,7 @@ class _Trace:
         name, process = str(args.get("name", "")), str(event.get("pid"))
         if event.get("name") == "process_name" and len(self._processes) < _NAMES_MAXIMUM:
             self._processes[process] = name
-            gpu = GPU_PLANE.match(name)
-            if gpu is not None:
+            if gpu := GPU_PLANE.match(name):
                 self.recorder.device(name, index=int(gpu[1]))
         elif event.get("name") == "thread_name":
             self._threads[process, str(event.get("tid"))] = name
@@ -98,14 +97,12 @@ class _Trace:
         if start is None or duration is None:
             self.unread["events without times"] += 1
             return
-        process = str(event.get("pid"))
+        process, args = str(event.get("pid")), event.get("args")
         plane = self._processes.get(process, "")
         line = self._threads.get((process, str(event.get("tid"))), "")
-        args = event.get("args")
         stats: Mapping[str, Any] = args if isinstance(args, Mapping) else {}
         name, span = str(event.get("name", "")), (start, start + duration)
-        if self.earliest is None or start < self.earliest:
-            self.earliest = start
+        self.earliest = start if self.earliest is None else min(start, self.earliest)
         unread = ""
         if is_host(plane):
             if not record_host_event(self.recorder, name, span, stats):

@@ -75,11 +75,8 @@ def record_host_event(
 
 def _span_of(name: str) -> tuple[SpanKind, str] | None:
     plain = _FRAME.sub("", name)
-    for kind, pattern in _SPANS:
-        found = pattern.search(plain)
-        if found is not None:
-            return kind, found[1]
-    return None
+    told = ((kind, found[1]) for kind, pattern in _SPANS if (found := pattern.search(plain)))
+    return next(told, None)
 
 
 def _record_memory(recorder: Recorder, stats: Mapping[str, object]) -> bool:
@@ -150,9 +147,8 @@ def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
 
 def _occupancy(stats: Mapping[str, object]) -> float | None:
     """The launch's estimate; a profiler that does not know writes 0."""
-    text = stats.get("theoretical_occupancy_pct")
-    if text is None:
-        text = _details(stats, "kernel_details").get("occ_pct")
+    told = _details(stats, "kernel_details").get("occ_pct")
+    text = stats.get("theoretical_occupancy_pct", told)
     try:
         percent = float(str(text))
     except ValueError:
