@@ -115,7 +115,7 @@ def test_eight_bit_integers_count_in_part_where_there_is_no_fp8() -> None:
     workload = parse_workload("inference-llm")
     a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))
     fp8, best, int8 = (
-        throughput_ratio(workload, a100, h100, TABLE, precision).value
+        throughput_ratio(replace(workload, precision=precision), a100, h100, TABLE).value
         for precision in (Precision.FP8, None, Precision.INT8)
     )
     assert fp8 > best > int8 > 1.5
@@ -125,8 +125,8 @@ def test_a_format_that_only_one_board_has_widens_the_gap() -> None:
     """In fp8, which an A100 unpacks to 16 bits, an H100 leads by more than in 16 bits."""
     workload = parse_workload("training-llm")
     a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))
-    in_fp8 = throughput_ratio(workload, a100, h100, TABLE, Precision.FP8)
-    in_bf16 = throughput_ratio(workload, a100, h100, TABLE, Precision.BF16)
+    in_fp8 = throughput_ratio(replace(workload, precision=Precision.FP8), a100, h100, TABLE)
+    in_bf16 = throughput_ratio(replace(workload, precision=Precision.BF16), a100, h100, TABLE)
     assert in_fp8.value > in_bf16.value > 1.5
 
 

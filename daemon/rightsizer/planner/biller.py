@@ -18,18 +18,7 @@ from rightsizer.planner.candidate import (
     PriceOffer,
 )
 from rightsizer.planner.growth import GrowthStep
-from rightsizer.sizing.cost import (
-    Billing,
-    HourlyCost,
-    OwnedCost,
-    board_watts,
-    break_even_hours,
-    break_even_months,
-    dollars_per_unit,
-    hourly_costs,
-    kilowatt_hours,
-    owned_cost,
-)
+from rightsizer.sizing import cost
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, VisionTransformer
@@ -61,20 +50,20 @@ class PlanPrices:
         dollars = self.prices.dollars_per_hour(whole.key)
         return None if dollars is None else dollars * ratio
 
-    def offers(self, board: Board) -> tuple[HourlyCost, ...]:
+    def offers(self, board: Board) -> tuple[cost.HourlyCost, ...]:
         """Every way to have it."""
         whole, ratio = self._whole(board)
         if ratio == 1.0 or self.prices.of(board.key) is not None:
-            return hourly_costs(board, self.prices)
+            return cost.hourly_costs(board, self.prices)
         return tuple(
             replace(each, dollars_per_hour=each.dollars_per_hour.scaled(ratio))
-            for each in hourly_costs(whole, self.prices)
+            for each in cost.hourly_costs(whole, self.prices)
         )
 
-    def owned(self, board: Board) -> OwnedCost | None:
+    def owned(self, board: Board) -> cost.OwnedCost | None:
         """What owning it takes, of a slice its part of the board."""
         whole, ratio = self._whole(board)
-        found = owned_cost(whole, self.prices)
+        found = cost.owned_cost(whole, self.prices)
         return None if found is None else found.scaled(ratio)
 
     def node_power_factor(self, board: Board) -> float | None:
@@ -97,16 +86,16 @@ class PlanPrices:
 
 
 def _rented_terms(
-    candidate: PlanCandidate, terms: tuple[HourlyCost, ...]
-) -> tuple[HourlyCost, ...]:
+    candidate: PlanCandidate, terms: tuple[cost.HourlyCost, ...]
+) -> tuple[cost.HourlyCost, ...]:
     """With the list price of the instances in the place of that of their GPUs."""
     rental = candidate.rental
     if rental is None or rental.dollars_per_hour is None:
         return terms
     each = EstimateInterval.exactly(rental.dollars_per_hour / rental.gpus)
     source = f"{rental.instance.name}: {rental.instance.source}"
-    listed = HourlyCost(Billing.ON_DEMAND, each, source, rental.instance.date)
-    return (listed, *(term for term in terms if term.billing is not Billing.ON_DEMAND))
+    listed = cost.HourlyCost(cost.Billing.ON_DEMAND, each, source, rental.instance.date)
+    return (listed, *(term for term in terms if term.billing is not cost.Billing.ON_DEMAND))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +143,7 @@ class Biller:
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
         """Of an amount that each hour takes, what goes into a unit of work."""
         made, hours = rate.tokens_per_second, rate.training_hours
-        each = dollars_per_unit(per_hour, made) if made and made.low > 0.0 else None
+        each = cost.dollars_per_unit(per_hour, made) if made and made.low > 0.0 else None
         return CostAmount(
             per_hour=per_hour,
             per_million=None if each is None else each.scaled(1e6),
@@ -163,28 +152,28 @@ class Biller:
         )
 
     def _ownership(
-        self, board: Board, count: int, terms: tuple[HourlyCost, ...]
+        self, board: Board, count: int, terms: tuple[cost.HourlyCost, ...]
     ) -> OwnershipCost | None:
         own = self.prices.owned(board)
         if own is None:
             return None
         use = self.prices.prices.on_premises.utilization_ratio.value
-        cloud = next((each for each in terms if each.billing is Billing.ON_DEMAND), None)
+        cloud = next((each for each in terms if each.billing is cost.Billing.ON_DEMAND), None)
         hours = months = None
         if cloud is not None:
-            hours = break_even_hours(cloud, own)
-            months = break_even_months(cloud, own, use, self.settings.hours_per_month)
+            hours = cost.break_even_hours(cloud, own)
+            months = cost.break_even_months(cloud, own, use, self.settings.hours_per_month)
         return OwnershipCost(own.scaled(count), hours, months, use)
 
     def _kilowatts(self, board: Board, count: int) -> EstimateInterval:
         """What all GPUs draw under the load, with their nodes and their building."""
         settings, trains = self.settings, self.requirement.task.trains
         ratio = settings.training_power_ratio if trains else settings.serving_power_ratio
-        usual = board_watts(board, ratio)
+        usual = cost.board_watts(board, ratio)
         spread = EstimateInterval.around(usual, settings.power_error_factor)
         most = min(spread.high, max(usual, board.power_limit_watts))
         watts, terms = replace(spread, high=most), self.prices.prices.on_premises
         factor = self.prices.node_power_factor(board)
         if factor is not None:
             terms = replace(terms, node_power_factor=Assumption(factor, factor, factor))
-        return kilowatt_hours(watts.scaled(count), 1.0, terms)
+        return cost.kilowatt_hours(watts.scaled(count), 1.0, terms)

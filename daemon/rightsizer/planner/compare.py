@@ -124,11 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_flags(given: Mapping[str, Any], find: _Find) -> dict[str, Any]:
-    missing = [f"--{key}" for key in _NEEDED if key not in given]
-    if missing:
-        raise UsageError(
-            f"{', '.join(missing)}: is missing; give --workload, --from and --to, or a FILE"
-        )
+    if missing := ", ".join(f"--{key}" for key in _NEEDED if key not in given):
+        raise UsageError(f"{missing}: is missing; give --workload, --from and --to, or a FILE")
     try:
         return _comparison(given, find)
     except RequirementError as error:
@@ -160,14 +157,15 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
         places.append(place)
         notes += filter(None, (note,))
     place, other = places
-    precision = parse_precision(asked["precision"]) if "precision" in asked else None
-    if precision is not None:
+    if "precision" in asked:
+        precision = parse_precision(asked["precision"])
+        workload = replace(workload, precision=precision)
         notes += [
             f"{each.name} has no {precision}: its best usable format counts"
             for each in places
             if each.board.peak(precision) is None
         ]
-    ratio = place_ratio(workload, place, other, built_in_ratios(), precision)
+    ratio = place_ratio(workload, place, other, built_in_ratios())
     return {
         "workload": workload.name,
         "from": place.name,

@@ -70,9 +70,8 @@ class LayerBlock:
 def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
     """The widths of each kind of layers that a model has."""
     if isinstance(model, VisionTransformer):
-        hidden, ffn = float(model.hidden), float(model.ffn or 4 * model.hidden)
-        heads, layers = model.heads, model.layers
-        return (LayerBlock(hidden, hidden, hidden, heads, ffn, is_gated=False, layers=layers),)
+        ffn = float(model.ffn or 4 * model.hidden)
+        return (_plain_block(float(model.hidden), model.heads, ffn, model.layers),)
     width = model.head_width
     value_width = model.value_head_dim or width
     keys = model.heads if model.kv_lora_rank else model.key_value_heads
@@ -95,6 +94,10 @@ def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
         )
         for kind in model.kinds
     )
+
+
+def _plain_block(hidden: float, heads: int, ffn: float, layers: int) -> LayerBlock:
+    return LayerBlock(hidden, hidden, hidden, heads, ffn, is_gated=False, layers=layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +192,11 @@ def _layer_activations(
     base = _layer_bytes(block, element, frozen)
     scores = _SCORE_BYTES * block.heads * training.sequence
     whole = base if training.flash_attention else base + scores
-    kept = {
-        Recompute.NONE: whole,
-        Recompute.SELECTIVE: _selected_bytes(block, training, base, element),
-        Recompute.FULL: block.hidden * element,
-    }[training.recompute]
-    beside = kept if training.recompute is Recompute.SELECTIVE else 0.0
+    kept, beside = whole, 0.0
+    if training.recompute is Recompute.SELECTIVE:
+        kept = beside = _selected_bytes(block, training, base, element)
+    elif training.recompute is Recompute.FULL:
+        kept = block.hidden * element
     in_flight = float(layout.pipeline)
     if training.global_batch is not None:
         batches = training.global_batch / (training.micro_batch * layout.data)
@@ -284,9 +286,8 @@ def denoiser_tokens(model: Diffusion) -> float:
 def denoiser_block(model: Diffusion) -> LayerBlock:
     """The widths of a transformer with as many parameters: 12 times its square in each layer."""
     hidden = float((model.parameters * _ASPECT / 12.0) ** (1 / 3))
-    heads = max(1, round(hidden / _HEAD_DIM))
-    layers = max(1, round(hidden / _ASPECT))
-    return LayerBlock(hidden, hidden, hidden, heads, 4 * hidden, is_gated=False, layers=layers)
+    heads, layers = (max(1, round(hidden / each)) for each in (_HEAD_DIM, _ASPECT))
+    return _plain_block(hidden, heads, 4 * hidden, layers)
 
 
 def recommender_bytes(model: RecommenderModel, samples: float, *, trains: bool) -> float:

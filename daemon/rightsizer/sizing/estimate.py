@@ -121,8 +121,7 @@ def memory_error_factor(requirement: Requirement) -> float:
     The first two were read off the measured peaks of the evaluation (docs/benchmarks.md), the
     others are assumed.
     """
-    known = _TRAINING if requirement.task.trains else _SERVING
-    model = requirement.model
+    known, model = _TRAINING if requirement.task.trains else _SERVING, requirement.model
     if isinstance(model, Transformer):
         return known * (_ASSUMED_SHAPE if model.assumed else 1.0)
     return known if isinstance(model, VisionTransformer) else _OTHER_KINDS

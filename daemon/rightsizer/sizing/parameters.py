@@ -183,10 +183,15 @@ def _transformer(model: Transformer) -> ParameterCount:
     )
 
 
+def plain_layer(hidden: int, ffn: int) -> int:
+    """Attention and two matrices with biases, and two norms of two vectors."""
+    return 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
+
+
 def _vision_transformer(model: VisionTransformer) -> ParameterCount:
     """A class token, learned positions, biases everywhere (arXiv:2010.11929, table 1)."""
     hidden, ffn = model.hidden, model.ffn or 4 * model.hidden
-    layer = 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
+    layer = plain_layer(hidden, ffn)
     embedding = hidden * (3 * model.patch**2 + 1) + hidden + model.tokens * hidden
     by_shape = embedding + model.layers * layer + 2 * hidden + model.classes * (hidden + 1)
     total = model.parameters or float(by_shape)

@@ -42,11 +42,9 @@ class GpuPlace:
     @property
     def memory_bytes(self) -> float:
         """What the driver reports of it."""
-        if self.slice is None:
-            return self.board.memory_bytes
-        if self.slice.memory_bytes is not None:
+        if self.slice is not None and self.slice.memory_bytes is not None:
             return self.slice.memory_bytes
-        return self.board.memory_bytes * self.slice.memory_share
+        return self.board.memory_bytes * self._memory_share
 
     @property
     def usable_bytes(self) -> float:
@@ -98,8 +96,11 @@ class GpuPlace:
     @property
     def peak_bytes_per_second(self) -> float:
         """Memory bandwidth as the datasheet has it."""
-        share = 1.0 if self.slice is None else self.slice.memory_share
-        return self.board.memory_bandwidth_bytes_per_second * share
+        return self.board.memory_bandwidth_bytes_per_second * self._memory_share
+
+    @property
+    def _memory_share(self) -> float:
+        return 1.0 if self.slice is None else self.slice.memory_share
 
     @property
     def _sm_share(self) -> float:
@@ -111,13 +112,9 @@ def find_place(
 ) -> GpuPlace:
     """The place that a request names: a board by key or NVML name, and `:profile` for a slice.
 
-    Raises:
-        UsageError: there is no such board; the nearest are named.
-        RequirementError: the board has no such slice; those that it has are named.
+    A board that is none is a `UsageError`, a slice that it has not a `RequirementError`.
     """
-    named = _SLICE.fullmatch(name.strip())
-    if named is None and ":" in name:
-        named = _AFTER_COLON.fullmatch(name.strip())
+    named = _SLICE.fullmatch(name.strip()) or _AFTER_COLON.fullmatch(name.strip())
     if named is None:
         return GpuPlace(catalogue.get(name), memory_settings=memory_settings)
     board, asked = catalogue.get(named["board"]), named["profile"]

@@ -144,10 +144,9 @@ def _interval(  # noqa: PLR0913 - what a ratio comes from, part by part.
 
 
 def _fits(profile: WorkloadProfile, target: GpuPlace) -> bool | None:
-    is_same = target == profile.place
-    talks = profile.shares.nvlink > 0.0
-    if profile.profiled is not None:
-        talks = talks or profile.profiled.collective > 0.0
+    is_same, profiled = target == profile.place, profile.profiled
+    collective = 0.0 if profiled is None else profiled.collective
+    talks = profile.shares.nvlink > 0.0 or collective > 0.0
     if target.slice is not None and not is_same and talks:
         return False
     if profile.memory_bytes is None:
@@ -204,15 +203,10 @@ def shared_placement(
     fits = None
     if profile.memory_bytes is not None and other.memory_bytes is not None:
         fits = profile.memory_bytes + other.memory_bytes <= profile.place.usable_bytes
-    return SharedPlacement(
-        time_ratio=EstimateInterval(
-            stretched,
-            # Never faster than alone, and never slower than behind all of the other's work.
-            max(1.0, stretched / _ERROR_FACTOR),
-            max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + own.busy)),
-        ),
-        fits=fits,
-    )
+    # Never faster than alone, and never slower than behind all of the other's work.
+    low = max(1.0, stretched / _ERROR_FACTOR)
+    high = max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + own.busy))
+    return SharedPlacement(EstimateInterval(stretched, low, high), fits)
 
 
 def _side_by_side(own: TimeShares, beside: TimeShares) -> float:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
@@ -70,25 +72,18 @@ _PCIE_SHARE: Final = 0.4
 
 
 def board_features(
-    board: Board,
-    workload: ComparedWorkload,
-    precision: Precision | None = None,
-    memory_settings: MemorySettings = _DEFAULTS,
+    board: Board, workload: ComparedWorkload, memory_settings: MemorySettings = _DEFAULTS
 ) -> Mapping[str, float]:
-    """The features of a board, by the names of the fit's exponents, beside those of an A100.
-
-    `precision`: the format to run in; the best that is usable where it is `None` or the board does
-    not compute in it.
-    """
+    """The features of a board, by the names of the fit's exponents, beside those of an A100."""
     formats = _FORMATS.get((workload.activity, workload.family), ((Precision.BF16,),))
-    if precision is not None and board.achieved(precision):
-        formats = ((precision,),)
+    if workload.precision is not None and board.achieved(workload.precision):
+        formats = ((workload.precision,),)
     features = {
         "power": math.log(board.power_limit_watts) - _REFERENCE["power"],
         "other_vendor": 0.0 if board.vendor == "NVIDIA" else 1.0,
     }
     if workload.activity is WorkloadActivity.INFERENCE and workload.family is ModelKind.LLM:
-        features["llm"] = _llm_capacity(board, workload.scenario, precision, memory_settings)
+        features["llm"] = _llm_capacity(board, workload, memory_settings)
         return features
     compute = sum(_achieved(board, each) for each in formats) / len(formats)
     bandwidth = math.log(board.memory_bandwidth_bytes_per_second)
@@ -100,25 +95,19 @@ def board_features(
 
 
 def _llm_capacity(
-    board: Board,
-    scenario: InferenceScenario | None,
-    precision: Precision | None,
-    memory_settings: MemorySettings,
+    board: Board, workload: ComparedWorkload, memory_settings: MemorySettings
 ) -> float:
-    ways = _LLM_FORMATS if precision is None else ((precision, Precision.BF16),)
+    asked, scenarios = workload.precision, tuple(InferenceScenario)
+    ways = _LLM_FORMATS if asked is None else ((asked, Precision.BF16),)
     limits = [
         None if each is InferenceScenario.OFFLINE else _STEP_LIMIT_SECONDS
-        for each in ((scenario,) if scenario else InferenceScenario)
+        for each in ((workload.scenario,) if workload.scenario else scenarios)
     ]
-    served = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE))
-    return sum(
-        share
-        * math.log(llm_tokens_per_second(board, way, model, limit, memory_settings))
-        / (len(ways) * len(limits))
-        for model, share in served
-        for limit in limits
-        for way in ways
-    )
+    served, total = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE)), 0.0
+    for (model, share), limit, way in product(served, limits, ways):
+        made = llm_tokens_per_second(board, way, model, limit, memory_settings)
+        total += share * math.log(made) / (len(ways) * len(limits))
+    return total
 
 
 def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
@@ -127,65 +116,53 @@ def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
     return math.log(max(board.achieved(each) or 0.0 for each in (*wanted, *_FALLBACK)))
 
 
-def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows better.
+def throughput_ratio(
     workload: ComparedWorkload,
     board: Board,
     other: Board,
     table: RatioTable,
-    precision: Precision | None = None,
-    *,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> EstimateInterval:
     """The throughput of the other board over that of the first, at equal count.
 
-    Each runs in its best usable format, or in the one given where it can. A board that is no worse
-    in any figure is never told to be slower, whatever was measured on it.
+    A board that is no worse in any figure is never told to be slower, whatever was measured on it.
     """
     if board.key == other.key:
         return _ALIKE
     fit = table.fits[workload.activity]
-    log, doubt = log_ratio(fit, workload, board, other, precision, memory_settings=memory_settings)
+    log, doubt = log_ratio(fit, workload, board, other, memory_settings)
     kind = error_kind(fit, workload, board, other)
     error = fit.errors.get(kind, fit.errors["across unmeasured"])
     return EstimateInterval.around(math.exp(log), math.exp(math.hypot(error, doubt)))
 
 
-def log_ratio(  # noqa: PLR0913 - as above.
+def log_ratio(
     fit: RatioFit,
     workload: ComparedWorkload,
     board: Board,
     other: Board,
-    precision: Precision | None = None,
-    *,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> tuple[float, float]:
     """The logarithm of a ratio, and how far off it may be for the group that is left open."""
-    logs = [
-        log_score(fit, each, other, precision, memory_settings)
-        - log_score(fit, each, board, precision, memory_settings)
-        for each in _groups(workload)
-    ]
+    groups = [workload]
+    if workload.activity is WorkloadActivity.TRAINING and workload.gpus is None:
+        groups = [replace(workload, gpus=each) for each in _GROUPS]
+    score = partial(log_score, fit, memory_settings=memory_settings)
+    logs = [score(each, other) - score(each, board) for each in groups]
     log = (max(logs) + min(logs)) / 2.0
     doubt = max(logs) - log
     log = max(0.0, log) if is_no_worse(other, board) else log
     return min(0.0, log) if is_no_worse(board, other) else log, doubt
 
 
-def _groups(workload: ComparedWorkload) -> tuple[ComparedWorkload, ...]:
-    if workload.activity is WorkloadActivity.INFERENCE or workload.gpus is not None:
-        return (workload,)
-    return tuple(replace(workload, gpus=each) for each in _GROUPS)
-
-
 def log_score(
     fit: RatioFit,
     workload: ComparedWorkload,
     board: Board,
-    precision: Precision | None = None,
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> float:
     """The logarithm of a board's throughput, but for what is the same on all boards."""
-    features, family = board_features(board, workload, precision, memory_settings), workload.family
+    features, family = board_features(board, workload, memory_settings), workload.family
     by_figures = sum(fit.exponent(figure, family) * value for figure, value in features.items())
     beyond = fit.beyond(board.key, family) + fit.beyond_architecture(board.architecture, family)
     if workload.activity is WorkloadActivity.INFERENCE:
@@ -212,15 +189,10 @@ def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
 
 def is_no_worse(board: Board, other: Board) -> bool:
     """Whether a board has no peak, bandwidth, memory or power limit less than another's."""
-    peaks = all(
-        (board.peak_per_second.get(precision) or 0.0) >= peak
-        for precision, peak in other.peak_per_second.items()
-    )
-    return (
-        peaks
-        and board.memory_bandwidth_bytes_per_second >= other.memory_bandwidth_bytes_per_second
-        and board.memory_bytes >= other.memory_bytes
-        and board.power_limit_watts >= other.power_limit_watts
+    figures = ("memory_bandwidth_bytes_per_second", "memory_bytes", "power_limit_watts")
+    own, peaks = board.peak_per_second, other.peak_per_second.items()
+    return all((own.get(precision) or 0.0) >= peak for precision, peak in peaks) and all(
+        getattr(board, each) >= getattr(other, each) for each in figures
     )
 
 
@@ -237,19 +209,11 @@ def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: B
 
 
 def place_ratio(
-    workload: ComparedWorkload,
-    place: GpuPlace,
-    other: GpuPlace,
-    table: RatioTable,
-    precision: Precision | None = None,
+    workload: ComparedWorkload, place: GpuPlace, other: GpuPlace, table: RatioTable
 ) -> EstimateInterval:
-    """The throughput of the other place over that of the first, neighbors of slices idle.
-
-    Each runs in its best usable format, or in the one given where it can.
-    """
-    boards = throughput_ratio(
-        workload, place.board, other.board, table, precision, memory_settings=place.memory_settings
-    )
+    """The throughput of the other place over that of the first, neighbors of slices idle."""
+    settings = place.memory_settings
+    boards = throughput_ratio(workload, place.board, other.board, table, settings)
     if place.name == other.name or (place.slice is None and other.slice is None):
         return boards
     rate, other_rate = _rate(workload, place), _rate(workload, other)

@@ -99,10 +99,8 @@ def all_reduce_seconds(board: Board, gpus: int, payload_bytes: float) -> float:
     """A sum of so many bytes over so many boards."""
     if gpus == 1:
         return 0.0
-    cost = _all_reduce(board, gpus)
-    return cost.small_message_seconds + 2.0 * (gpus - 1) / gpus * payload_bytes / (
-        cost.bytes_per_second
-    )
+    cost, moved = _all_reduce(board, gpus), 2.0 * (gpus - 1) / gpus * payload_bytes
+    return cost.small_message_seconds + moved / cost.bytes_per_second
 
 
 def send_seconds(board: Board, payload_bytes: float) -> float:
@@ -113,15 +111,14 @@ def send_seconds(board: Board, payload_bytes: float) -> float:
 
 def _all_reduce(board: Board, gpus: int) -> AllReduce:
     """As measured or assumed for such a group, or the next larger one."""
-    count = min((each for each in board.all_reduce if each >= gpus), default=0)
-    if not count:
-        # Of a group larger than any that is known: as slow as the largest, each step as long.
-        largest = max(board.all_reduce, default=1)
-        if largest == 1:
-            return AllReduce(_PCIE_SHARE * board.pcie_bytes_per_second, _SMALL_SECONDS * gpus)
-        cost = board.all_reduce[largest]
-        return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
+    if not board.all_reduce:
+        return AllReduce(_PCIE_SHARE * board.pcie_bytes_per_second, _SMALL_SECONDS * gpus)
+    largest = max(board.all_reduce)
+    count = min((each for each in board.all_reduce if each >= gpus), default=largest)
     cost = board.all_reduce[count]
+    if count < gpus:
+        # Of a group larger than any that is known: as slow as the largest, each step as long.
+        return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
     if not (board.link_bytes_per_second and count <= (board.linked_gpu_count or 0)):
         return cost
     small = min(cost.small_message_seconds, _ENGINE_LATENCY_SECONDS[count])

@@ -123,8 +123,9 @@ def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
         flops *= _BACKWARD if trains_all else _FROZEN_BACKWARD
     if trains_all:
         # What replicas exchange, and the optimizer.
-        dense = model.dense_parameters if isinstance(model, RecommenderModel) else None
-        trained = count_parameters(model).total if dense is None else dense
+        trained = count_parameters(model).total
+        if isinstance(model, RecommenderModel):
+            trained = model.dense_parameters
         sums = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES)
         bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
         seconds += sums * _EXPOSED_RATIO + trained * _UPDATE_BYTES / bandwidth
@@ -142,23 +143,17 @@ def forward_flops(model: SampleModel, *, trains: bool = False) -> float:
             attention = 4.0 * model.layers * model.hidden * model.tokens**2
             return 2.0 * count_parameters(model).linear * model.tokens + attention
         case Diffusion():
-            once = _denoising_flops(model)
+            guided, once = 2.0 if model.guided else 1.0, model.forward_flops
+            if once is None:  # One step of one image, without guidance.
+                tokens, block = denoiser_tokens(model) / guided, denoiser_block(model)
+                attended = 4.0 * block.layers * block.hidden * tokens**2
+                once = 2.0 * model.parameters * tokens + attended
             if trains:
                 return once
-            guided = 2.0 if model.guided else 1.0
             text = 2.0 * model.text_encoder_parameters * _PROMPT_TOKENS * guided
             return once * model.steps * guided + model.image**2 * _DECODER_FLOPS + text
         case RecommenderModel():
             return 2.0 * model.dense_parameters
-
-
-def _denoising_flops(model: Diffusion) -> float:
-    """Of one step of one image, without guidance."""
-    if model.forward_flops is not None:
-        return model.forward_flops
-    tokens = denoiser_tokens(model) / (2.0 if model.guided else 1.0)
-    block = denoiser_block(model)
-    return 2.0 * model.parameters * tokens + 4.0 * block.layers * block.hidden * tokens**2
 
 
 def _speed(model: SampleModel, requirement: Requirement, board: Board) -> float:

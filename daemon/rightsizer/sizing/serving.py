@@ -8,20 +8,12 @@ from typing import Final, NamedTuple
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.sizing import queueing
 from rightsizer.sizing.engine import engine_settings
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.queueing import (
-    Waiting,
-    first_token_waiting,
-    halved,
-    running_seen,
-    running_spread,
-    spread_burstiness,
-    waiting_for_places,
-)
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
@@ -199,20 +191,20 @@ class Server:
         generated = self._round(at_work) if self.is_causal else None
         serving = self.at(running * data, generated)
         stated = self.settings.burstiness if load.burstiness is None else load.burstiness
-        burstiness = spread_burstiness(stated, data)
+        burstiness = queueing.spread_burstiness(stated, data)
         step = self._step(at_work).seconds if generated is None else generated.step.seconds
         chunk = self.settings.chunk_tokens or load.input_tokens
         passes = max(1, math.ceil(load.input_tokens / chunk))
         prompt = self.prompt.seconds / self.memory.layout.pipeline + (passes - 1) * step
-        waiting = first_token_waiting(each, step, prompt, burstiness)
+        waiting = queueing.first_token_waiting(each, step, prompt, burstiness)
         residence = running / each if each else self._answer * step
         stiffness = self._stiffness(running, serving.tokens_per_second.value)
-        variance = running_spread(running, burstiness, stiffness)
-        ratio, seconds = waiting_for_places(running, self.places, residence, variance)
-        waiting = Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
+        variance = queueing.running_spread(running, burstiness, stiffness)
+        ratio, seconds = queueing.waiting_for_places(running, self.places, residence, variance)
+        waiting = queueing.Waiting(waiting.least_seconds, waiting.mean_seconds, ratio, seconds)
         first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
         between = _part(load.tpot_percentile or load.latency_percentile)
-        most = min(self.places, running_seen(running, variance, between))
+        most = min(self.places, queueing.running_seen(running, variance, between))
         return replace(
             serving,
             ttft_ms=EstimateInterval.around(first, _FIRST_TOKEN * self.error_ratio),
@@ -226,7 +218,7 @@ class Server:
 
     def running_at(self, requests_per_second: float) -> float:
         """Requests in flight at each replica where so many a second arrive and are answered."""
-        return halved(
+        return queueing.halved(
             0.0, self.places, lambda each: self.answered(each) < requests_per_second, _HALVINGS
         )[1]
 
@@ -320,7 +312,7 @@ def most_running(server: Server) -> float:
     """
     # The more are answered, the more are in flight, so that these may be halved in their place.
     most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
-    in_time = partial(halved, 0.0, most, times=_HALVINGS)
+    in_time = partial(queueing.halved, 0.0, most, times=_HALVINGS)
     return in_time(lambda each: not is_late(server, server.busy_with(each)))[0]
 
 

@@ -5,16 +5,7 @@ from bisect import bisect_right
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.sizing.activations import (
-    CONVOLUTION_LIVE_SHARE,
-    blocks_of,
-    convolution_training_bytes,
-    decoder_peak_bytes,
-    denoiser_block,
-    denoiser_tokens,
-    inference_activation_bytes,
-    recommender_bytes,
-)
+from rightsizer.sizing import activations
 from rightsizer.sizing.estimate import (
     MemoryEstimate,
     communication_bytes,
@@ -249,17 +240,21 @@ class ServingMemory:
                 if isinstance(model, VisionTransformer):
                     tokens = requests * model.tokens
                 rows = min(requests, float(self.settings.sampled_rows))
-                return inference_activation_bytes(blocks_of(model), form, self.layout, tokens, rows)
+                return activations.inference_activation_bytes(
+                    activations.blocks_of(model), form, self.layout, tokens, rows
+                )
             case ConvolutionalNetwork():
-                kept = convolution_training_bytes(model, form, requests)
-                return kept * CONVOLUTION_LIVE_SHARE
+                kept = activations.convolution_training_bytes(model, form, requests)
+                return kept * activations.CONVOLUTION_LIVE_SHARE
             case Diffusion():
-                tokens = denoiser_tokens(model) * requests
-                blocks = (denoiser_block(model),)
-                denoising = inference_activation_bytes(blocks, form, self.layout, tokens, 0.0)
-                return max(denoising, decoder_peak_bytes(model, form, requests))
+                tokens = activations.denoiser_tokens(model) * requests
+                blocks = (activations.denoiser_block(model),)
+                denoising = activations.inference_activation_bytes(
+                    blocks, form, self.layout, tokens, 0.0
+                )
+                return max(denoising, activations.decoder_peak_bytes(model, form, requests))
             case RecommenderModel():
-                return recommender_bytes(model, requests, trains=False)
+                return activations.recommender_bytes(model, requests, trains=False)
 
 
 def dequantized_bytes(

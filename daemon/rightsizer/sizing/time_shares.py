@@ -95,13 +95,13 @@ def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     clock = shares.sm_clock_ratio or 1.0
     tensor = (shares.tensor_active or 0.0) * clock / ratio
     vector = (shares.fp32_active or 0.0) * clock / _VECTOR_RATIO
-    dram = (shares.dram_active or 0.0) / (
-        place.achieved_bytes_per_second / place.peak_bytes_per_second
-    )
-    work = [min(busy, each) for each in (tensor, vector, dram)]
+    reached = place.achieved_bytes_per_second / place.peak_bytes_per_second
+    dram = (shares.dram_active or 0.0) / reached
+    tensor, vector, dram = (min(busy, each) for each in (tensor, vector, dram))
     # Resources that are used at once share the busy time; it is no longer for that.
-    fitted = min(1.0, busy / sum(work)) if sum(work) > 0.0 else 1.0
-    return work[0] * fitted, work[1] * fitted, work[2] * fitted
+    total = tensor + vector + dram
+    fitted = min(1.0, busy / total) if total > 0.0 else 1.0
+    return tensor * fitted, vector * fitted, dram * fitted
 
 
 def projected_shares(
@@ -125,25 +125,25 @@ def projected_shares(
     # What waits without a kernel does so as before.
     waits = min(1.0 - busy_share(profile), ratio)
     busy = 1.0 - waits / ratio if ratio > 0.0 else after.busy
-    has_link = target.link_bytes_per_second > 0.0
+    capacities = {
+        "tensor_active": peaks.compute * clock,
+        "dram_active": peaks.memory_bandwidth,
+        **dict.fromkeys(("pcie_receive", "pcie_transmit"), peaks.pcie),
+        "fp32_active": peaks.vector,
+    }
+    if target.link_bytes_per_second > 0.0:
+        capacities |= dict.fromkeys(("nvlink_receive", "nvlink_transmit"), peaks.nvlink)
+    moved = {}
+    for name, capacity in capacities.items():
+        share: float | None = getattr(shares, name)
+        if share is not None:
+            moved[name] = min(1.0, share * capacity / ratio) if ratio > 0.0 else 0.0
     return UsageShares(
         sm_active=_sm_active(profile, target, busy),
-        tensor_active=_moved(shares.tensor_active, peaks.compute * clock, ratio),
-        dram_active=_moved(shares.dram_active, peaks.memory_bandwidth, ratio),
         gpu_busy=None if shares.gpu_busy is None and profile.profiled is None else busy,
-        pcie_receive=_moved(shares.pcie_receive, peaks.pcie, ratio),
-        pcie_transmit=_moved(shares.pcie_transmit, peaks.pcie, ratio),
-        nvlink_receive=_moved(shares.nvlink_receive if has_link else None, peaks.nvlink, ratio),
-        nvlink_transmit=_moved(shares.nvlink_transmit if has_link else None, peaks.nvlink, ratio),
         sm_clock_ratio=shares.sm_clock_ratio,
-        fp32_active=_moved(shares.fp32_active, peaks.vector, ratio),
+        **moved,
     )
-
-
-def _moved(share: float | None, capacity: float, ratio: float) -> float | None:
-    if share is None:
-        return None
-    return min(1.0, share * capacity / ratio) if ratio > 0.0 else 0.0
 
 
 def _sm_active(profile: WorkloadProfile, target: GpuPlace, busy: float) -> float | None:

@@ -61,6 +61,8 @@ class ComparedWorkload:
     """`None` for both alike."""
     gpus: int | None = None
     """That train together; `None` for one and eight alike."""
+    precision: Precision | None = None
+    """The format to run in; the best usable one where it is `None`, or a board has none such."""
 
     @property
     def compute_share(self) -> float:

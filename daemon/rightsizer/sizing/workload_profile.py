@@ -85,16 +85,15 @@ class ProfiledTime:
         was_busy, was_idle = self.busy > _NOTHING, idle > _NOTHING
         more = busy / self.busy if was_busy else 0.0
         less = (1.0 - busy) / idle if was_idle else 0.0
-        return replace(
-            self,
-            tensor=self.tensor * more,
-            plain=self.plain * more,
-            unknown=self.unknown * more + (0.0 if was_busy else busy),
-            collective=self.collective * more,
-            copy=self.copy * less,
-            host_wait=self.host_wait * less,
-            gap=self.gap * less + (0.0 if was_idle else 1.0 - busy),
+        working, waiting = (
+            ("tensor", "plain", "unknown", "collective"),
+            ("copy", "host_wait", "gap"),
         )
+        parts = {part: getattr(self, part) * more for part in working}
+        parts |= {part: getattr(self, part) * less for part in waiting}
+        parts["unknown"] += 0.0 if was_busy else busy
+        parts["gap"] += 0.0 if was_idle else 1.0 - busy
+        return replace(self, **parts)
 
     def kernel_range(self, speeds: CapacityRatios) -> tuple[float, float]:
         """Within which its kernels would take, whichever resource each of them waits for.
@@ -106,10 +105,8 @@ class ProfiledTime:
         tensor = (speeds.compute, speeds.memory_bandwidth, *always)
         plain = (speeds.vector, speeds.memory_bandwidth, *always)
         parts = ((self.tensor, tensor), (self.plain, plain), (self.unknown, (*tensor, *plain)))
-        return (
-            sum(share * min(of) for share, of in parts),
-            sum(share * max(of) for share, of in parts),
-        )
+        least, most = (sum(share * end(of) for share, of in parts) for end in (min, max))
+        return least, most
 
 
 class ComputeFormat(StrEnum):

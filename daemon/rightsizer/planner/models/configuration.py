@@ -49,14 +49,6 @@ _MXFP4_GROUP = 32
 """Weights that share a scale; 16 in nvfp4."""
 
 
-def _model_types() -> Mapping[str, Mapping[str, Any]]:
-    sections = load_yaml(Path(__file__).with_name(_FILE).read_text("utf-8"), _FILE).data
-    return {
-        section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
-        for section, rows in sections.items()
-    }
-
-
 def wrong(
     key: str, fault: str, remedy: str = "take the file as published with the model"
 ) -> RequirementError:
@@ -64,7 +56,12 @@ def wrong(
     return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
 
 
-MODEL_TYPES: Final = _model_types()
+MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
+    section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
+    for section, rows in load_yaml(
+        Path(__file__).with_name(_FILE).read_text("utf-8"), _FILE
+    ).data.items()
+}
 """Sections of the packaged table: families, defaults, towers; each by `model_type`."""
 
 

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from rightsizer.planner.models.configuration import Configuration
+from rightsizer.sizing.parameters import plain_layer
 
 Tower = Callable[[Configuration], int | None]
 """What counts its parameters; `None` where its shape is not known."""
@@ -50,11 +51,6 @@ def _widths(config: Configuration) -> tuple[int, int, int]:
     return layers, config.needed("hidden_size"), config.needed("intermediate_size")
 
 
-def _plain_layer(hidden: int, ffn: int) -> int:
-    """Attention and two matrices with biases, and two norms of two vectors."""
-    return 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
-
-
 def _merger(hidden: int, joined: int, out: int) -> int:
     """Two matrices that make one token of a square of patches."""
     wide = joined**2 * hidden
@@ -65,9 +61,7 @@ def _plain(config: Configuration, norms: int = 4, vectors: int = 2) -> int:
     """With so many vectors of norms outside layers, and more of positions than patches."""
     layers, hidden, ffn = _widths(config)
     positions = (_patch_positions(config) + vectors) * hidden
-    return (
-        _patches(config, hidden) + positions + norms * hidden + layers * _plain_layer(hidden, ffn)
-    )
+    return _patches(config, hidden) + positions + norms * hidden + layers * plain_layer(hidden, ffn)
 
 
 _without_class = partial(_plain, norms=2, vectors=1)
@@ -78,7 +72,7 @@ def _siglip(config: Configuration) -> int:
     _, hidden, ffn = _widths(config)
     has_head = config.is_set("vision_use_head", otherwise=True)
     # A probe in place of one norm of a layer: it is as wide as half of that.
-    pooled = _plain_layer(hidden, ffn) - hidden if has_head else 0
+    pooled = plain_layer(hidden, ffn) - hidden if has_head else 0
     return _without_class(config) + pooled
 
 
@@ -106,7 +100,7 @@ def _timm(config: Configuration) -> int | None:
 
 def _qwen_2(config: Configuration) -> int:
     layers, hidden = config.needed("depth"), config.needed("embed_dim")
-    layer = _plain_layer(hidden, config.needed("mlp_ratio") * hidden)
+    layer = plain_layer(hidden, config.needed("mlp_ratio") * hidden)
     joining = _merger(hidden, config.needed("spatial_merge_size"), config.needed("hidden_size"))
     return _patches(config, hidden) + layers * layer + 2 * hidden + joining
 
@@ -124,7 +118,7 @@ def _qwen_3_5(config: Configuration) -> int:
     joined = config.needed("spatial_merge_size")
     positions = (config.needed("num_position_embeddings") + 1) * hidden
     joining = 2 * hidden + _merger(hidden, joined, config.needed("out_hidden_size"))
-    return _patches(config, hidden) + positions + layers * _plain_layer(hidden, ffn) + joining
+    return _patches(config, hidden) + positions + layers * plain_layer(hidden, ffn) + joining
 
 
 def _qwen_3(config: Configuration) -> int:
@@ -155,7 +149,7 @@ def _llama_3(config: Configuration) -> int:
     listed = config.values.get("supported_aspect_ratios")
     shapes = (len(listed) if isinstance(listed, list | tuple) else _TILE_SHAPES) + 1
     tiles, places = config.needed("max_num_tiles"), _patch_positions(config) + 1
-    layer = _plain_layer(hidden, ffn) - 4 * hidden  # Attention has no biases.
+    layer = plain_layer(hidden, ffn) - 4 * hidden  # Attention has no biases.
     tables = shapes * tiles * (places + 2) * hidden + places * hidden
     beside = 5 * hidden + 3  # The class, two norms, the gates of three tables.
     return _patches(config, hidden) + tables + beside + (layers + gated) * layer + 2 * gated
