@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.topology import LinkKind, Topology
-from rightsizer.sizing.gpu_sets import best_set, pair_score, score_of
+from rightsizer.sizing.gpu_sets import best_set, link_score, score_of
 from standing_cases import joined
 
 KINDS = [LinkKind.NVLINK, LinkKind.PIX, LinkKind.PXB, LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM]
@@ -39,10 +39,10 @@ def test_no_set_is_better(machine: tuple[Topology, int, int]) -> None:
 def test_nearer_is_better() -> None:
     """In the order of `nvidia-smi topo`, and by the number of NVLinks."""
     found = [joined({(0, 1): kind}, 2).links[0] for kind in KINDS]
-    scores = [pair_score(link) for link in found]
+    scores = [link_score(link) for link in found]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == 400
-    assert pair_score(None) == 0
+    assert link_score(None) == 0
 
 
 def test_the_weakest_pair_decides_before_the_sum() -> None:

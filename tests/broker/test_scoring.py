@@ -15,7 +15,7 @@ from rightsizer.broker.scoring import PlacementScore, score_set, table_of
 from rightsizer.broker.settings import FreeSettings, ScoringSettings
 from rightsizer.broker.slot import SlotObstacle
 from rightsizer.model.topology import GpuLink, LinkKind
-from rightsizer.sizing.gpu_sets import LinkScores, link_score, pair_score, pcie_score
+from rightsizer.sizing.gpu_sets import LinkScores, link_score, pcie_score
 
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "placement.md"
 _NAMES: Final = [each.name for each in fields(PlacementScore)]
@@ -82,7 +82,7 @@ def test_links_score_as_the_device_plugin_has_them() -> None:
     joined = GpuLink("a", "b", LinkKind.NVLINK, 18, LinkKind.PIX)
     assert pcie_score(joined, scores) == 50
     assert link_score(None, scores) == pcie_score(None, scores) == 0
-    assert pair_score(joined) == link_score(joined, scores)
+    assert link_score(joined) == link_score(joined, scores)
 
 
 def test_a_score_can_be_checked_by_hand() -> None:

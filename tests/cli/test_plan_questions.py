@@ -12,7 +12,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.cli import plan as plan_command
-from rightsizer.planner.figures import hourly_dollars, number, priced, range_text, told_unit
+from rightsizer.planner.figures import number, priced, range_text, told_unit
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import GpuPlan, Planner, plan_answers
 from rightsizer.sizing.requirement import ModelTask
@@ -66,7 +66,7 @@ def row(question: str) -> str:
     if rate.training_hours is not None:
         hours = rate.training_hours
         made = f"{number(hours.value)} h ({number(hours.low)} to {number(hours.high)}), {made}"
-    cost = priced(best.dollars_per_hour, hourly_dollars(best))
+    cost = priced(best.dollars_per_hour, best.hourly_dollars)
     return f"| {question} | `{QUESTIONS[question]}` | {best} | {made} | {cost} |\n"
 
 
@@ -86,7 +86,7 @@ def test_question_in_words_has_an_answer_with_a_price(question: str) -> None:
 
     assert best is not None
     assert best.work_dollars
-    assert hourly_dollars(best) is not None
+    assert best.hourly_dollars is not None
 
 
 @ANSWERS

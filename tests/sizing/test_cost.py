@@ -16,7 +16,7 @@ from rightsizer.sizing.cost import (
     break_even_hours,
     dollars_per_unit,
     hourly_costs,
-    kilowatt_hours,
+    metered_kilowatts,
     owned_cost,
 )
 from rightsizer.sizing.estimate import EstimateInterval
@@ -109,12 +109,11 @@ def test_errors_add_in_squares(dollars: float, one: float, rate: float, other: f
     assert found.low <= found.value <= found.high
 
 
-def test_energy_is_counted_at_the_gpu_or_at_the_meter() -> None:
+def test_power_is_counted_at_the_meter() -> None:
     """A node and its building take more."""
     watts = EstimateInterval(700.0, 600.0, 700.0)
-    assert kilowatt_hours(watts, 10.0).value == pytest.approx(7.0)
     terms = built_in_prices().on_premises
-    meter = kilowatt_hours(watts, 10.0, terms).value
-    assert meter == pytest.approx(7.0 * terms.node_power_factor.value * terms.pue_ratio.value)
+    meter = metered_kilowatts(watts, terms).value
+    assert meter == pytest.approx(0.7 * terms.node_power_factor.value * terms.pue_ratio.value)
     assert board_watts(H100, 1.0) == 700.0
     assert board_watts(H100, 0.0) == pytest.approx(105.0)

@@ -27,7 +27,6 @@ _OTHER_TASK: Final = "task"
 _ANSWERS: Final = "answers change a little: compare them on data of your own"
 _Leading = Sequence[tuple[Board, PlanCandidate]]
 _Searches = Callable[[Requirement], Search]
-_Price = Callable[[Board], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +43,21 @@ class Alternative:
 
 
 def alternatives(
-    requirement: Requirement, leading: _Leading, search: _Searches, price: _Price
+    requirement: Requirement, leading: _Leading, search: _Searches
 ) -> Iterator[Alternative]:
     """All that is worth a look."""
     open_layout = replace(requirement, parallel=None)
     for change in _changes(open_layout):
         asked = search(change.made(open_layout))
-        best = min((asked.best(board, price(board)) for board, _ in leading), key=preference)
+        best = min((asked.best(board) for board, _ in leading), key=preference)
         if best.fits:
             yield Alternative(change.kind, change.change, best, change.caution)
     board, first = leading[0]
-    for each in search(open_layout).all(board, price(board)):
+    for each in search(open_layout).all(board):
         if each.fits and each.layout != first.layout:
             spread = str(each.layout)
             yield Alternative("layout", f"{spread} parallel" if spread else "one GPU", each)
-    yield from _slices(open_layout, leading, search, price)
+    yield from _slices(leading, search(open_layout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
 
 
 def remedies(
-    requirement: Requirement, boards: Sequence[Board], search: _Searches, price: _Price
+    requirement: Requirement, boards: Sequence[Board], search: _Searches
 ) -> Iterator[Alternative]:
     """Where nothing fits on some boards, what would: each change that is enough by itself.
 
@@ -155,8 +154,7 @@ def remedies(
     """
 
     def best(changed: Requirement) -> PlanCandidate:
-        asked = search(changed)
-        return min((asked.best(each, price(each)) for each in boards), key=preference)
+        return min(map(search(changed).best, boards), key=preference)
 
     changes, is_enough = tuple(_remedies(requirement)), False
     for each in changes:
@@ -176,15 +174,12 @@ def remedies(
             return
 
 
-def _slices(
-    requirement: Requirement, leading: _Leading, search: _Searches, price: _Price
-) -> Iterator[Alternative]:
+def _slices(leading: _Leading, asked: Search) -> Iterator[Alternative]:
     """The smallest slice that does, of each leading board of which one is enough."""
-    asked = search(requirement)
     for board in (board for board, candidate in leading if candidate.count == 1):
         for profile in sorted(board.mig_profiles, key=lambda each: each.memory_share):
             part = slice_board(board, profile)
-            if profile.compute_share >= 1.0 or (found := asked.best(part, price(part))).count > 1:
+            if profile.compute_share >= 1.0 or (found := asked.best(part)).count > 1:
                 continue
             if found.fits:
                 change = f"a slice {profile.name} of {board.key}"

@@ -176,4 +176,4 @@ class Biller:
         factor = self.prices.node_power_factor(board)
         if factor is not None:
             terms = replace(terms, node_power_factor=Assumption(factor, factor, factor))
-        return cost.kilowatt_hours(watts.scaled(count), 1.0, terms)
+        return cost.metered_kilowatts(watts.scaled(count), terms)

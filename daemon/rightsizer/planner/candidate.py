@@ -206,6 +206,17 @@ class PlanCandidate:
         return None if dollars is None else dollars * self.paid_count
 
     @property
+    def hourly_dollars(self) -> EstimateInterval | None:
+        """Where the price of an hour lies; `None` without one."""
+        rented = None if self.bill is None else self.bill.on_demand
+        return None if rented is None else rented.per_hour
+
+    @property
+    def million_dollars(self) -> EstimateInterval | None:
+        """Where the cost of a million of what is asked for lies; `None` without a price."""
+        return None if self.bill is None else self.bill.per_million_asked
+
+    @property
     def dollars_per_million_tokens(self) -> float | None:
         """Of the tokens that it can make."""
         dollars, rate = self.dollars_per_hour, self.rate.tokens_per_second

@@ -210,7 +210,12 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.names and arguments.search is not None:
         raise UsageError("--search lists boards; leave it out to tell of those that are named")
-    boards = () if arguments.names else _searched(catalogue, arguments.search)
+    boards = () if arguments.names else catalogue.search(arguments.search or "")
+    if not (arguments.names or boards):
+        raise RightsizerError(
+            f"--search: no board has all of '{arguments.search or ''}' in its key, names,"
+            " architecture, form or memory; 'rightsizer catalogue' lists them all"
+        )
     named = _named(catalogue, arguments.names, Path(settings.path.sysfs))
     if arguments.json:
         forms = [
@@ -235,12 +240,8 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
     found: list[Board | Device] = []
     here: tuple[Device, ...] | None = None
     for name in names:
-        family = catalogue.family(name)
-        if family:
-            found += family
-            continue
         try:
-            found.append(catalogue.get(name))
+            found += catalogue.family(name) or [catalogue.get(name)]
         except UsageError as error:
             if here is None:
                 here = survey_node(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS).devices
@@ -252,16 +253,6 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
                 ) from None
             found.append(called[0])
     return found
-
-
-def _searched(catalogue: Catalogue, search: str | None) -> tuple[Board, ...]:
-    boards = catalogue.search(search or "")
-    if not boards:
-        raise RightsizerError(
-            f"--search: no board has all of '{search}' in its key, names, architecture, form or "
-            "memory; 'rightsizer catalogue' lists them all"
-        )
-    return boards
 
 
 COMMAND = Command("catalogue", configure, run, _DESCRIPTION)

@@ -17,7 +17,6 @@ from rightsizer.planner.figures import (
     NOTHING,
     SourceNotes,
     dollars,
-    hourly_dollars,
     interval_text,
     number,
     priced,
@@ -187,7 +186,7 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
 def _grown_cells(candidate: PlanCandidate) -> tuple[str, str, str]:
     if not candidate.fits:
         return str(candidate), NOTHING, candidate.rejections[0].by.lack
-    return str(candidate), priced(candidate.dollars_per_hour, hourly_dollars(candidate)), ""
+    return str(candidate), priced(candidate.dollars_per_hour, candidate.hourly_dollars), ""
 
 
 def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:

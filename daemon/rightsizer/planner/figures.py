@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.sizing.cost import Billing
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
@@ -108,17 +107,6 @@ def dollars(value: float | None) -> str:
     if value >= _WHOLE_DOLLARS:
         return f"{value:,.0f}"
     return f"{value:,.2f}" if value >= _CENTS or not value else f"{value:.2g}"
-
-
-def hourly_dollars(candidate: PlanCandidate) -> EstimateInterval | None:
-    """Where the price of an hour lies; `None` without one."""
-    rented = None if candidate.bill is None else candidate.bill.on_demand
-    return None if rented is None else rented.per_hour
-
-
-def million_dollars(candidate: PlanCandidate) -> EstimateInterval | None:
-    """Where the cost of a million of what is asked for lies; `None` without a price."""
-    return None if candidate.bill is None else candidate.bill.per_million_asked
 
 
 def priced(value: float | None, interval: EstimateInterval | None) -> str:

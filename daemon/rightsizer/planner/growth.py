@@ -54,7 +54,6 @@ def growing_kinds(
     requirement: Requirement,
     leading: Sequence[tuple[Board, PlanCandidate]],
     search: Callable[[Requirement], Search],
-    price: Callable[[Board], float | None],
     hours_per_month: float,
 ) -> tuple[GrowingKind, ...]:
     """The leading candidates through all months, in their order.
@@ -73,7 +72,7 @@ def growing_kinds(
         ratio = replace(growth, months=month).factor
         asked = first.of_more(_grown(requirement, ratio))
         for kind, (board, _) in zip(steps, leading, strict=True):
-            kind.append(GrowthStep(month, ratio, asked.best(board, price(board))))
+            kind.append(GrowthStep(month, ratio, asked.best(board)))
     return tuple(GrowingKind(kind[0].candidate.gpu, tuple(kind), hours_per_month) for kind in steps)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
-from rightsizer.planner.figures import hourly_dollars, million_dollars, requests_asked, told_unit
+from rightsizer.planner.figures import requests_asked, told_unit
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
@@ -121,7 +121,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
                 **_priced(
                     "cost_per_hour",
                     step.candidate.dollars_per_hour,
-                    hourly_dollars(step.candidate),
+                    step.candidate.hourly_dollars,
                 ),
             }
             for step in plan.growth
@@ -158,7 +158,7 @@ def _rental_form(rental: Rental) -> dict[str, Any]:
 
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     """One candidate."""
-    rate, asked = candidate.rate, million_dollars(candidate)
+    rate, asked = candidate.rate, candidate.million_dollars
     rented = None if candidate.bill is None else candidate.bill.on_demand
     full_load = None if rented is None else rented.per_million
     return {
@@ -178,7 +178,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "concurrency": rate.concurrency,
         **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
         "targets_probability": rate.targets_probability,
-        **_priced("cost_per_hour", candidate.dollars_per_hour, hourly_dollars(candidate)),
+        **_priced("cost_per_hour", candidate.dollars_per_hour, candidate.hourly_dollars),
         **_priced("cost_per_million_tokens", candidate.dollars_per_million_tokens, full_load),
         **_priced("cost_per_million_tokens_asked", candidate.work_dollars, asked),
         **encode_interval("training_hours", rate.training_hours),

@@ -1,6 +1,6 @@
 """Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,13 +22,12 @@ from rightsizer.planner.growth import (
     growth_steps,
 )
 from rightsizer.planner.plan_file import PlanFile, PlanFileItem
-from rightsizer.planner.rates import predict_rate
-from rightsizer.planner.rental import Rental, cheapest_rental, instances_of, providers_of
+from rightsizer.planner.rental import instances_of, providers_of
 from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.planner.search import Search
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.mig import slice_board
-from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
 
 _REMEDY: Final = (
@@ -106,22 +105,23 @@ class Planner:
             rented, price = self._instances(requirement) or {}, prices.dollars_per_hour
             boards = tuple(each for each in boards if each.key in rented or price(each) is not None)
         biller = Biller(requirement, prices, self.settings.cost)
-        found = self._ranked(requirement, boards, prices)
+        search = partial(self._search, prices=prices)
+        found = ranked(map(search(requirement).best, boards))
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
-        by_key, price = {board.key: board for board in boards}, prices.dollars_per_hour
+        by_key = {board.key: board for board in boards}
         if plan.best is None:
             # Of all GPUs, the layout left open.
             is_open = replace(requirement, parallel=None, gpus=())
-            least = self._ranked(is_open, boards_of((), self.catalogue), prices)[0]
+            least = ranked(map(search(is_open).best, self.catalogue.boards.values()))[0]
             nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
-            others = remedies(requirement, nearest, self._search, price)
+            others = remedies(requirement, nearest, search)
             would = biller.billed(least) if least.fits else None
             return replace(plan, least=would, alternatives=biller.each_billed(others))
         fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
         growing, leading = fitting[: settings.growth_candidates], fitting[: settings.alternatives]
         hours = self.settings.cost.hours_per_month
-        kinds = growing_kinds(requirement, growing, self._search, price, hours)
-        others = alternatives(requirement, leading, self._search, price)
+        kinds = growing_kinds(requirement, growing, search, hours)
+        others = alternatives(requirement, leading, search)
         return replace(
             plan,
             alternatives=biller.each_billed(others),
@@ -129,33 +129,22 @@ class Planner:
             outlook=growth_outlook(kinds, settings.switch_saving_ratio),
         )
 
-    def _ranked(
-        self, requirement: Requirement, boards: Iterable[Board], prices: PlanPrices
-    ) -> tuple[PlanCandidate, ...]:
-        search = self._search(requirement)
-        return ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)
-
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """One kind of GPU for a requirement, whether it fits or not."""
         (board,) = boards_of((gpu,), self.catalogue)
         prices = self._prices(requirement)
-        found = self._search(requirement).best(board, prices.dollars_per_hour(board))
+        found = self._search(requirement, prices).best(board)
         return Biller(requirement, prices, self.settings.cost).billed(found)
 
-    def _search(self, requirement: Requirement) -> Search:
-        settings = self.settings
-        predict = partial(predict_rate, settings=settings)
-        instances, rent = self._instances(requirement), None
-        if instances is not None:
-            rent = partial(_rented, requirement, instances)
-        return Search(requirement, predict, settings, rent)
+    def _search(self, requirement: Requirement, prices: PlanPrices) -> Search:
+        instances = self._instances(requirement)
+        return Search(requirement, self.settings, prices.dollars_per_hour, instances)
 
     def _instances(self, requirement: Requirement) -> dict[str, list[Instance]] | None:
         """What the clouds rent that are named, by board; `None` where that is not known."""
         if not requirement.provider:
             return None
-        stated = self._stated(requirement)
-        providers = providers_of(requirement, self.prices)
+        stated, providers = self._stated(requirement), providers_of(requirement, self.prices)
         return instances_of(providers, self.prices, tuple(stated)) or None
 
     def _stated(self, requirement: Requirement) -> dict[str, float]:
@@ -170,16 +159,6 @@ class Planner:
         if requirement.provider:
             prices = prices.of_providers(providers_of(requirement, prices))
         return PlanPrices(self.catalogue, prices.with_stated(stated, _PRICES))
-
-
-def _rented(
-    requirement: Requirement,
-    instances: Mapping[str, Sequence[Instance]],
-    board: str,
-    layout: Parallelism,
-) -> Rental | None:
-    trains = requirement.task.trains
-    return cheapest_rental(instances.get(board, ()), layout, requirement.spares, trains=trains)
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:

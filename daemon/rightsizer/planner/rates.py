@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
@@ -27,6 +27,8 @@ from rightsizer.sizing.training import training_rate
 
 _DEFAULTS: Final = SizingSettings()
 _ROUNDING: Final = 1e-9
+_Target = tuple[CandidateFilter, EstimateInterval, float, str]
+"""By which filter a latency is judged, what is predicted, the most that may be, and a sentence."""
 
 
 def predict_rate(  # noqa: PLR0913 - the search's question, and what a site knows better.
@@ -156,10 +158,10 @@ def too_slow(
 def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Rejection]:
     """The latencies that are above what is asked for, the head room taken off."""
     kept = 1.0 - headroom + _ROUNDING
-    for target in _targets(load, rate):
-        if target.figure.value > target.most_ms * kept:
-            free = f" with {headroom:.0%} of head room" if headroom else ""
-            yield Rejection(target.by, f"{target.said}, {target.most_ms:g} ms asked for{free}")
+    free = f" with {headroom:.0%} of head room" if headroom else ""
+    for by, figure, most_ms, said in _targets(load, rate):
+        if figure.value > most_ms * kept:
+            yield Rejection(by, f"{said}, {most_ms:g} ms asked for{free}")
 
 
 def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
@@ -167,32 +169,22 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
     As if they erred independently, which is the least that it can be.
     """
-    targets = tuple(_targets(load, rate))
-    if not targets:
-        return None
-    return math.prod(
-        met_probability(each.figure.value, each.figure.low, each.figure.high, each.most_ms)
-        for each in targets
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    by: CandidateFilter
-    figure: EstimateInterval
-    most_ms: float
-    said: str
+    met = [
+        met_probability(figure.value, figure.low, figure.high, most_ms)
+        for _, figure, most_ms, _ in _targets(load, rate)
+    ]
+    return math.prod(met) if met else None
 
 
 def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
-    """The latencies that are asked for, beside what is predicted of each."""
+    """The latencies that are asked for."""
     first, between = rate.ttft_ms, rate.tpot_ms
     if load.ttft_ms is not None and first is not None:
         why = f"first token after {first.value:.0f} ms{_told(load.ttft_percentile)}"
-        yield _Target(CandidateFilter.COMPUTE, first, load.ttft_ms, why)
+        yield CandidateFilter.COMPUTE, first, load.ttft_ms, why
     if load.tpot_ms is not None and between is not None:
         why = f"{between.value:.1f} ms between tokens{_told(load.tpot_percentile)}"
-        yield _Target(CandidateFilter.BANDWIDTH, between, load.tpot_ms, why)
+        yield CandidateFilter.BANDWIDTH, between, load.tpot_ms, why
     if load.latency_ms is None or first is None:
         return
     ends = [(getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")]
@@ -200,7 +192,7 @@ def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
     waited = ", the batch before it included" if between is None else ""
     why = f"answer after {answer.value:.4g} ms{_told(load.latency_percentile)}{waited}"
     by = CandidateFilter.COMPUTE if between is None else CandidateFilter.BANDWIDTH
-    yield _Target(by, answer, load.latency_ms, why)
+    yield by, answer, load.latency_ms, why
 
 
 def _told(percentile: float | None) -> str:

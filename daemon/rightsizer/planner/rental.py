@@ -1,7 +1,7 @@
 """Rental of a candidate: the instances of a cloud that its GPUs come in, whole ones only."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rightsizer.catalogue.instances import Instance, built_in_instances
@@ -11,8 +11,6 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.requirement import Parallelism, Requirement
 
 ANY: Final = "any"
-Rent = Callable[[str, Parallelism], "Rental | None"]
-"""By a board's key and a layout; `None` where no instance holds it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """Search for the best that one kind of GPU can do for a requirement, over layouts."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.instances import Instance
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import (
     CandidateFilter,
@@ -16,8 +17,8 @@ from rightsizer.planner.candidate import (
     Rejection,
     preference,
 )
-from rightsizer.planner.rates import late, targets_probability, too_slow
-from rightsizer.planner.rental import Rent
+from rightsizer.planner.rates import late, predict_rate, targets_probability, too_slow
+from rightsizer.planner.rental import cheapest_rental
 from rightsizer.planner.requirement_checks import layout_fault
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
@@ -36,9 +37,6 @@ _EXPERT_SPREADS: Final = (2, 4, 8, 16, 32, 64)
 _ATTENTION: Final = (1, 2, 4)
 """Tensor parallel ranks of one attention, beside experts that others hold."""
 _STAGES: Final = (1, 2, 4, 8, 16)
-Predict = Callable[[Requirement, Board, Parallelism, float | None, float], PredictedRate]
-"""How fast a requirement is on so many boards: at a number of requests in flight, or at the most
-that latencies and so many bytes of each board allow."""
 _SPREAD: Final = 8
 """Over how many times as many replicas a load is spread at most where latencies are missed."""
 _SLICE: Final = ":"
@@ -134,24 +132,20 @@ class Search:
     def __init__(
         self,
         requirement: Requirement,
-        predict: Predict,
         settings: SizingSettings,
-        rent: Rent | None = None,
+        price: Callable[[Board], float | None],
+        instances: Mapping[str, Sequence[Instance]] | None = None,
     ) -> None:
-        self.requirement = requirement
-        self._predict = predict
-        self._sizing = settings
-        self._settings = settings.plan
-        memory_settings = self._memory_settings = settings.memory
+        """For an hour of one GPU at some prices, in those instances of clouds that are given."""
+        self.requirement, self._price, self._instances = requirement, price, instances
+        self._sizing, self._settings = settings, settings.plan
         self._headroom = settings.serving.latency_headroom_ratio
-        self._rent = rent
         self._expert_layouts = _expert_layouts(requirement, settings.plan.gpu_maximum)
         self._layouts = _layouts(requirement, settings.plan.gpu_maximum)
-        self._serving_memory: Callable[[Parallelism], ServingMemory] = cache(
-            lambda layout: ServingMemory(requirement, layout, memory_settings)
-        )
-        self._training_memory: Callable[[Parallelism], MemoryEstimate] = cache(
-            lambda layout: training_memory(requirement, layout, memory_settings)
+        memory = partial(ServingMemory, requirement, settings=settings.memory)
+        self._serving_memory = cache(memory)
+        self._training_memory = cache(
+            partial(training_memory, requirement, settings=settings.memory)
         )
         self._single: dict[tuple[str, Parallelism], PredictedRate] = {}
         self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
@@ -161,15 +155,15 @@ class Search:
 
         What one replica needs and makes at most does not change with how many are asked for.
         """
-        search = Search(requirement, self._predict, self._sizing, self._rent)
+        search = Search(requirement, self._sizing, self._price, self._instances)
         search._serving_memory, search._single = self._serving_memory, self._single
         return search
 
-    def best(self, board: Board, dollars_per_hour: float | None) -> PlanCandidate:
+    def best(self, board: Board) -> PlanCandidate:
         """The layout that is asked for, or the best of those that are tried."""
-        return min(self.all(board, dollars_per_hour), key=preference)
+        return min(self.all(board), key=preference)
 
-    def all(self, board: Board, dollars_per_hour: float | None) -> Sequence[PlanCandidate]:
+    def all(self, board: Board) -> Sequence[PlanCandidate]:
         """Every layout that was compared; one that does not fit where none does."""
         requirement, trains = self.requirement, self.requirement.task.trains
         whole = [each for each in self._layouts if not _slice_fault(requirement, board, each)]
@@ -178,7 +172,8 @@ class Search:
             found = [candidate(board, requirement.parallel)]
         else:
             found = (self._trained if trains else self._served)(board, whole)
-        return [self._priced(each, dollars_per_hour) for each in found]
+        dollars = self._price(board)
+        return [self._priced(self._rented(each), dollars) for each in found]
 
     def _trained(self, board: Board, whole: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Those that fit on the fewest GPUs, or the fewest that come about as near as any."""
@@ -287,8 +282,8 @@ class Search:
     def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> PredictedRate:
         key = board.key, layout, concurrency
         if key not in self._rates:
-            asked = self.requirement, board, layout, concurrency
-            self._rates[key] = self._predict(*asked, self._available(board))
+            asked = self.requirement, board, layout, concurrency, self._available(board)
+            self._rates[key] = predict_rate(*asked, settings=self._sizing)
         return self._rates[key]
 
     def _serving_candidate(
@@ -324,12 +319,11 @@ class Search:
             rejections += too_slow(self.requirement, rate, layout, self._headroom)
             sure = targets_probability(self.requirement.load, rate)
             rate = replace(rate, targets_probability=sure)
-        usable = usable_bytes(board.memory_bytes, self._memory_settings)
+        usable = usable_bytes(board.memory_bytes, self._sizing.memory)
         other = runs_in if runs_in.note else None
         return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections), other)
 
     def _priced(self, candidate: PlanCandidate, dollars_per_hour: float | None) -> PlanCandidate:
-        candidate = self._rented(candidate)
         rental = candidate.rental
         if rental is not None and rental.dollars_per_hour is not None:
             dollars_per_hour = rental.dollars_per_hour / rental.gpus
@@ -344,9 +338,10 @@ class Search:
     def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
         """In whole instances of the clouds that are named, with what stands by."""
         layout, spares = candidate.layout, self.requirement.spares
-        if self._rent is None or _SLICE in candidate.gpu:
+        if self._instances is None or _SLICE in candidate.gpu:
             return replace(candidate, spare_gpus=spares * layout.tensor * layout.pipeline)
-        rental = self._rent(candidate.gpu, layout)
+        offered, trains = self._instances.get(candidate.gpu, ()), self.requirement.task.trains
+        rental = cheapest_rental(offered, layout, spares, trains=trains)
         if rental is not None:
             return replace(candidate, rental=rental)
         joined = f" with {layout.tensor} in one server" if layout.tensor > 1 else ""
@@ -355,4 +350,4 @@ class Search:
         return replace(candidate, rejections=(*candidate.rejections, rejection))
 
     def _available(self, board: Board) -> float:
-        return available_bytes(self.requirement, board.memory_bytes, self._memory_settings)
+        return available_bytes(self.requirement, board.memory_bytes, self._sizing.memory)

@@ -14,7 +14,6 @@ from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
 from rightsizer.planner.cost_text import growth_verdict
 from rightsizer.planner.figures import (
     answers_in_tokens,
-    million_dollars,
     number,
     priced,
     told_unit,
@@ -170,7 +169,7 @@ def _to_be_sure(plan: GpuPlan) -> Iterator[SummaryLine]:
     yield from map(SummaryLine, wrapped(told))
     cost = best.work_dollars
     if cost is not None:
-        spread = priced(cost, million_dollars(best))
+        spread = priced(cost, best.million_dollars)
         of = f"a million {told_unit(plan.requirement)}"
         told = f"{best} cost ${spread} for {of}; prices are list prices, not quotes."
         yield from map(SummaryLine, wrapped(told))

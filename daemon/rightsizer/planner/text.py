@@ -14,11 +14,9 @@ from rightsizer.planner.figures import (
     MEMORY_PARTS,
     NOTHING,
     answers_in_tokens,
-    hourly_dollars,
     interval_text,
     large,
     middle,
-    million_dollars,
     number,
     percent,
     priced,
@@ -142,8 +140,8 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "hours": (has_run, "hours", lambda each: middle(each.rate.training_hours)),
         "rented": (bool(requirement.provider), "rented as", _rented_as),
         "run": (has_run, "$/run", _run_dollars),
-        "hour": (True, "$/h", lambda each: priced(each.dollars_per_hour, hourly_dollars(each))),
-        "work": (not has_run, "$/M", lambda each: priced(each.work_dollars, million_dollars(each))),
+        "hour": (True, "$/h", lambda each: priced(each.dollars_per_hour, each.hourly_dollars)),
+        "work": (not has_run, "$/M", lambda each: priced(each.work_dollars, each.million_dollars)),
     }
     return [columns[name][1:] for name in names if columns[name][0]]
 
@@ -191,7 +189,7 @@ def nothing_lines(plan: GpuPlan) -> Iterator[str]:
         return
     spread = "" if least.count == 1 else f" ({least.layout})"
     price = least.dollars_per_hour
-    cost = "" if price is None else f", ${priced(price, hourly_dollars(least))} an hour"
+    cost = "" if price is None else f", ${priced(price, least.hourly_dollars)} an hour"
     yield f"What would: {least}{spread}{cost}."
 
 
@@ -256,7 +254,7 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         if candidate.format is not None:
             speed = f" ({candidate.format.name}){speed}"
         memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
-        price = "" if cost is None else f", ${priced(cost, million_dollars(candidate))} a million"
+        price = "" if cost is None else f", ${priced(cost, candidate.million_dollars)} a million"
         caution = f"; {each.caution}" if each.caution else ""
         told = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
         yield from wrapped(told, indent=2)

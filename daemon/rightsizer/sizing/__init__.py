@@ -1,1 +1,4 @@
-"""Sizing: memory model, roofline, ratios between GPUs, projection, cost; pure arithmetic."""
+"""Sizing: memory model, roofline, ratios between GPUs, projection, cost; pure arithmetic.
+
+What cannot be sized, or contradicts itself, is a `RequirementError` with the key and a remedy.
+"""

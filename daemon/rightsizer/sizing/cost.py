@@ -140,14 +140,9 @@ def board_watts(board: Board, power_ratio: float) -> float:
     return idle + power_ratio * (board.power_limit_watts - idle)
 
 
-def kilowatt_hours(
-    watts: EstimateInterval, hours: float, terms: OnPremises | None = None
-) -> EstimateInterval:
-    """What GPUs take over some hours; at the meter of the building where its terms are given."""
-    energy = watts.scaled(hours / 1000.0)
-    if terms is None:
-        return energy
-    return _times(_times(energy, terms.node_power_factor), terms.pue_ratio)
+def metered_kilowatts(watts: EstimateInterval, terms: OnPremises) -> EstimateInterval:
+    """What GPUs draw at the meter of their building."""
+    return _times(_times(watts.scaled(1.0 / 1000.0), terms.node_power_factor), terms.pue_ratio)
 
 
 def dollars_per_unit(

@@ -38,7 +38,10 @@ class LinkScores:
     system: int = _score(10)
 
 
-def link_score(link: GpuLink | None, scores: LinkScores) -> int:
+_SCORES: Final = LinkScores()
+
+
+def link_score(link: GpuLink | None, scores: LinkScores = _SCORES) -> int:
     """How near two GPUs are by their best way; 0 where unknown."""
     if link is None:
         return 0
@@ -69,9 +72,6 @@ def _bus_score(kind: LinkKind, scores: LinkScores) -> int:
     return by_kind.get(kind, 0)
 
 
-_SCORES: Final = LinkScores()
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class SetScore:
     """How well a set is joined: larger is better."""
@@ -88,11 +88,6 @@ class PlacementSet:
 
     uuids: tuple[str, ...]
     score: SetScore
-
-
-def pair_score(link: GpuLink | None) -> int:
-    """How near two GPUs are; 0 where unknown."""
-    return link_score(link, _SCORES)
 
 
 def score_of(uuids: Collection[str], topology: Topology) -> SetScore:
@@ -135,4 +130,4 @@ def _set_score(uuids: Collection[str], scores: Mapping[frozenset[str], int]) -> 
 
 
 def _pair_scores(topology: Topology) -> dict[frozenset[str], int]:
-    return {frozenset((link.uuid, link.peer_uuid)): pair_score(link) for link in topology.links}
+    return {frozenset((link.uuid, link.peer_uuid)): link_score(link) for link in topology.links}

@@ -60,9 +60,6 @@ def project(
 
     `precision`: the format of the weights there; `None` for the same, or what the target computes
     in its stead.
-
-    Raises:
-        RequirementError: the target does not compute in the precision that was asked for.
     """
     runs, will_run = profile.peak_precision(), _target_precision(profile, target, precision)
     before, shares = split_time(profile), profile.shares
@@ -185,11 +182,7 @@ class SharedPlacement:
 def shared_placement(
     profile: WorkloadProfile, other: WorkloadProfile, sharing: Sharing
 ) -> SharedPlacement:
-    """A workload beside another one that is as active as it was measured, at moments of its own.
-
-    Raises:
-        RequirementError: they were not measured on the same place; project one of them first.
-    """
+    """A workload beside another one that is as active as it was measured, at moments of its own."""
     if profile.place != other.place:
         raise RequirementError(
             f"{profile.place.name} and {other.place.name}: shares add up on one place only; "

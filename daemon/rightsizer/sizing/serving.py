@@ -104,9 +104,6 @@ def serve(  # noqa: PLR0913 - the planner's question, and two things that a site
 
     Requests that the memory does not hold wait. `available_bytes`: of each GPU, headroom taken off;
     the usual part of the board's memory where it is not given.
-
-    Raises:
-        RequirementError: the model is no transformer of tokens.
     """
     memory = ServingMemory(requirement, layout)
     return Server(memory, board, available_bytes, settings).at(concurrency)
@@ -122,11 +119,7 @@ class AnswerRound(NamedTuple):
 
 
 class Server:
-    """One model on boards of one kind in one layout; made once, asked for every concurrency.
-
-    Raises:
-        RequirementError: the model is no transformer of tokens.
-    """
+    """One model on boards of one kind in one layout; made once, asked for every concurrency."""
 
     def __init__(
         self,

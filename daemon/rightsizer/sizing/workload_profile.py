@@ -188,11 +188,7 @@ class UsageShares:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadProfile:
-    """A workload as it was measured.
-
-    Raises:
-        RequirementError: the telemetry does not tell enough, or contradicts the place.
-    """
+    """A workload as it was measured."""
 
     place: GpuPlace
     shares: UsageShares
@@ -230,11 +226,7 @@ class WorkloadProfile:
             )
 
     def peak_precision(self) -> Precision:
-        """What its tensor cores compute in.
-
-        Raises:
-            RequirementError: the board does not compute in the format stated.
-        """
+        """What its tensor cores compute in."""
         for precision in self.precision.required:
             if self.place.peak(precision) is not None:
                 return precision

@@ -22,7 +22,7 @@ from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
-from rightsizer.sizing.gpu_sets import MOST_CANDIDATES, SetScore, best_set, pair_score, score_of
+from rightsizer.sizing.gpu_sets import MOST_CANDIDATES, SetScore, best_set, link_score, score_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _weakest(case: Case, topology: Topology) -> GpuLink | None:
     links = [link for link in found if link is not None and link.kind is not LinkKind.UNKNOWN]
     if len(links) < len(pairs):
         return None
-    return min(links, key=lambda link: (pair_score(link), sorted((link.uuid, link.peer_uuid))))
+    return min(links, key=lambda link: (link_score(link), sorted((link.uuid, link.peer_uuid))))
 
 
 def _evidence(uuids: Sequence[str], topology: Topology, weakest: GpuLink) -> dict[str, object]:
