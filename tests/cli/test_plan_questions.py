@@ -12,7 +12,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.cli import plan as plan_command
-from rightsizer.planner.figures import number, priced, range_text, told_unit
+from rightsizer.planner.figures import number, priced, range_text
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import GpuPlan, Planner, plan_answers
 from rightsizer.sizing.requirement import ModelTask
@@ -61,7 +61,7 @@ def row(question: str) -> str:
     plan = planned(question)
     best, rate = plan.candidates[0], plan.candidates[0].rate
     assert rate.tokens_per_second is not None
-    unit = told_unit(plan.requirement)
+    unit = plan.requirement.told_unit
     made = f"{number(rate.tokens_per_second.value)} {unit}/s ({range_text(rate.tokens_per_second)})"
     if rate.training_hours is not None:
         hours = rate.training_hours

@@ -6,8 +6,6 @@ from typing import Final
 
 from rightsizer.sizing.cost import Billing
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Requirement, WorkUnit, units_per_request, work_unit
 
 NOTHING: Final = "-"
 MEMORY_PARTS: Final[Mapping[str, str]] = {
@@ -31,34 +29,6 @@ _WHOLE_DOLLARS: Final = 1000
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _WHOLE_WITHIN: Final = 0.05
-
-
-def unit_of(requirement: Requirement) -> str:
-    """What is served, or trained on."""
-    if requirement.task.trains and isinstance(requirement.model, Transformer):
-        return "tokens"
-    return str(work_unit(requirement.model))
-
-
-def answers_in_tokens(requirement: Requirement) -> bool:
-    """Whether its work is done token by token; else a batch at a time."""
-    return unit_of(requirement) in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
-
-
-def told_unit(requirement: Requirement) -> str:
-    """The same, of tokens with which they are."""
-    unit = unit_of(requirement)
-    if unit != WorkUnit.TOKENS:
-        return unit
-    return "trained tokens" if requirement.task.trains else "output tokens"
-
-
-def requests_asked(requirement: Requirement) -> float | None:
-    """Requests a second; `None` where no rate is asked for, and in training."""
-    asked = requirement.load.tokens_per_second
-    if asked is None or requirement.task.trains:
-        return None
-    return asked / units_per_request(requirement.model, requirement.load)
 
 
 def large(value: float) -> str:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
-from rightsizer.planner.figures import requests_asked, told_unit
 from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
@@ -94,8 +93,8 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     return {
         "model": plan.requirement.model.name or None,
         "task": str(plan.requirement.task),
-        "unit": told_unit(plan.requirement),
-        "requests_per_second": requests_asked(plan.requirement),
+        "unit": plan.requirement.told_unit,
+        "requests_per_second": plan.requirement.requests_per_second,
         "memory": encode_memory(plan.memory),
         "engine": _engine(plan),
         "nothing_fits": plan.why_nothing_fits or None,

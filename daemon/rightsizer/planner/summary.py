@@ -12,12 +12,7 @@ from rightsizer.console.text import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
 from rightsizer.planner.cost_text import growth_verdict
-from rightsizer.planner.figures import (
-    answers_in_tokens,
-    number,
-    priced,
-    told_unit,
-)
+from rightsizer.planner.figures import number, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,
@@ -170,7 +165,7 @@ def _to_be_sure(plan: GpuPlan) -> Iterator[SummaryLine]:
     cost = best.work_dollars
     if cost is not None:
         spread = priced(cost, best.million_dollars)
-        of = f"a million {told_unit(plan.requirement)}"
+        of = f"a million {plan.requirement.told_unit}"
         told = f"{best} cost ${spread} for {of}; prices are list prices, not quotes."
         yield from map(SummaryLine, wrapped(told))
     more = "--details: memory, costs on all terms, alternatives, all checks; --all: every kind."
@@ -181,5 +176,5 @@ def _run_text(requirement: Requirement, step: ValidationStep) -> str:
     at = number(step.concurrency)
     if requirement.task.trains:
         return f"train with {at} a GPU at a time"
-    is_of_tokens = answers_in_tokens(requirement)
+    is_of_tokens = requirement.answers_in_tokens
     return f"keep {at} requests in flight" if is_of_tokens else f"serve batches of {at}"

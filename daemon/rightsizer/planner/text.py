@@ -13,7 +13,6 @@ from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_li
 from rightsizer.planner.figures import (
     MEMORY_PARTS,
     NOTHING,
-    answers_in_tokens,
     interval_text,
     large,
     middle,
@@ -21,8 +20,6 @@ from rightsizer.planner.figures import (
     percent,
     priced,
     range_text,
-    told_unit,
-    unit_of,
 )
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
@@ -89,7 +86,7 @@ def _served(requirement: Requirement) -> Iterator[str]:
     if load.tokens_per_second is not None:
         each = units_per_request(model, load)
         requests = f"{number(load.tokens_per_second / each)} requests/s, " if each != 1.0 else ""
-        yield f"{requests}{number(load.tokens_per_second)} {told_unit(requirement)}/s"
+        yield f"{requests}{number(load.tokens_per_second)} {requirement.told_unit}/s"
     for name, most, percentile in (
         ("TTFT", load.ttft_ms, load.ttft_percentile),
         ("TPOT", load.tpot_ms, load.tpot_percentile),
@@ -108,7 +105,7 @@ def _trained(requirement: Requirement) -> Iterator[str]:
     if training.global_batch is not None:
         yield f"global batch {training.global_batch:,}"
     if training.tokens is not None:
-        yield f"{large(training.tokens)} {unit_of(requirement)}"
+        yield f"{large(training.tokens)} {requirement.unit}"
     if training.recompute is not Recompute.NONE:
         yield f"{training.recompute} recomputation"
     if training.zero_stage:
@@ -120,8 +117,8 @@ def _trained(requirement: Requirement) -> Iterator[str]:
 
 def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
     """Headings and cells of some columns, of those that such a plan has; money with its range."""
-    unit, trains, load = unit_of(requirement), requirement.task.trains, requirement.load
-    is_of_tokens = answers_in_tokens(requirement)
+    unit, trains, load = requirement.unit, requirement.task.trains, requirement.load
+    is_of_tokens = requirement.answers_in_tokens
     requests, first = ("in flight", "TTFT") if is_of_tokens else ("batch", "batch ms")
     has_run = trains and requirement.training.tokens is not None
     has_targets, is_written = not trains and load.has_targets, not trains and is_of_tokens
@@ -203,14 +200,14 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     if rest:
         yield f"and {counted(rest, 'more that fits', 'more that fit')} (--all)"
     serves = not plan.requirement.task.trains
-    served = _SERVED if answers_in_tokens(plan.requirement) else _BATCHED
+    served = _SERVED if plan.requirement.answers_in_tokens else _BATCHED
     starred = STARRED if any(each.format is not None for each in shown) else ""
     told = (_LEGEND, starred, served if serves else "")
     yield from wrapped(" ".join(filter(None, told)), hanging=0)
     yield ""
     columns = columns_of(plan.requirement, _COSTS)
     yield from table_lines(columns, shown, _LEFT_COSTS)
-    unit = f"{told_unit(plan.requirement)}{' asked for' if serves else ''}"
+    unit = f"{plan.requirement.told_unit}{' asked for' if serves else ''}"
     work = f"$/M: of a million {unit}. " if "$/M" in dict(columns) else ""
     yield from wrapped(f"{work}{_PRICES}", hanging=0)
 
@@ -237,14 +234,14 @@ def _detail_lines(plan: GpuPlan) -> Iterator[str]:
         f" {best.memory_headroom_ratio:.0%} free: {split}"
     )
     yield ""
-    yield from costs_lines(best, told_unit(plan.requirement))
+    yield from costs_lines(best, plan.requirement.told_unit)
 
 
 def alternative_lines(plan: GpuPlan) -> Iterator[str]:
     """What else could be done, or has to be where nothing fits, with its memory and time."""
     if plan.alternatives:
         yield "what else could be done:" if plan.best else "what would fit on what is asked for:"
-    unit = told_unit(plan.requirement)
+    unit = plan.requirement.told_unit
     for each in plan.alternatives:
         candidate = each.candidate
         made, cost = candidate.rate.tokens_per_second, candidate.work_dollars

@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.figures import answers_in_tokens, number, told_unit
+from rightsizer.planner.figures import number
 from rightsizer.sizing.requirement import Requirement
 
 _ABOVE: Final = 1.25
@@ -57,7 +57,7 @@ def validation_steps(
 
 def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
     load, rate = requirement.load, candidate.rate
-    is_of_tokens = answers_in_tokens(requirement)
+    is_of_tokens = requirement.answers_in_tokens
     planned = rate.concurrency or load.concurrency or 1.0
     form = candidate.format.name if candidate.format else requirement.precision.weights
     asked = "batches of as many samples, one after another"
@@ -107,7 +107,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     )
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
-        yield f"{number(made.low)} to {number(made.high)} {told_unit(requirement)}/s"
+        yield f"{number(made.low)} to {number(made.high)} {requirement.told_unit}/s"
     if load.ttft_ms is not None:
         yield f"first token within {load.ttft_ms:g} ms{_share(load.ttft_percentile)}"
     if load.tpot_ms is not None:

@@ -8,7 +8,7 @@ from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, fields
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.place import CapacityRatios, GpuPlace, achieved_ratios, peak_ratios
+from rightsizer.sizing.place import GpuPlace, achieved_ratios, peak_ratios
 from rightsizer.sizing.time_shares import TimeShares, busy_share, projected_shares, split_time
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
@@ -72,13 +72,29 @@ def project(
     factor = 1.0 if is_same else _factor(profile, target, before)
     # Errors that do not depend on each other add in squares.
     neighbors = 1.0 if is_same or target.slice is None else _NEIGHBOR_FACTOR
-    factors = factor, math.exp(math.hypot(math.log(factor), math.log(neighbors)))
+    slower = math.exp(math.hypot(math.log(factor), math.log(neighbors)))
+    # What may be off is the busy time, the host's is known. Weights of another width may or may
+    # not be most of what is read.
     width = (precision or profile.precision).weight_bytes / profile.precision.weight_bytes
+    busy, traffic = ratio - after.host, after.memory_bandwidth * (width - 1.0)
+    low = min(ratio, after.host + (busy + min(0.0, traffic)) / factor)
+    high = max(ratio, after.host + (busy + max(0.0, traffic)) * slower)
+    if profile.profiled is not None:
+        # A time line does not tell what kernels wait for, and what hides.
+        time = profile.profiled.at_busy(busy_share(profile))
+        if not profile.has_counters:
+            least, most = time.kernel_range(speeds)
+            copied = after.pcie + after.nvlink
+            low = min(low, after.host + (least + copied) / factor)
+            high = max(high, after.host + (most + copied) * slower)
+        if time.host_wait > _HOST_BOUND_RATIO:
+            hidden = max(1.0, after.total - time.host_wait)
+            low, high = min(low, hidden), max(high, hidden, min(1.0, time.launch))
     peaks = peak_ratios(profile.place, runs, target, will_run)
     return Projection(
         target=target,
         precision=will_run,
-        time_ratio=_interval(profile, ratio, after, speeds, factors=factors, width=width),
+        time_ratio=EstimateInterval(ratio, low, high),
         shares=projected_shares(profile, target, after, ratio, peaks),
         fits=_fits(profile, target),
         bottleneck=_bottleneck(after, links),
@@ -106,38 +122,6 @@ def _factor(profile: WorkloadProfile, target: GpuPlace, before: TimeShares) -> f
     if profile.profiled is not None and profile.shares.sm_active is None:
         is_small = profile.profiled.are_kernels_small
     return factor**_WIDER_EXPONENT if is_latent or is_small else factor
-
-
-def _interval(  # noqa: PLR0913 - what a ratio comes from, part by part.
-    profile: WorkloadProfile,
-    ratio: float,
-    after: TimeShares,
-    speeds: CapacityRatios,
-    *,
-    factors: tuple[float, float],
-    width: float,
-) -> EstimateInterval:
-    """Where the ratio lies: what may be off is the busy time, the host's is known.
-
-    Weights of another width may or may not be most of what is read. A time line does not tell what
-    kernels wait for, and what hides.
-    """
-    faster, slower = factors
-    busy, traffic = ratio - after.host, after.memory_bandwidth * (width - 1.0)
-    low = min(ratio, after.host + (busy + min(0.0, traffic)) / faster)
-    high = max(ratio, after.host + (busy + max(0.0, traffic)) * slower)
-    if profile.profiled is None:
-        return EstimateInterval(ratio, low, high)
-    time = profile.profiled.at_busy(busy_share(profile))
-    if not profile.has_counters:
-        least, most = time.kernel_range(speeds)
-        links = after.pcie + after.nvlink
-        low = min(low, after.host + (least + links) / faster)
-        high = max(high, after.host + (most + links) * slower)
-    if time.host_wait > _HOST_BOUND_RATIO:
-        hidden = max(1.0, after.total - time.host_wait)
-        low, high = min(low, hidden), max(high, hidden, min(1.0, time.launch))
-    return EstimateInterval(ratio, low, high)
 
 
 def _fits(profile: WorkloadProfile, target: GpuPlace) -> bool | None:

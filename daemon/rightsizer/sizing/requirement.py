@@ -246,3 +246,28 @@ class Requirement:
     """Instances, or replicas where no cloud is named, that may fail: 1 for N+1."""
     carbon_grams_per_kilowatt_hour: float | None = None
     """Carbon dioxide equivalents, before the setting; nothing is said of carbon without either."""
+
+    @property
+    def unit(self) -> WorkUnit:
+        """What is served, or trained on."""
+        is_of_tokens = self.task.trains and isinstance(self.model, Transformer)
+        return WorkUnit.TOKENS if is_of_tokens else work_unit(self.model)
+
+    @property
+    def told_unit(self) -> str:
+        """The same, of tokens with which they are."""
+        kind = "trained" if self.task.trains else "output"
+        return f"{kind} tokens" if self.unit is WorkUnit.TOKENS else str(self.unit)
+
+    @property
+    def answers_in_tokens(self) -> bool:
+        """Whether its work is done token by token; else a batch at a time."""
+        return self.unit in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}
+
+    @property
+    def requests_per_second(self) -> float | None:
+        """What is asked for; `None` where no rate is, and in training."""
+        asked = self.load.tokens_per_second
+        if asked is None or self.task.trains:
+            return None
+        return asked / units_per_request(self.model, self.load)
