@@ -165,7 +165,8 @@ def _compared(
         server = _server(case, burstiness, share)
         for busy in _BUSY:
             seen = _simulated(case, busy, burstiness, requests)
-            told = server.arriving(busy * _most(server))
+            rate = busy * _most(server)
+            told = server.busy_with(server.running_at(rate), rate)
             first, between = (
                 1e3 * (fmean(each) if share is None else quantile(each, share / 100.0))
                 for each in (seen.first_seconds, seen.between_seconds)

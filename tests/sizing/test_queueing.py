@@ -10,7 +10,7 @@ from rightsizer.planner.planner import Planner
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import met_probability, spread_burstiness
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
-from rightsizer.sizing.serving import Server, most_running
+from rightsizer.sizing.serving import Server, Serving, most_running
 from rightsizer.sizing.serving_memory import ServingMemory
 
 LLAMA_8B = Transformer(
@@ -28,12 +28,17 @@ def server(
     return Server(memory, built_in().boards["H100-SXM5-80GB"])
 
 
+def arriving(server: Server, requests_per_second: float) -> Serving:
+    """Where so many arrive at all replicas together, whether others are answered or not."""
+    return server.busy_with(server.running_at(requests_per_second), requests_per_second)
+
+
 @pytest.mark.parametrize(("burstiness", "within"), [(1.0, 0.1), (4.0, 0.25)])
 def test_the_formula_meets_a_simulation_of_passes(burstiness: float, within: float) -> None:
     """Mean first token at 15 requests a second; closed bursts of as many would take 2.5 times."""
     asked = server(burstiness)
     seen = simulated(asked, 15.0, burstiness, requests=1000).first_seconds
-    told = asked.arriving(15.0)
+    told = arriving(asked, 15.0)
     mean_ms = 1e3 * sum(seen) / len(seen)
 
     assert told.ttft_ms.value == pytest.approx(mean_ms, rel=within)
@@ -43,10 +48,10 @@ def test_the_formula_meets_a_simulation_of_passes(burstiness: float, within: flo
 
 def test_burstier_requests_wait_longer_and_the_last_of_them_longest() -> None:
     """And less of either where more replicas share the bursts."""
-    calm, bursty = (server(each).arriving(15.0).ttft_ms.value for each in (1.0, 4.0))
+    calm, bursty = (arriving(server(each), 15.0).ttft_ms.value for each in (1.0, 4.0))
 
-    assert calm < bursty < server(4.0, 95.0).arriving(15.0).ttft_ms.value
-    assert server(None).arriving(15.0).ttft_ms.value == bursty
+    assert calm < bursty < arriving(server(4.0, 95.0), 15.0).ttft_ms.value
+    assert arriving(server(None), 15.0).ttft_ms.value == bursty
     assert [spread_burstiness(4.0, each) for each in (1, 3)] == [4.0, 2.0]
 
 
@@ -56,7 +61,7 @@ def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> 
     mean, late = (each.answered(most_running(each)) for each in servers)
 
     assert 0.0 < late < 0.9 * mean
-    kept = server(4.0, 99.0, ttft_ms=400.0).arriving(late).ttft_ms.value
+    kept = arriving(server(4.0, 99.0, ttft_ms=400.0), late).ttft_ms.value
     assert 300.0 < kept <= 360.0
 
 

@@ -169,6 +169,13 @@ class Prices:
             )
         return replace(self, by_board=own)
 
+    def terms_of(self, key: str) -> OnPremises:
+        """What owning a board takes beside it, by the power of its own nodes where known."""
+        price, terms = self.of(key), self.on_premises
+        if price is None or price.node_power_factor is None:
+            return terms
+        return replace(terms, node_power_factor=Assumption(*(price.node_power_factor,) * 3))
+
     def dollars_per_hour(self, key: str) -> float | None:
         """What one GPU costs in a cloud without commitment; `None` where unknown."""
         price = self.of(key)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.prices import Assumption, Prices
+from rightsizer.catalogue.prices import OnPremises, Prices
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.alternatives import Alternative
@@ -25,6 +25,7 @@ from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, VisionTran
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import CostSettings
 
+_Terms = tuple[cost.HourlyCost, ...]
 _Answer = TypeVar("_Answer", Alternative, GrowthStep)
 _OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion
 
@@ -50,7 +51,7 @@ class PlanPrices:
         dollars = self.prices.dollars_per_hour(whole.key)
         return None if dollars is None else dollars * ratio
 
-    def offers(self, board: Board) -> tuple[cost.HourlyCost, ...]:
+    def offers(self, board: Board) -> _Terms:
         """Every way to have it."""
         whole, ratio = self._whole(board)
         if ratio == 1.0 or self.prices.of(board.key) is not None:
@@ -66,10 +67,9 @@ class PlanPrices:
         found = cost.owned_cost(whole, self.prices)
         return None if found is None else found.scaled(ratio)
 
-    def node_power_factor(self, board: Board) -> float | None:
-        """The power of a whole node over that of its GPUs, where a node of the board is known."""
-        price = self.prices.of(self._whole(board)[0].key)
-        return None if price is None else price.node_power_factor
+    def terms(self, board: Board) -> OnPremises:
+        """What owning it takes beside it."""
+        return self.prices.terms_of(self._whole(board)[0].key)
 
     def _whole(self, board: Board) -> tuple[Board, float]:
         """The board that a slice is a part of, and its part of the price, if all find users."""
@@ -85,9 +85,7 @@ class PlanPrices:
         return board, next(each for each in board.mig_profiles if each.name == profile)
 
 
-def _rented_terms(
-    candidate: PlanCandidate, terms: tuple[cost.HourlyCost, ...]
-) -> tuple[cost.HourlyCost, ...]:
+def _rented_terms(candidate: PlanCandidate, terms: _Terms) -> _Terms:
     """With the list price of the instances in the place of that of their GPUs."""
     rental = candidate.rental
     if rental is None or rental.dollars_per_hour is None:
@@ -151,9 +149,7 @@ class Biller:
             per_run=None if hours is None else per_hour.times(hours),
         )
 
-    def _ownership(
-        self, board: Board, count: int, terms: tuple[cost.HourlyCost, ...]
-    ) -> OwnershipCost | None:
+    def _ownership(self, board: Board, count: int, terms: _Terms) -> OwnershipCost | None:
         own = self.prices.owned(board)
         if own is None:
             return None
@@ -172,8 +168,5 @@ class Biller:
         usual = cost.board_watts(board, ratio)
         spread = EstimateInterval.around(usual, settings.power_error_factor)
         most = min(spread.high, max(usual, board.power_limit_watts))
-        watts, terms = replace(spread, high=most), self.prices.prices.on_premises
-        factor = self.prices.node_power_factor(board)
-        if factor is not None:
-            terms = replace(terms, node_power_factor=Assumption(factor, factor, factor))
-        return cost.metered_kilowatts(watts.scaled(count), terms)
+        watts = replace(spread, high=most).scaled(count)
+        return cost.metered_kilowatts(watts, self.prices.terms(board))

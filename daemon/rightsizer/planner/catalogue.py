@@ -173,8 +173,7 @@ def _figures(device: Device) -> Iterator[tuple[str, str]]:
     if device.sm_clock_maximum_hertz is not None:
         yield "highest SM clock", f"{short_number(device.sm_clock_maximum_hertz / 1e6)} MHz"
     if device.pcie_generation_maximum is not None:
-        width = device.pcie_width_maximum
-        lanes = "" if width is None else f" x{width}"
+        lanes = f" x{device.pcie_width_maximum}" if device.pcie_width_maximum is not None else ""
         yield "PCIe, with its slot", f"gen{device.pcie_generation_maximum}{lanes}"
 
 
@@ -205,9 +204,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments, _CatalogueCommandSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
-    prices = read_prices(
-        arguments.prices or settings.catalogue.prices_path, catalogue, settings.prices
-    )
+    prices_file = arguments.prices or settings.catalogue.prices_path
+    prices = read_prices(prices_file, catalogue, settings.prices)
     if arguments.names and arguments.search is not None:
         raise UsageError("--search lists boards; leave it out to tell of those that are named")
     boards = () if arguments.names else catalogue.search(arguments.search or "")
@@ -224,12 +222,11 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         say(json.dumps(forms, indent=1))
     elif named:
-        say(
-            "\n\n".join(
-                _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
-                for each in named
-            )
-        )
+        texts = [
+            _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
+            for each in named
+        ]
+        say("\n\n".join(texts))
     else:
         say(table_text(boards, prices))
     return 0

@@ -132,17 +132,15 @@ class GrowthOutlook:
         return max(known) if len(known) == len(months) else None
 
 
-def growth_outlook(
-    kinds: Sequence[GrowingKind], switch_saving_ratio: float
-) -> GrowthOutlook | None:
+def growth_outlook(kinds: Sequence[GrowingKind], saving_ratio: float) -> GrowthOutlook | None:
     """What to expect of candidates, today's best first; `None` of none.
 
-    `switch_saving_ratio`: what another kind has to save of the rest of the span to be switched to.
+    `saving_ratio`: what another kind has to save of the rest of the span to be switched to.
     """
     if not kinds:
         return None
     ordered = sorted(kinds, key=_span)
-    return GrowthOutlook(tuple(ordered), _switch(kinds[0], kinds[1:], switch_saving_ratio))
+    return GrowthOutlook(tuple(ordered), _switch(kinds[0], kinds[1:], saving_ratio))
 
 
 def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> GpuSwitch | None:

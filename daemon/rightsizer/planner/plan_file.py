@@ -62,18 +62,16 @@ _MOST_SPARES: Final = 100
 _MOST_GRAMS: Final = 3000.0
 
 
-def _notes(
-    requirement: Requirement, longest: int | None, given: Mapping[Any, Any]
-) -> Iterator[str]:
+def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any]) -> Iterator[str]:
     """A sentence where requests are too long for the model, and for each part without use."""
     task, load, model = requirement.task, requirement.load, requirement.model
     answers = not isinstance(model, Transformer) or not model.is_encoder
     asked = load.input_tokens + (load.output_tokens if answers else 0.0)
     if task.trains:
         asked = requirement.training.sequence
-    if longest is not None and asked > longest:
+    if most is not None and asked > most:
         yield (
-            f"{asked:,.0f} tokens are more than the {longest:,} that the model was made for;"
+            f"{asked:,.0f} tokens are more than the {most:,} that the model was made for;"
             " ask for fewer, or make sure that its positions are stretched"
         )
     if requirement.engine is not ServingEngine.VLLM and not task.trains:

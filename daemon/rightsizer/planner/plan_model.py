@@ -131,10 +131,7 @@ class ModelRow:
     """A well-known model, a size, or a path, as one text."""
 
     def build(self, folder: Path) -> PublishedModel[Model]:
-        """The model itself.
-
-        The path of a configuration starts from `folder`.
-        """
+        """The model itself; the path of a configuration starts from `folder`."""
         if self.config:
             return _of_file(folder / Path(self.config).expanduser(), self.values)
         if self.asked:

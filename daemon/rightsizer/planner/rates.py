@@ -104,10 +104,7 @@ def _serving(requirement: Requirement, server: Server, concurrency: float | None
 
 
 def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
-    """What requests see at the rate that is asked for, or at the most that is in time.
-
-    Where not even few are in time, what the fewest see.
-    """
+    """At the rate asked for, or the most that is in time; where none is, what the fewest see."""
     model, load = requirement.model, requirement.load
     each = units_per_request(model, load)
     most_at_once = most_running(server)

@@ -47,12 +47,10 @@ class ValidationStep:
     """What the plan stands or falls with."""
 
 
-def validation_steps(
-    requirement: Requirement, candidate: PlanCandidate
-) -> tuple[ValidationStep, ...]:
-    """The runs that show whether a candidate does what is predicted of it."""
+def validation_steps(requirement: Requirement, best: PlanCandidate) -> tuple[ValidationStep, ...]:
+    """The runs that show whether a best does what is predicted of it."""
     runs = _training if requirement.task.trains else _serving
-    return tuple(runs(requirement, candidate))
+    return tuple(runs(requirement, best))
 
 
 def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:

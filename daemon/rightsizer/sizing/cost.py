@@ -93,14 +93,11 @@ def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
     if price is None or not price.purchases:
         return None
     paid = [purchase.dollars for purchase in price.purchases]
-    terms, first = prices.on_premises, price.purchases[0]
+    terms, first = prices.terms_of(board.key), price.purchases[0]
     bought = EstimateInterval(first.dollars, min(paid), max(paid))
     capital = _times(bought, terms.server_uplift_ratio, 1.0)
-    factor = terms.node_power_factor
-    if price.node_power_factor is not None:
-        factor = Assumption(*(price.node_power_factor,) * 3)
     power = EstimateInterval.exactly(board.power_limit_watts / 1000.0)
-    for each in (factor, terms.pue_ratio, terms.dollars_per_kilowatt_hour):
+    for each in (terms.node_power_factor, terms.pue_ratio, terms.dollars_per_kilowatt_hour):
         power = _times(power, each)
     yearly = capital.scaled(1.0 / HOURS_PER_YEAR)
     running = power.plus(_times(yearly, terms.operation_ratio_per_year))
@@ -132,10 +129,7 @@ def _times(figure: EstimateInterval, by: Assumption, plus: float = 0.0) -> Estim
 
 
 def board_watts(board: Board, power_ratio: float) -> float:
-    """The draw of a board.
-
-    `power_ratio`: draw above idle, of the limit above idle, 0 to 1.
-    """
+    """The draw of a board; `power_ratio`: draw above idle, of the limit above idle, 0 to 1."""
     idle = board.power_limit_watts * _IDLE_RATIO
     return idle + power_ratio * (board.power_limit_watts - idle)
 
@@ -145,11 +139,9 @@ def metered_kilowatts(watts: EstimateInterval, terms: OnPremises) -> EstimateInt
     return _times(_times(watts.scaled(1.0 / 1000.0), terms.node_power_factor), terms.pue_ratio)
 
 
-def dollars_per_unit(
-    dollars_per_hour: EstimateInterval, units_per_second: EstimateInterval
-) -> EstimateInterval:
+def dollars_per_unit(hourly: EstimateInterval, rate: EstimateInterval) -> EstimateInterval:
     """What an image, a sample or a token costs; the rate must be positive."""
-    return dollars_per_hour.times(units_per_second.inverse().scaled(1.0 / HOUR_SECONDS))
+    return hourly.times(rate.inverse().scaled(1.0 / HOUR_SECONDS))
 
 
 def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | None:

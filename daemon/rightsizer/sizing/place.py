@@ -107,20 +107,18 @@ class GpuPlace:
         return 1.0 if self.slice is None else sm_share(self.board, self.slice)
 
 
-def find_place(
-    catalogue: Catalogue, name: str, memory_settings: MemorySettings = _DEFAULTS
-) -> GpuPlace:
+def find_place(catalogue: Catalogue, name: str, settings: MemorySettings = _DEFAULTS) -> GpuPlace:
     """The place that a request names: a board by key or NVML name, and `:profile` for a slice.
 
     A board that is none is a `UsageError`, a slice that it has not a `RequirementError`.
     """
     named = _SLICE.fullmatch(name.strip()) or _AFTER_COLON.fullmatch(name.strip())
     if named is None:
-        return GpuPlace(catalogue.get(name), memory_settings=memory_settings)
+        return GpuPlace(catalogue.get(name), memory_settings=settings)
     board, asked = catalogue.get(named["board"]), named["profile"]
     for profile in board.mig_profiles:
         if profile.name.lower() == asked.lower():
-            return GpuPlace(board, profile, memory_settings)
+            return GpuPlace(board, profile, settings)
     known = ", ".join(profile.name for profile in board.mig_profiles)
     remedy = f"it has {known}" if known else "it cannot be cut; name the board alone"
     raise RequirementError(f"'{name}': {board.key} has no MIG profile '{asked}'; {remedy}")

@@ -94,9 +94,7 @@ def board_features(
     return features
 
 
-def _llm_capacity(
-    board: Board, workload: ComparedWorkload, memory_settings: MemorySettings
-) -> float:
+def _llm_capacity(board: Board, workload: ComparedWorkload, settings: MemorySettings) -> float:
     asked, scenarios = workload.precision, tuple(InferenceScenario)
     ways = _LLM_FORMATS if asked is None else ((asked, Precision.BF16),)
     limits = [
@@ -105,7 +103,7 @@ def _llm_capacity(
     ]
     served, total = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE)), 0.0
     for (model, share), limit, way in product(served, limits, ways):
-        made = llm_tokens_per_second(board, way, model, limit, memory_settings)
+        made = llm_tokens_per_second(board, way, model, limit, settings)
         total += share * math.log(made) / (len(ways) * len(limits))
     return total
 

@@ -165,13 +165,6 @@ class Server:
             return self._encoding(asked, running, served)
         return self._generating(asked, running, served, generated or self._round(running))
 
-    def arriving(self, requests_per_second: float) -> Serving:
-        """Where so many arrive at all replicas together, whether others are answered or not.
-
-        At more than they can answer, what the most that they can run would see.
-        """
-        return self.busy_with(self.running_at(requests_per_second), requests_per_second)
-
     def busy_with(self, running: float, requests_per_second: float | None = None) -> Serving:
         """With so many requests in flight at each replica on average, as they come.
 
@@ -265,11 +258,9 @@ class Server:
             running=served,
         )
 
-    def _first(
-        self, seconds: float, asked: float, running: float, residence: float
-    ) -> EstimateInterval:
+    def _first(self, seconds: float, asked: float, running: float, stay: float) -> EstimateInterval:
         """To the first token, with what a request waits until it runs (Little's law)."""
-        queue = max(0.0, asked / running - 1.0) * residence
+        queue = max(0.0, asked / running - 1.0) * stay
         return EstimateInterval.around(1e3 * (seconds + queue), _FIRST_TOKEN * self.error_ratio)
 
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
@@ -299,10 +290,7 @@ def is_late(server: Server, serving: Serving) -> bool:
 
 
 def most_running(server: Server) -> float:
-    """The most requests in flight at each replica, as they come, within the latencies of the load.
-
-    0 where not even the fewest are.
-    """
+    """The most requests in flight at each replica, as they come, in time; 0 where not even few."""
     # The more are answered, the more are in flight, so that these may be halved in their place.
     most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
     in_time = partial(queueing.halved, 0.0, most, times=_HALVINGS)

@@ -257,14 +257,12 @@ class ServingMemory:
                 return activations.recommender_bytes(model, requests, trains=False)
 
 
-def dequantized_bytes(
-    count: ParameterCount, number_format: NumberFormat, layout: Parallelism
-) -> float:
+def dequantized_bytes(count: ParameterCount, form: NumberFormat, layout: Parallelism) -> float:
     """The largest matrix in 16 bits, the head among them, where a format needs it unpacked.
 
     bitsandbytes multiplies with an unpacked copy. Engines that quantize the head too (Lightning)
     unpack that; those that leave it out need less than this.
     """
-    if not number_format.is_dequantized_whole:
+    if not form.is_dequantized_whole:
         return 0.0
-    return count.largest_matrix * number_format.bytes_per_embedding / layout.tensor
+    return count.largest_matrix * form.bytes_per_embedding / layout.tensor

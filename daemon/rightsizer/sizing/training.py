@@ -73,10 +73,7 @@ class TrainingShape:
             self.expert_parameters = min(passed, _MOST_IN_EXPERTS * self.count.linear)
 
     def model_flops(self, flops: float) -> float:
-        """Of one token forward and backward, as utilization is counted (PaLM, appendix B).
-
-        `flops`: of a parameter, `_FLOPS` or `_FROZEN_FLOPS`.
-        """
+        """Of one token, by those of a parameter, as utilization is counted (PaLM, appendix B)."""
         passed = self.count.active + self.count.repeated
         return flops * passed + 12.0 * self.attended * self.sequence
 
@@ -211,10 +208,7 @@ class TrainingStep:
 
     @property
     def _replica_seconds(self) -> float:
-        """Gradients once a step; fully sharded, weights twice and gradients each micro batch.
-
-        As far as computing does not hide it.
-        """
+        """Gradients once a step, or all shards each micro batch, as far as nothing hides it."""
         layout, held = self.layout, self.shape.count.total
         if layout.data == 1:
             return 0.0
@@ -233,10 +227,7 @@ def _achieved(board: Board, precision: Precision) -> float:
 
 
 def training_precision(board: Board, requirement: Requirement) -> Precision:
-    """What a board multiplies in: the narrower of weights and activations where it can.
-
-    QLoRA unpacks its weights to what activations are in.
-    """
+    """What a board multiplies in: the narrower of weights, which QLoRA unpacks, and activations."""
     precisions = requirement.precision
     if requirement.task is ModelTask.FINETUNE_QLORA:
         return compute_format(board, precisions.activations)
@@ -245,10 +236,7 @@ def training_precision(board: Board, requirement: Requirement) -> Precision:
 
 
 def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
-    """Whether a framework with fused kernels runs it: those that split layers, or train in fp8.
-
-    Adapters sit between kernels and keep them apart.
-    """
+    """Whether fused kernels run it: layers are split, or in fp8, and no adapters between them."""
     precision, is_sharded = requirement.precision, requirement.training.zero_stage >= _FULL_SHARDING
     if requirement.task is not ModelTask.TRAINING or is_sharded:
         return False

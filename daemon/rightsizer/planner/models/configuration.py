@@ -13,6 +13,7 @@ from rightsizer.sizing.parameters import NumberFormat
 
 _FILE: Final = "model_types.yaml"
 _MOST: Final = 1e18
+AS_PUBLISHED: Final = "take the file as published with the model"
 DESCRIBE: Final = (
     "describe the model in the plan instead (kind: diffusion, parameters, forward_flops{})"
 )
@@ -49,9 +50,7 @@ _MXFP4_GROUP = 32
 """Weights that share a scale; 16 in nvfp4."""
 
 
-def wrong(
-    key: str, fault: str, remedy: str = "take the file as published with the model"
-) -> RequirementError:
+def wrong(key: str, fault: str, remedy: str = AS_PUBLISHED) -> RequirementError:
     """The error of a value of a `config.json`."""
     return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
 
@@ -151,8 +150,7 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     key, remedy = "quantization_config", "leave it out and give precision.weights in the plan"
     given = config.values.get(key)
     if given is not None and not isinstance(given, Mapping):
-        as_published = "take the file as published with the model"
-        raise wrong(key, f"{given!r} is no mapping", f"{as_published}, or {remedy}")
+        raise wrong(key, f"{given!r} is no mapping", f"{AS_PUBLISHED}, or {remedy}")
     if not given:
         return _TYPES.get(config.text("torch_dtype") or config.text("dtype"))
     inner = Configuration(given)

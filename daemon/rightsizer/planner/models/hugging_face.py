@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.model.frozen import replace
 from rightsizer.planner.models.configuration import (
+    AS_PUBLISHED,
     MODEL_TYPES,
     ConfigReader,
     Configuration,
@@ -65,6 +66,8 @@ _TEXTS: Final = {
 }
 """Families of text parts that do not name themselves, where they are not `KIND_text`."""
 _CLASSES: Final = 1000
+_KEYS_OF_PLANS: Final = "parameters, layers, hidden, heads, kv_heads, ffn, vocab"
+_DESCRIBE: Final = f"describe the model in the plan instead ({_KEYS_OF_PLANS})"
 _IMAGES_AND_TEXTS: Final = frozenset({"clip"})
 _TOWER: Final[Mapping[str, object]] = {
     "hidden_size": 768,
@@ -211,13 +214,8 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
         return READERS[kind](Configuration(config.values, defaults), name)
     known = ", ".join(sorted({*_VISION, *_TWO_STACKS, *READERS, *FAMILIES}))
     fault = f"'{kind}' is not known" if kind else "is missing"
-    remedy = (
-        "describe the model in the plan instead (parameters, layers, hidden, heads, kv_heads, ffn,"
-        " vocab)"
-        if kind
-        else "take the file as published with the model"
-    )
-    raise wrong("model_type", fault, f"{remedy}. Known are {known}")
+    remedy = f"{_DESCRIBE if kind else AS_PUBLISHED}. Known are {known}"
+    raise wrong("model_type", fault, remedy)
 
 
 def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:

@@ -223,10 +223,7 @@ def mamba2_mixer(  # noqa: PLR0913 - the last two are usual in all classes but o
 def attention_shape(
     config: Configuration, name: str, layers: int, *, is_tied: bool = False, **parts: Any
 ) -> Transformer:
-    """The shape of a model as its attention and its ends tell it.
-
-    `parts`: other fields of the shape.
-    """
+    """The shape of a model as its attention and its ends tell it; `parts` are its other fields."""
     heads, keys = config.needed("num_attention_heads"), "num_key_value_heads"
     is_null = keys in config.values and config.values[keys] is None
     shape = Transformer(
@@ -262,10 +259,7 @@ def stacked(
     feed_forwards: float,
     beside: float = 0.0,
 ) -> Transformer:
-    """The shape with what its kinds of layers have and keep.
-
-    `feed_forwards` and `beside` as of `in_turns`.
-    """
+    """The shape with what its kinds of layers have and keep; the last two as of `in_turns`."""
     present = tuple(kind for kind in kinds if kind.layers)
     attending = sum(kind.layers for kind in present if kind.has_attention)
     recurrent = sum(kind.layers for kind in present if kind.is_recurrent)

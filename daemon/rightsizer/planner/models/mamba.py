@@ -106,11 +106,9 @@ def read_jamba(config: Configuration, name: str) -> Transformer:
     )
 
 
-def _bamba_mixer(
-    config: Configuration, inner: int, output_bias: str, *, has_norm: bool = True
-) -> Mixer:
+def _bamba_mixer(config: Configuration, inner: int, bias: str, *, has_norm: bool = True) -> Mixer:
     head_dim = hybrid.head_width(config, "mamba_n_heads", "mamba_d_head", inner)
-    biases = ("mamba_proj_bias", output_bias, "mamba_conv_bias")
+    biases = ("mamba_proj_bias", bias, "mamba_conv_bias")
     return hybrid.mamba2_mixer(config, head_dim, _BAMBA, biases, has_norm=has_norm)
 
 

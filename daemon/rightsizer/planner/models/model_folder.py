@@ -67,22 +67,20 @@ def errors_of(file: Path) -> Iterator[None]:
         raise RequirementError(f"model.config: {file}: {error}") from None
 
 
-def read_text_encoder(
-    values: Mapping[str, object], loaded_as: str
-) -> tuple[float, tuple[str, ...]]:
+def read_text_encoder(values: Mapping[str, object], loader: str) -> tuple[float, tuple[str, ...]]:
     """Parameters of a parsed `config.json` that a class of transformers loads, and notes."""
     config = Configuration(values)
-    if loaded_as in _HALVES:
-        return t5_encoder_parameters(config, is_umt5=loaded_as == "UMT5EncoderModel"), ()
+    if loader in _HALVES:
+        return t5_encoder_parameters(config, is_umt5=loader == "UMT5EncoderModel"), ()
     try:
         read = read_config(values)
     except RequirementError as error:
         raise RequirementError(f"{error}; {_REMEDY}") from None
     count = count_parameters(read.model)
     parameters = count.total
-    if not loaded_as.endswith(_WITH_HEAD):
+    if not loader.endswith(_WITH_HEAD):
         parameters -= count.head
-    if loaded_as.endswith("WithProjection"):
+    if loader.endswith("WithProjection"):
         parameters += config.needed("hidden_size") * config.needed("projection_dim")
     return parameters, read.notes
 

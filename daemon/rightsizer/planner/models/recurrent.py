@@ -92,10 +92,7 @@ def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:
 
 
 def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
-    """The real-gated linear recurrent unit between two branches (arXiv:2402.19427, section 2.4).
-
-    Its state is kept in 32 bits.
-    """
+    """The real-gated linear recurrent unit (arXiv:2402.19427, section 2.4) in 32 bits."""
     width = config.whole("lru_width") or shape.hidden
     heads, reach = shape.heads, config.needed("conv1d_width")
     if width % heads:

@@ -48,10 +48,7 @@ class _Level:
 
 
 def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
-    """The whole network.
-
-    `side` in latent pixels, `text` in tokens of the prompt.
-    """
+    """The whole network; `side` in latent pixels, `text` in tokens of the prompt."""
     for key, usual in _USUAL.items():
         value = config.values.get(key, usual[0])
         listed = config.lists(key)
