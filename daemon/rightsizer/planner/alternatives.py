@@ -93,9 +93,8 @@ def _training_changes(requirement: Requirement) -> Iterator[_Change]:
     if trains_all and training.optimizer is Optimizer.ADAMW:
         change = "optimizer states in 8 bits (optimizer: adamw-8bit)"
         caution = "compare the first thousand steps' loss with adamw"
-        yield _Change(
-            "training", change, caution, _with("training", optimizer=Optimizer.ADAMW_8BIT)
-        )
+        made = _with("training", optimizer=Optimizer.ADAMW_8BIT)
+        yield _Change("training", change, caution, made)
 
 
 def _remedies(requirement: Requirement) -> Iterator[_Change]:

@@ -250,6 +250,5 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
 def ranked(candidates: Iterable[PlanCandidate]) -> tuple[PlanCandidate, ...]:
     """Best first and numbered from 1; those that do not fit follow without a number."""
     ordered = sorted(candidates, key=lambda each: (preference(each), each.gpu))
-    return tuple(
-        replace(each, rank=place if each.fits else None) for place, each in enumerate(ordered, 1)
-    )
+    placed = enumerate(ordered, 1)
+    return tuple(replace(each, rank=place if each.fits else None) for place, each in placed)

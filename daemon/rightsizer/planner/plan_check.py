@@ -299,11 +299,8 @@ def _served(
         for part in ("mean", "p50", "p90", "p99"):
             value, is_mean = figures.get(f"{figure}_{part}_seconds"), part == "mean"
             if value is not None:
-                name, remark = (
-                    f"{figure}_{part}_ms".replace("_mean", ""),
-                    "" if is_mean else _QUANTILE,
-                )
-                took = value * 1e3
+                name = f"{figure}_ms" if is_mean else f"{figure}_{part}_ms"
+                took, remark = value * 1e3, "" if is_mean else _QUANTILE
                 yield FigureComparison(name, "ms", took, predicted, remark, is_quantile=not is_mean)
 
 

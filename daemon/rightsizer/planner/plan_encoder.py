@@ -71,11 +71,8 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
 
 def _intervals(of: object, *names: str) -> dict[str, float | None]:
     """Figures by the names of their fields."""
-    return {
-        key: value
-        for name in names
-        for key, value in encode_interval(name, getattr(of, name)).items()
-    }
+    forms = (encode_interval(name, getattr(of, name)) for name in names)
+    return {key: value for form in forms for key, value in form.items()}
 
 
 def _work_form(hourly: str, name: str, amount: CostAmount) -> dict[str, float | None]:
@@ -117,11 +114,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
                 "count": step.candidate.count,
                 "layout": asdict(step.candidate.layout),
                 "fits": step.candidate.fits,
-                **_priced(
-                    "cost_per_hour",
-                    step.candidate.dollars_per_hour,
-                    step.candidate.hourly_dollars,
-                ),
+                **_hourly(step.candidate),
             }
             for step in plan.growth
         ],
@@ -177,7 +170,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "concurrency": rate.concurrency,
         **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
         "targets_probability": rate.targets_probability,
-        **_priced("cost_per_hour", candidate.dollars_per_hour, candidate.hourly_dollars),
+        **_hourly(candidate),
         **_priced("cost_per_million_tokens", candidate.dollars_per_million_tokens, full_load),
         **_priced("cost_per_million_tokens_asked", candidate.work_dollars, asked),
         **encode_interval("training_hours", rate.training_hours),
@@ -187,6 +180,10 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "costs": None if candidate.bill is None else encode_bill(candidate.bill),
         "rank": candidate.rank,
     }
+
+
+def _hourly(candidate: PlanCandidate) -> dict[str, float | None]:
+    return _priced("cost_per_hour", candidate.dollars_per_hour, candidate.hourly_dollars)
 
 
 def _priced(

@@ -108,9 +108,8 @@ def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
         yield SummaryLine(STARRED, LineKind.FAINT)
     rest = fitting[_SHOWN:]
     if rest:
-        yield SummaryLine(
-            f"and {counted(len(rest), 'kind', 'kinds')} more that fit", LineKind.FAINT
-        )
+        more = counted(len(rest), "kind", "kinds")
+        yield SummaryLine(f"and {more} more that fit", LineKind.FAINT)
 
 
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
@@ -142,9 +141,8 @@ def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:
         if found:
             nearest = f"{found[0]} {found[0].rejections[0].why}"
             of = f"{by.lack} on {len(found)}, the nearest: " if found[1:] else f"{by.lack}: "
-            yield from (
-                SummaryLine(line, LineKind.FAINT) for line in wrapped(f"{of}{nearest}", indent=2)
-            )
+            lines = wrapped(f"{of}{nearest}", indent=2)
+            yield from (SummaryLine(line, LineKind.FAINT) for line in lines)
 
 
 def _to_be_sure(plan: GpuPlan) -> Iterator[SummaryLine]:

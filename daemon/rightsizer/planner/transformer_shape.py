@@ -88,9 +88,8 @@ def _depth_and_width(described: TransformerDescription) -> tuple[int, int]:
         return described.layers, described.hidden
     dense = described.active_parameters or described.parameters
     if dense is None:
-        raise RequirementError(
-            "model.parameters: is missing; give it, or layers and hidden, or config"
-        )
+        remedy = "give it, or layers and hidden, or config"
+        raise RequirementError(f"model.parameters: is missing; {remedy}")
     if described.hidden is not None:
         layers = round(dense / (_LAYER_SQUARES * described.hidden**2))
         return max(1, layers), described.hidden

@@ -149,11 +149,8 @@ def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | No
 
     `None` where it never has; the upper end is infinite where that cannot be ruled out.
     """
-    rented, running, paid = (
-        cloud.dollars_per_hour,
-        own.running_dollars_per_hour,
-        own.capital_dollars,
-    )
+    rented, running = cloud.dollars_per_hour, own.running_dollars_per_hour
+    paid = own.capital_dollars
     hours = EstimateInterval(
         _hours(paid.value, rented.value - running.value),
         _hours(paid.low, rented.high - running.low),

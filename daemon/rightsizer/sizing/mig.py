@@ -73,10 +73,8 @@ def slice_capacity(
     if is_latency_bound:
         alone, all_busy, clock = _ALONE_IN_TIME, _ALL_BUSY_IN_TIME, 1.0
     gain = alone * (all_busy / alone) ** neighbors_busy_ratio
-    compute = gain * clock ** (1.0 - neighbors_busy_ratio)
-    return SliceCapacity(
-        min(1.0, compute * shares.compute), min(1.0, gain * shares.memory_bandwidth)
-    )
+    compute = gain * clock ** (1.0 - neighbors_busy_ratio) * shares.compute
+    return SliceCapacity(min(1.0, compute), min(1.0, gain * shares.memory_bandwidth))
 
 
 def slice_rate(

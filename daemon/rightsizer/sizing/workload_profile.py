@@ -85,12 +85,9 @@ class ProfiledTime:
         was_busy, was_idle = self.busy > _NOTHING, idle > _NOTHING
         more = busy / self.busy if was_busy else 0.0
         less = (1.0 - busy) / idle if was_idle else 0.0
-        working, waiting = (
-            ("tensor", "plain", "unknown", "collective"),
-            ("copy", "host_wait", "gap"),
-        )
+        working = ("tensor", "plain", "unknown", "collective")
         parts = {part: getattr(self, part) * more for part in working}
-        parts |= {part: getattr(self, part) * less for part in waiting}
+        parts |= {part: getattr(self, part) * less for part in ("copy", "host_wait", "gap")}
         parts["unknown"] += 0.0 if was_busy else busy
         parts["gap"] += 0.0 if was_idle else 1.0 - busy
         return replace(self, **parts)

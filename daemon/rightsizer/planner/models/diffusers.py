@@ -134,9 +134,8 @@ def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
         )
     texts = {name: kind for name, kind in named.items() if name.startswith("text_encoder")}
     read = (denoiser, "vae", *texts)
-    others = tuple(
-        name for name in named if name not in read and not name.startswith(_WITHOUT_WEIGHTS)
-    )
+    left = (name for name in named if name not in read)
+    others = tuple(name for name in left if not name.startswith(_WITHOUT_WEIGHTS))
     return PipelineParts(denoiser, texts, others)
 
 

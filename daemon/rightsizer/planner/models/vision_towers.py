@@ -51,10 +51,10 @@ def _widths(config: Configuration) -> tuple[int, int, int]:
     return layers, config.needed("hidden_size"), config.needed("intermediate_size")
 
 
-def _merger(hidden: int, joined: int, out: int) -> int:
+def _merger(config: Configuration, hidden: int, out: str = "out_hidden_size") -> int:
     """Two matrices that make one token of a square of patches."""
-    wide = joined**2 * hidden
-    return wide * (wide + 1) + (wide + 1) * out
+    wide = config.needed("spatial_merge_size") ** 2 * hidden
+    return wide * (wide + 1) + (wide + 1) * config.needed(out)
 
 
 def _plain(config: Configuration, norms: int = 4, vectors: int = 2) -> int:
@@ -101,23 +101,21 @@ def _timm(config: Configuration) -> int | None:
 def _qwen_2(config: Configuration) -> int:
     layers, hidden = config.needed("depth"), config.needed("embed_dim")
     layer = plain_layer(hidden, config.needed("mlp_ratio") * hidden)
-    joining = _merger(hidden, config.needed("spatial_merge_size"), config.needed("hidden_size"))
+    joining = _merger(config, hidden, "hidden_size")
     return _patches(config, hidden) + layers * layer + 2 * hidden + joining
 
 
 def _qwen_2_5(config: Configuration) -> int:
     layers, hidden, ffn = _widths(config)
     layer = 4 * hidden * (hidden + 1) + 3 * hidden * ffn + 2 * ffn + hidden + 2 * hidden
-    joined = config.needed("spatial_merge_size")
-    joining = _merger(hidden, joined, config.needed("out_hidden_size"))
+    joining = _merger(config, hidden)
     return _patches(config, hidden) + layers * layer + hidden + joining
 
 
 def _qwen_3_5(config: Configuration) -> int:
     layers, hidden, ffn = _widths(config)
-    joined = config.needed("spatial_merge_size")
     positions = (config.needed("num_position_embeddings") + 1) * hidden
-    joining = 2 * hidden + _merger(hidden, joined, config.needed("out_hidden_size"))
+    joining = 2 * hidden + _merger(config, hidden)
     return _patches(config, hidden) + positions + layers * plain_layer(hidden, ffn) + joining
 
 
@@ -126,8 +124,7 @@ def _qwen_3(config: Configuration) -> int:
     listed = config.values.get("deepstack_visual_indexes")
     count = len(listed) if isinstance(listed, list | tuple) else _DEEP_MERGERS
     _, hidden, _ = _widths(config)
-    joined = config.needed("spatial_merge_size")
-    deep = _merger(hidden, joined, config.needed("out_hidden_size")) + 2 * joined**2 * hidden
+    deep = _merger(config, hidden) + 2 * config.needed("spatial_merge_size") ** 2 * hidden
     return _qwen_3_5(config) + count * deep
 
 
