@@ -244,10 +244,9 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
                 here = survey_node(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS).devices
             called = [each for each in here if plain_name(each.name) == plain_name(name)]
             if not called:
-                raise UsageError(
-                    f"{error}; no GPU of this node is called so either, and a file of boards may "
-                    "describe it (--catalogue FILE)"
-                ) from None
+                remedy = "a file of boards may describe it (--catalogue FILE)"
+                here_too = "no GPU of this node is called so either"
+                raise UsageError(f"{error}; {here_too}, and {remedy}") from None
             found.append(called[0])
     return found
 

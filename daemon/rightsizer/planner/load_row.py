@@ -118,10 +118,8 @@ class StatedLoad:
                 )
         if len(rates) > 1:
             first, second = list(rates)[:2]
-            raise RequirementError(
-                f"{self.spelled[second]}: {self.spelled[first]} says how much already; leave one"
-                " of them out"
-            )
+            fault = f"{self.spelled[first]} says how much already"
+            raise RequirementError(f"{self.spelled[second]}: {fault}; leave one of them out")
         notes = [
             f"{self.spelled[key]} is given and not looked at: {name} {why}"
             for key, why in _unused(model)
@@ -138,10 +136,8 @@ class StatedLoad:
             load = RequestLoad(**values, tokens_per_second=asked)
             if key == _TOKENS and unit in {WorkUnit.SEQUENCES, WorkUnit.AUDIO_SECONDS}:
                 side = "input" if unit is WorkUnit.SEQUENCES else "output"
-                notes.append(
-                    f"{rate:,g} {side} tokens/s are {asked:,.4g} {unit}/s; requests_per_second is"
-                    " plainer"
-                )
+                same = f"{rate:,g} {side} tokens/s are {asked:,.4g} {unit}/s"
+                notes.append(f"{same}; requests_per_second is plainer")
         return load, tuple(notes)
 
 
@@ -172,10 +168,8 @@ def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterat
         yield f"{values['output_tokens']:g} tokens of text are taken for {window:g} s of speech"
     if is_live and "chunk_seconds" not in values:
         values["chunk_seconds"] = _STREAM_CHUNK_SECONDS
-        yield (
-            f"live: each stream's last {window:g} s are heard again every"
-            f" {_STREAM_CHUNK_SECONDS:g} s; give chunk where it is otherwise"
-        )
+        again = f"last {window:g} s are heard again every {_STREAM_CHUNK_SECONDS:g} s"
+        yield f"live: each stream's {again}; give chunk where it is otherwise"
 
 
 def read_load(top: Row) -> StatedLoad:

@@ -252,10 +252,8 @@ def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallel
         return planned.layout
     each = planned.layout.tensor * planned.layout.pipeline
     if count < each or count % each:
-        raise ProfileError(
-            f"{source}: {count} GPUs are no multiple of the {each} that a replica of the plan "
-            "takes; state `parallel` as it ran"
-        )
+        fault = f"{count} GPUs are no multiple of the {each} that a replica of the plan takes"
+        raise ProfileError(f"{source}: {fault}; state `parallel` as it ran")
     return replace(planned.layout, data=count // each)
 
 
@@ -343,10 +341,9 @@ def trace_comparisons(
         yield FigureComparison("memory_bytes", "bytes", float(peak), within, remark)
     if requirement.task.trains:
         if run.step_seconds is None:
-            raise ProfileError(
-                f"{run.source}: no step is marked, and a prediction of training is of steps; call "
-                "the profiler's step() after each, or mark steps with ranges"
-            )
+            fault = "no step is marked, and a prediction of training is of steps"
+            remedy = "call the profiler's step() after each, or mark steps with ranges"
+            raise ProfileError(f"{run.source}: {fault}; {remedy}")
         yield from _steps(requirement, candidate, run.step_seconds)
     time = run.time
     waits = "the GPU waits for its host, which no prediction counts: mend that first"

@@ -70,16 +70,15 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
     if task.trains:
         asked = requirement.training.sequence
     if most is not None and asked > most:
-        yield (
-            f"{asked:,.0f} tokens are more than the {most:,} that the model was made for;"
-            " ask for fewer, or make sure that its positions are stretched"
-        )
+        remedy = "ask for fewer, or make sure that its positions are stretched"
+        fault = f"{asked:,.0f} tokens are more than the {most:,} that the model was made for"
+        yield f"{fault}; {remedy}"
     if requirement.engine is not ServingEngine.VLLM and not task.trains:
-        version = ENGINES[requirement.engine].version
-        yield (
-            f"engine: limits are those of {requirement.engine} {version};"
-            " times of layers and requests were fitted on vLLM, and engines differ by 1.2 to 1.9"
+        engine = f"{requirement.engine} {ENGINES[requirement.engine].version}"
+        fitted = (
+            "times of layers and requests were fitted on vLLM, and engines differ by 1.2 to 1.9"
         )
+        yield f"engine: limits are those of {engine}; {fitted}"
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}
     for part, is_used, other in (
         ("training", task.trains, ModelTask.TRAINING),
@@ -95,10 +94,8 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
     if task.trains:
         yield f"growth is given and not looked at: the task is {task}, which has no load to grow"
     elif load.concurrency is None and load.tokens_per_second is None:
-        yield (
-            "growth is given and there is nothing to grow: give load.requests_per_second or"
-            " load.concurrency"
-        )
+        remedy = "give load.requests_per_second or load.concurrency"
+        yield f"growth is given and there is nothing to grow: {remedy}"
 
 
 @dataclass(frozen=True, slots=True)

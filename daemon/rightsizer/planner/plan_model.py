@@ -195,10 +195,8 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
     meant = f"did you mean {' or '.join(near)}? Else give" if near else "give"
     sized = _SIZE_WITHIN.findall(asked)
     size_remedy = f"its size alone ({sized[-1].upper()})" if sized else "its size alone, like 70B"
-    raise RequirementError(
-        f"model: {shown(asked)} is none of the models that are known by name; {meant} the path of"
-        f" its config.json, or {size_remedy}"
-    )
+    fault = f"{shown(asked)} is none of the models that are known by name"
+    raise RequirementError(f"model: {fault}; {meant} the path of its config.json, or {size_remedy}")
 
 
 def _published_files(asked: str, folder: Path) -> Path | None:
@@ -268,9 +266,8 @@ def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedMo
 
     for key in _OF_IMAGES:
         if key in values:
-            raise RequirementError(
-                f"model.{key}: is said beside the config of a diffusion model alone; leave it out"
-            )
+            fault = "is said beside the config of a diffusion model alone"
+            raise RequirementError(f"model.{key}: {fault}; leave it out")
     published = read_image_tower(parsed, values["name"]) or read_config(parsed, values["name"])
     changes = {key: value for key, value in values.items() if key != "name"}
     model = published.model
@@ -279,17 +276,14 @@ def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedMo
     elif "parameters" in changes:
         whole, unread = changes["parameters"], model.unread.total
         if unread >= whole:
-            raise RequirementError(
-                f"model.parameters: {whole:g}, but what sees or hears and tables alone make"
-                f" {unread:.3g}; give those of the whole model, or leave them out"
-            )
+            fault = f"{whole:g}, but what sees or hears and tables alone make {unread:.3g}"
+            remedy = "give those of the whole model, or leave them out"
+            raise RequirementError(f"model.parameters: {fault}; {remedy}")
         changes["parameters"] = whole - unread
     changed = replace(model, **changes)
     counted, given = count_parameters(model).total, count_parameters(changed).total
-    far = (
-        f"{given:.3g} parameters are given, and the config makes {counted:.3g}: the former stand;"
-        " correct one of them, or leave model.parameters out"
-    )
+    far = f"{given:.3g} parameters are given, and the config makes {counted:.3g}"
+    far += ": the former stand; correct one of them, or leave model.parameters out"
     is_near = counted / _FAR < given < counted * _FAR
     notes = published.notes if is_near else (*published.notes, far)
     return replace(published, model=changed, notes=notes)

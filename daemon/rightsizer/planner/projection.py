@@ -183,10 +183,8 @@ def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
             "either way. shares.tensor_active and shares.dram_active, measured, would narrow it"
         )
         if run.time.unknown >= _LEAST:
-            yield (
-                "half of the kernels whose names do not tell are products of matrices; the "
-                "interval holds whatever they are"
-            )
+            half = "half of the kernels whose names do not tell are products of matrices"
+            yield f"{half}; the interval holds whatever they are"
     if not run.is_launch_known:
         yield (
             "idle time has no one cause: launches are not in the profile, so waits "

@@ -71,10 +71,8 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
         if name not in rented and (len(names) > 1 or name not in prices.providers):
             known = rented if len(names) > 1 else [*sorted({*rented, *prices.providers}), ANY]
             what = "instances" if len(names) > 1 else "prices"
-            raise RequirementError(
-                f"provider: no {what} of '{name}' are known; take one of {', '.join(known)}, or"
-                " state prices.dollars_per_gpu_hour"
-            )
+            remedy = f"take one of {', '.join(known)}, or state prices.dollars_per_gpu_hour"
+            raise RequirementError(f"provider: no {what} of '{name}' are known; {remedy}")
     return names
 
 

@@ -73,10 +73,8 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
         # taken as usual refuse nothing: their number was not given.
         keys = model.key_value_heads
         if keys % layout.tensor and layout.tensor % keys:
-            return (
-                f"parallel.tensor: {keys} kv_heads do not divide by {layout.tensor}, nor the other"
-                " way around; take a divisor or a multiple of them"
-            )
+            fault = f"{keys} kv_heads do not divide by {layout.tensor}, nor the other way around"
+            return f"parallel.tensor: {fault}; take a divisor or a multiple of them"
     if layout.pipeline > model.layers:
         fault = f"{layout.pipeline} stages for {model.layers} layers"
         return f"parallel.pipeline: {fault}; take at most one stage a layer"
@@ -113,10 +111,7 @@ def _sizes(model: Model) -> Iterator[str]:
 
 def _transformer(model: Transformer) -> Iterator[str]:
     if model.head_dim is None and model.kv_lora_rank is None and model.hidden % model.heads:
-        yield (
-            f"model.heads: a hidden width of {model.hidden} does not divide by {model.heads} heads;"
-            " correct one of them, or give head_dim"
-        )
+        yield f"{_undivided(model)}, or give head_dim"
     keys = model.key_value_heads
     if model.heads % keys:
         fault = f"{model.heads} heads do not divide by {keys} kv_heads"
@@ -135,12 +130,14 @@ def _transformer(model: Transformer) -> Iterator[str]:
         yield f"model.active_parameters: {fault}; a token passes at most all parameters"
 
 
+def _undivided(model: Transformer | VisionTransformer) -> str:
+    fault = f"a hidden width of {model.hidden} does not divide by {model.heads} heads"
+    return f"model.heads: {fault}; correct one of them"
+
+
 def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
     if model.hidden % model.heads:
-        yield (
-            f"model.heads: a hidden width of {model.hidden} does not divide by {model.heads} heads;"
-            " correct one of them"
-        )
+        yield _undivided(model)
     if model.image < model.patch:
         fault = f"{model.patch} pixels of an image of {model.image}"
         yield f"model.patch: {fault}; a patch is at most as wide as the image"
@@ -172,10 +169,8 @@ def _load(requirement: Requirement) -> Iterator[str]:
     for key in ("ttft_percentile", "tpot_percentile", "latency_percentile"):
         percentile = getattr(load, key)
         if percentile is not None and not _LEAST_PERCENTILE <= percentile <= _MOST_PERCENTILE:
-            yield (
-                f"load.{key}: p{percentile:g} is not from p{_LEAST_PERCENTILE:g} to"
-                f" p{_MOST_PERCENTILE:g}; p95 is usual"
-            )
+            bounds = f"from p{_LEAST_PERCENTILE:g} to p{_MOST_PERCENTILE:g}"
+            yield f"load.{key}: p{percentile:g} is not {bounds}; p95 is usual"
     if not load.output_tokens >= 0:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
     if not 0 <= load.prefix_cache_ratio < 1:
@@ -191,10 +186,9 @@ def _training(requirement: Requirement) -> Iterator[str]:
     yield from not_above_zero(training, "training", keys, "give it, or leave it out")
     step, micro = training.global_batch, training.micro_batch
     if step is not None and 0 < step < micro:
-        yield (
-            f"training.global_batch: {step:g} is less than a micro batch of {micro:g}; give a step"
-            " at least as many, or a smaller micro_batch"
-        )
+        fault = f"{step:g} is less than a micro batch of {micro:g}"
+        remedy = "give a step at least as many, or a smaller micro_batch"
+        yield f"training.global_batch: {fault}; {remedy}"
     replicas = requirement.parallel.data if requirement.parallel else 1
     if step is not None and step >= micro > 0 and step < replicas * micro:
         yield (
@@ -215,10 +209,9 @@ def _adapters(requirement: Requirement) -> Iterator[str]:
     if lora.rank < 1:
         yield f"lora.rank: {lora.rank} is less than 1; 8 is usual"
     elif isinstance(requirement.model, Transformer) and lora.rank > requirement.model.hidden:
-        yield (
-            f"lora.rank: {lora.rank} is more than the width of {requirement.model.hidden}, where an"
-            " adapter has more parameters than what it adapts; 8 is usual"
-        )
+        fault = f"{lora.rank} is more than the width of {requirement.model.hidden}"
+        why = "where an adapter has more parameters than what it adapts"
+        yield f"lora.rank: {fault}, {why}; 8 is usual"
     unknown = [target for target in lora.targets if target not in LORA_TARGETS]
     if unknown or not lora.targets:
         named = ", ".join(unknown) or "none"

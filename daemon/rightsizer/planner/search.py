@@ -106,10 +106,8 @@ def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> 
     """
     linked = max(board.linked_gpu_count or 1, _PCIE_TENSOR)
     if requirement.task.trains and layout.tensor > linked:
-        return (
-            f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most;"
-            " take pipeline or data parallel"
-        )
+        fault = f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most"
+        return f"{fault}; take pipeline or data parallel"
     return None
 
 

@@ -65,10 +65,9 @@ def completed_shape(described: TransformerDescription) -> Transformer:
     resolved = _resolved(whole, described)
     by_shape, stated = _shape_parameters(resolved), resolved.parameters
     if stated is not None and by_shape > _CONTRADICTION * stated:
-        raise RequirementError(
-            f"model.parameters: {stated:g}, but the shape given makes {by_shape:.3g};"
-            " correct one of them, or leave parameters out"
-        )
+        fault = f"{stated:g}, but the shape given makes {by_shape:.3g}"
+        remedy = "correct one of them, or leave parameters out"
+        raise RequirementError(f"model.parameters: {fault}; {remedy}")
     return resolved
 
 
@@ -151,8 +150,6 @@ def shape_notes(model: Transformer) -> Iterator[str]:
         return
     by_shape = _shape_parameters(model)
     if model.parameters and by_shape * _CONTRADICTION < model.parameters:
-        yield (
-            f"{model.parameters:.3g} parameters are given, and the shape given makes"
-            f" {by_shape:.3g}: the former stand; give the experts of a mixture, or correct one of"
-            " them"
-        )
+        given = f"{model.parameters:.3g} parameters are given"
+        remedy = "give the experts of a mixture, or correct one of them"
+        yield f"{given}, and the shape given makes {by_shape:.3g}: the former stand; {remedy}"

@@ -99,10 +99,8 @@ def _training(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Va
 def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[str]:
     rate, load = candidate.rate, requirement.load
     memory = candidate.memory.total
-    yield (
-        f"memory of a GPU {memory.low / GIB:.1f} to {memory.high / GIB:.1f} GiB,"
-        f" at most {candidate.usable_bytes / GIB:.1f}"
-    )
+    low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
+    yield f"memory of a GPU {low:.1f} to {high:.1f} GiB, at most {most:.1f}"
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
         yield f"{number(made.low)} to {number(made.high)} {requirement.told_unit}/s"

@@ -109,10 +109,8 @@ def best_set(
         ValueError: there are more candidates than can be looked through.
     """
     if len(candidates) > MOST_CANDIDATES:
-        raise ValueError(
-            f"{len(candidates)} GPUs are too many to look through all sets of them; "
-            f"name {MOST_CANDIDATES} at most"
-        )
+        fault = f"{len(candidates)} GPUs are too many to look through all sets of them"
+        raise ValueError(f"{fault}; name {MOST_CANDIDATES} at most")
     if not 0 < count <= len(candidates):
         return None
     scores = _pair_scores(topology)

@@ -108,10 +108,8 @@ def _target_precision(
     for precision in wanted:
         if target.peak(precision) is not None:
             return precision
-    raise RequirementError(
-        f"precision.to: {target.board.key} does not compute in {asked or profile.precision}; name "
-        "a format that it has, such as bf16"
-    )
+    fault = f"{target.board.key} does not compute in {asked or profile.precision}"
+    raise RequirementError(f"precision.to: {fault}; name a format that it has, such as bf16")
 
 
 def _factor(profile: WorkloadProfile, target: GpuPlace, before: TimeShares) -> float:
@@ -168,10 +166,8 @@ def shared_placement(
 ) -> SharedPlacement:
     """A workload beside another one that is as active as it was measured, at moments of its own."""
     if profile.place != other.place:
-        raise RequirementError(
-            f"{profile.place.name} and {other.place.name}: shares add up on one place only; "
-            "project one profile to the place of the other first"
-        )
+        fault = f"{profile.place.name} and {other.place.name}: shares add up on one place only"
+        raise RequirementError(f"{fault}; project one profile to the place of the other first")
     own, beside = split_time(profile), split_time(other)
     # In turn, each waits as often as the other one is busy.
     stretched = own.host + own.busy * (1.0 + beside.busy)

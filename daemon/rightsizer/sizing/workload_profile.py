@@ -212,25 +212,22 @@ class WorkloadProfile:
                 "later) or with the profiling fields of DCGM"
             )
         if self.profiled is not None and counted.count(None) == 1:
-            raise RequirementError(
-                "shares: tensor_active and dram_active divide the time of kernels together; give "
-                "both, or leave both to what the profile tells"
-            )
+            fault = "tensor_active and dram_active divide the time of kernels together"
+            remedy = "give both, or leave both to what the profile tells"
+            raise RequirementError(f"shares: {fault}; {remedy}")
         if self.shares.nvlink > 0.0 and self.place.link_bytes_per_second == 0.0:
-            raise RequirementError(
-                f"shares: {self.place.name} has no NVLink to receive or transmit over; leave "
-                "nvlink_receive and nvlink_transmit out, or mend gpu"
-            )
+            fault = f"{self.place.name} has no NVLink to receive or transmit over"
+            remedy = "leave nvlink_receive and nvlink_transmit out, or mend gpu"
+            raise RequirementError(f"shares: {fault}; {remedy}")
 
     def peak_precision(self) -> Precision:
         """What its tensor cores compute in."""
         for precision in self.precision.required:
             if self.place.peak(precision) is not None:
                 return precision
-        raise RequirementError(
-            f"precision.from: {self.place.board.key} does not compute in "
-            f"{self.precision}; state the format that was really run, such as bf16"
-        )
+        fault = f"{self.place.board.key} does not compute in {self.precision}"
+        remedy = "state the format that was really run, such as bf16"
+        raise RequirementError(f"precision.from: {fault}; {remedy}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,15 +123,12 @@ def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
                 named[name] = kind
     denoiser = next((name for name in _DENOISERS if name in named), "")
     if not denoiser:
-        raise RequirementError(
-            "model_index.json: names neither a transformer nor a unet; name the folder of a"
-            f" pipeline that makes images, or {_DESCRIBE}"
-        )
+        fault = "names neither a transformer nor a unet"
+        remedy = f"name the folder of a pipeline that makes images, or {_DESCRIBE}"
+        raise RequirementError(f"model_index.json: {fault}; {remedy}")
     if "vae" not in named:
-        raise RequirementError(
-            "model_index.json: vae: is missing, and pipelines without latents are not read;"
-            f" {_DESCRIBE}"
-        )
+        fault = "vae: is missing, and pipelines without latents are not read"
+        raise RequirementError(f"model_index.json: {fault}; {_DESCRIBE}")
     texts = {name: kind for name, kind in named.items() if name.startswith("text_encoder")}
     read = (denoiser, "vae", *texts)
     left = (name for name in named if name not in read)
@@ -156,10 +153,8 @@ def read_denoiser(
         pixels = latents * scale if latents else _USUAL_PIXELS
     side = pixels // scale
     if side < patch:
-        raise RequirementError(
-            f"model.image: {pixels} pixels are fewer than the {scale * patch} of one token;"
-            " give those of a side of the image"
-        )
+        fault = f"{pixels} pixels are fewer than the {scale * patch} of one token"
+        raise RequirementError(f"model.image: {fault}; give those of a side of the image")
     work = known.work(config, side, known.text_tokens)
     usual = Diffusion(work.parameters)
     taught = config.is_set("guidance_embeds") or bool(config.whole("time_cond_proj_dim"))
@@ -190,7 +185,6 @@ def _notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
     }
     left_out = [key for key in taken if getattr(asked, key) is None]
     if left_out:
-        yield (
-            f"taken as usual for this model: {', '.join(taken[key] for key in left_out)}; give"
-            f" {', '.join(left_out)} beside config where it is otherwise"
-        )
+        usual, keys = ", ".join(taken[key] for key in left_out), ", ".join(left_out)
+        remedy = f"give {keys} beside config where it is otherwise"
+        yield f"taken as usual for this model: {usual}; {remedy}"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.models.configuration import Configuration, wrong
+from rightsizer.planner.models.configuration import AS_PUBLISHED, Configuration, wrong
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
@@ -264,10 +264,8 @@ def stacked(
     attending = sum(kind.layers for kind in present if kind.has_attention)
     recurrent = sum(kind.layers for kind in present if kind.is_recurrent)
     if not attending + recurrent:
-        raise RequirementError(
-            "config.json: no layer has attention or a state; take the file as published with the"
-            " model"
-        )
+        fault = "no layer has attention or a state"
+        raise RequirementError(f"config.json: {fault}; {AS_PUBLISHED}")
     norms = 1 + sum(kind.layers * kind.parts for kind in present)
     total = shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
     total += norms * shape.hidden + recurrent * mixer.parameters
