@@ -7,6 +7,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import met_probability, spread_burstiness
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
@@ -67,7 +68,9 @@ def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> 
 
 def test_probability_is_where_the_target_lies_in_the_interval() -> None:
     """A half at the likeliest, 95 % at its upper end, 5 % at its lower."""
-    found = [met_probability(100.0, 50.0, 300.0, each) for each in (50.0, 100.0, 300.0)]
+    found = [
+        met_probability(EstimateInterval(100.0, 50.0, 300.0), each) for each in (50.0, 100.0, 300.0)
+    ]
     assert found == pytest.approx([0.05, 0.5, 0.95], abs=1e-6)
 
 

@@ -99,10 +99,8 @@ def _offer_row(offer: PriceOffer, columns: Sequence[_Work], notes: SourceNotes) 
 
 def _ownership_text(ownership: OwnershipCost, *, is_rented: bool) -> str:
     capital, running = ownership.owned.capital_dollars, ownership.owned.running_dollars_per_hour
-    text = (
-        f"To own: ${number(capital.value)} ({interval_text(capital)}) with their servers, then"
-        f" ${dollars(running.value)} an hour."
-    )
+    bought = f"${number(capital.value)} ({interval_text(capital)}) with their servers"
+    text = f"To own: {bought}, then ${dollars(running.value)} an hour."
     hours, months = ownership.break_even_hours, ownership.break_even_months
     if not is_rented:
         return f"{text} No price to rent them at is known."

@@ -46,12 +46,9 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
     memory allow; `available_bytes`: of each GPU, headroom already taken off.
     """
     if requirement.task.trains:
-        trained = training_rate(requirement, board, layout, settings.training)
-        return PredictedRate(
-            tokens_per_second=trained.tokens_per_second,
-            training_hours=trained.hours,
-            mfu_ratio=trained.mfu_ratio,
-        )
+        rate = training_rate(requirement, board, layout, settings.training)
+        hours, mfu = rate.hours, rate.mfu_ratio
+        return PredictedRate(rate.tokens_per_second, training_hours=hours, mfu_ratio=mfu)
     memory = ServingMemory(requirement, layout, settings.memory)
     if isinstance(requirement.model, Transformer):
         server = Server(memory, board, available_bytes, settings.serving)
@@ -87,11 +84,7 @@ def _sampling(  # noqa: PLR0913 - as above.
         if asked is None or fewer_rate.samples_per_second.value < asked:
             break
         rate = fewer_rate
-    return PredictedRate(
-        tokens_per_second=made,
-        concurrency=rate.concurrency,
-        ttft_ms=rate.batch_seconds.scaled(1e3),
-    )
+    return PredictedRate(made, rate.concurrency, rate.batch_seconds.scaled(1e3))
 
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
@@ -124,15 +117,9 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
 def _rate_of(
     requirement: Requirement, server: Server, serving: Serving, concurrency: float
 ) -> PredictedRate:
-    return PredictedRate(
-        tokens_per_second=serving.tokens_per_second.scaled(
-            units_per_token(requirement.model, requirement.load)
-        ),
-        concurrency=concurrency,
-        ttft_ms=serving.ttft_ms,
-        tpot_ms=serving.tpot_ms if server.is_causal else None,
-        bound=str(serving.bound),
-    )
+    made = serving.tokens_per_second.scaled(units_per_token(requirement.model, requirement.load))
+    between, bound = serving.tpot_ms if server.is_causal else None, str(serving.bound)
+    return PredictedRate(made, concurrency, serving.ttft_ms, between, bound=bound)
 
 
 def too_slow(
@@ -166,10 +153,7 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
     As if they erred independently, which is the least that it can be.
     """
-    met = [
-        met_probability(figure.value, figure.low, figure.high, most_ms)
-        for _, figure, most_ms, _ in _targets(load, rate)
-    ]
+    met = [met_probability(figure, most_ms) for _, figure, most_ms, _ in _targets(load, rate)]
     return math.prod(met) if met else None
 
 

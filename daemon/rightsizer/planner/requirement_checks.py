@@ -174,10 +174,9 @@ def _load(requirement: Requirement) -> Iterator[str]:
     if not load.output_tokens >= 0:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
     if not 0 <= load.prefix_cache_ratio < 1:
-        yield (
-            f"load.prefix_cache_ratio: {load.prefix_cache_ratio:g} is not from 0 to below 1; give"
-            " the share of the prompts' tokens that the cache holds, or leave it out"
-        )
+        fault = f"{load.prefix_cache_ratio:g} is not from 0 to below 1"
+        remedy = "give the share of the prompts' tokens that the cache holds, or leave it out"
+        yield f"load.prefix_cache_ratio: {fault}; {remedy}"
 
 
 def _training(requirement: Requirement) -> Iterator[str]:

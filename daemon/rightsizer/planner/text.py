@@ -61,10 +61,8 @@ _HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
 def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:
     """The model, the task, what is asked of it, and notes on the input."""
     model = requirement.model
-    yield (
-        f"{model.name or 'model'}, {requirement.task}:"
-        f" {large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
-    )
+    size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
+    yield f"{model.name or 'model'}, {requirement.task}: {size}"
     asked = ", ".join(_trained(requirement) if requirement.task.trains else _served(requirement))
     if asked:
         yield from wrapped(f"asked for: {asked}")
@@ -224,15 +222,12 @@ def _detail_lines(plan: GpuPlan) -> Iterator[str]:
     best = plan.best
     if best is None:
         return
-    memory = best.memory
-    parts = [(name, getattr(memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
+    parts = [(name, getattr(best.memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
     split = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value > _VISIBLE)
-    whole = memory.total
-    yield from wrapped(
-        f"memory of each {best.gpu}: {whole.value / GIB:.1f} GiB"
-        f" ({whole.low / GIB:.1f} to {whole.high / GIB:.1f}) of {best.usable_bytes / GIB:.1f},"
-        f" {best.memory_headroom_ratio:.0%} free: {split}"
-    )
+    whole, usable = best.memory.total.scaled(1.0 / GIB), best.usable_bytes / GIB
+    spread = f"{whole.value:.1f} GiB ({whole.low:.1f} to {whole.high:.1f}) of {usable:.1f}"
+    free = f"{best.memory_headroom_ratio:.0%} free"
+    yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}: {split}")
     yield ""
     yield from costs_lines(best, plan.requirement.told_unit)
 

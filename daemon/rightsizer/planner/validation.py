@@ -20,6 +20,11 @@ _OF_TOKENS: Final = (
 )
 _OF_SAMPLES: Final = ("requests/s", "time of a batch, median and 99th percentile")
 _OF_THE_GPU: Final = ("peak of memory_used_bytes", "sm_active, tensor_active, dram_active, power")
+_OF_TRAINING: Final = (
+    "trained tokens/s of all GPUs",
+    "peak of memory_used_bytes on each GPU, and the allocator's own peak",
+    "sm_active, tensor_active, nvlink and pcie traffic, power, clocks",
+)
 _AROUND: Final = {
     "alone": ("the lowest latencies there are; the load's cannot be below them",),
     "half the load": ("more than half the tokens/s of the load, at shorter latencies",),
@@ -78,20 +83,15 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
 
 def _training(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
     training = requirement.training
+    run = f"train on {_spelled(candidate)} at each micro_batch with sequences of"
+    run += f" {training.sequence}: 20 steps to warm up, then 100"
     for name, more, expect in (("the load", 0, ()), ("above it", 1, (_TRAINING_EDGE,))):
         yield ValidationStep(
             name=name,
-            run=(
-                f"train on {_spelled(candidate)} at each micro_batch with sequences of"
-                f" {training.sequence}: 20 steps to warm up, then 100"
-            ),
+            run=run,
             concurrency=float(training.micro_batch + more),
             minutes=15.0,
-            measure=(
-                "trained tokens/s of all GPUs",
-                "peak of memory_used_bytes on each GPU, and the allocator's own peak",
-                "sm_active, tensor_active, nvlink and pcie traffic, power, clocks",
-            ),
+            measure=_OF_TRAINING,
             expect=expect or tuple(_expected(requirement, candidate)),
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
+from rightsizer.sizing.estimate import EstimateInterval
 
 _HALVINGS: Final = 50
 _MOST_DEVIATIONS: Final = 8.0
@@ -123,9 +124,9 @@ def normal_quantile(part: float) -> float:
     return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
 
 
-def met_probability(value: float, low: float, high: float, most: float) -> float:
-    """That a figure with an interval of 90 % is at most so much."""
-    end = high if most > value else low
+def met_probability(figure: EstimateInterval, most: float) -> float:
+    """That a figure is at most so much."""
+    value, end = figure.value, figure.high if most > figure.value else figure.low
     if value <= 0.0 or end <= 0.0 or end == value:
         return 1.0 if value <= most else 0.0
     deviation = abs(math.log(end / value)) / normal_quantile(0.95)

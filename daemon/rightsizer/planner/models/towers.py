@@ -150,12 +150,10 @@ def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str
     if not counted:
         return 0, (f"only the text part of {kind} is counted, without what sees or hears",)
     left = [f"{key} of {kind} is not counted" for key, count in counts.items() if not count]
-    said = (
-        f"beside the text part of {kind} what sees or hears is counted, {counted:,} parameters that"
-        " are in memory and that no token written passes; the tokens of an image or a sound are"
-        " part of load.input_tokens"
-    )
-    return counted, (said, *left)
+    said = f"beside the text part of {kind} what sees or hears is counted, {counted:,} parameters"
+    why = "that are in memory and that no token written passes"
+    tokens = "the tokens of an image or a sound are part of load.input_tokens"
+    return counted, (f"{said} {why}; {tokens}", *left)
 
 
 def _parameters(config: Configuration, key: str, text_width: int) -> int | None:
