@@ -62,19 +62,14 @@ def _agrees(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
     else:
         form_agrees = board.form_factor.lower().startswith(given.form)
     sizes = {spelling.memory_gb for spelling in own} | {(board.nominal_memory_bytes or 0.0) / 1e9}
-    return (
-        form_agrees
-        and given.memory_gb in {None, *sizes}
-        and given.memory_type in {"", board.memory_type.lower()}
-    )
+    memory_agrees = given.memory_gb in {None, *sizes}
+    return form_agrees and memory_agrees and given.memory_type in {"", board.memory_type.lower()}
 
 
 def _says_no_more(spelling: _Spelling, given: _Spelling) -> bool:
-    return (
-        spelling.memory_gb in (None, given.memory_gb)
-        and spelling.memory_type in ("", given.memory_type)
-        and spelling.form in ("", given.form)
-    )
+    memory_agrees = spelling.memory_gb in (None, given.memory_gb)
+    type_agrees = spelling.memory_type in ("", given.memory_type)
+    return memory_agrees and type_agrees and spelling.form in ("", given.form)
 
 
 class Catalogue:

@@ -192,9 +192,6 @@ class Prices:
         discount, full = self.reserved_discounts.get(years), price.dollars_per_hour
         if discount is None or full is None:
             return None
-        return Reserved(
-            full * (1.0 - discount.value),
-            full * (1.0 - discount.high),
-            full * (1.0 - discount.low),
-            is_assumed=True,
-        )
+        discounts = (discount.value, discount.high, discount.low)
+        usual, low, high = (full * (1.0 - each) for each in discounts)
+        return Reserved(usual, low, high, is_assumed=True)

@@ -56,10 +56,8 @@ class PlanPrices:
         whole, ratio = self._whole(board)
         if ratio == 1.0 or self.prices.of(board.key) is not None:
             return cost.hourly_costs(board, self.prices)
-        return tuple(
-            replace(each, dollars_per_hour=each.dollars_per_hour.scaled(ratio))
-            for each in cost.hourly_costs(whole, self.prices)
-        )
+        offers = ((each, each.dollars_per_hour) for each in cost.hourly_costs(whole, self.prices))
+        return tuple(replace(each, dollars_per_hour=hour.scaled(ratio)) for each, hour in offers)
 
     def owned(self, board: Board) -> cost.OwnedCost | None:
         """What owning it takes, of a slice its part of the board."""

@@ -62,11 +62,8 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
     """A figure and the ends of where it lies; an end that is nowhere is null."""
     if interval is None:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
-    return {
-        name: interval.value,
-        f"{name}_low": interval.low if math.isfinite(interval.low) else None,
-        f"{name}_high": interval.high if math.isfinite(interval.high) else None,
-    }
+    low, high = (each if math.isfinite(each) else None for each in (interval.low, interval.high))
+    return {name: interval.value, f"{name}_low": low, f"{name}_high": high}
 
 
 def _intervals(of: object, *names: str) -> dict[str, float | None]:

@@ -1,5 +1,6 @@
 """Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -77,12 +78,10 @@ class GpuPlan:
         """A sentence; empty where something fits."""
         if self.best is not None:
             return ""
-        first = [each.rejections[0].by for each in self.candidates]
-        lacks = ", ".join(
-            f"{each.lack} on {first.count(each)} of {len(first)} kinds of GPU"
-            for each in CandidateFilter
-            if each in first
-        )
+        first = Counter(each.rejections[0].by for each in self.candidates)
+        kinds = f"of {len(self.candidates)} kinds of GPU"
+        found = (each for each in CandidateFilter if first[each])
+        lacks = ", ".join(f"{each.lack} on {first[each]} {kinds}" for each in found)
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
@@ -148,11 +147,11 @@ class Planner:
         return instances_of(providers, self.prices, tuple(stated)) or None
 
     def _stated(self, requirement: Requirement) -> dict[str, float]:
-        return {
-            board.key: dollars
-            for name, dollars in requirement.prices.items()
-            for board in boards_of((name,), self.catalogue, "prices")
-        }
+        found: dict[str, float] = {}
+        for name, dollars in requirement.prices.items():
+            boards = boards_of((name,), self.catalogue, "prices")
+            found |= {board.key: dollars for board in boards}
+        return found
 
     def _prices(self, requirement: Requirement) -> PlanPrices:
         stated, prices = self._stated(requirement), self.prices

@@ -95,13 +95,10 @@ def answer_question(
     if place is None:
         raise RequirementError("gpu: is required")
     try:
-        profile = WorkloadProfile(
-            place,
-            shares,
-            runs or ComputeFormat.BF16,
-            run.memory_peak_bytes if memory is None and run is not None else memory,
-            None if run is None else run.time,
-        )
+        if run is not None and memory is None:
+            memory = run.memory_peak_bytes
+        time = None if run is None else run.time
+        profile = WorkloadProfile(place, shares, runs or ComputeFormat.BF16, memory, time)
         profile.peak_precision()
     except RequirementError as error:
         raise question.placed(error) from None

@@ -67,16 +67,14 @@ def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
     source, date = "; ".join(price.sources), price.period
     found, spot = price.on_demand, price.spot_dollars_per_hour
     if found is not None:
-        dollars = EstimateInterval(
-            found.median_dollars_per_hour, found.low_dollars_per_hour, found.high_dollars_per_hour
-        )
+        low, high = found.low_dollars_per_hour, found.high_dollars_per_hour
+        dollars = EstimateInterval(found.median_dollars_per_hour, low, high)
         costs.append(HourlyCost(Billing.ON_DEMAND, dollars, source, date))
     for years, billing in _TERMS:
         offer = prices.reserved(price.key, years)
         if offer is not None:
-            dollars = EstimateInterval(
-                offer.dollars_per_hour, offer.low_dollars_per_hour, offer.high_dollars_per_hour
-            )
+            low, high = offer.low_dollars_per_hour, offer.high_dollars_per_hour
+            dollars = EstimateInterval(offer.dollars_per_hour, low, high)
             named = prices.reserved_source if offer.is_assumed else source
             costs.append(HourlyCost(billing, dollars, named, date, offer.is_assumed))
     if spot is not None:

@@ -118,9 +118,8 @@ class Attention:
         # Kernels for the tokens that were picked work on what the cache keeps of them.
         width = self._head_width if self.model.indexer is None else self._latent_width
         looked_up = (tokens * tokens - cached_tokens * cached_tokens) / 2.0
-        return PassCost(
-            compute=self._compute_seconds(pairs, width) + self._index_seconds(looked_up)
-        )
+        seconds = self._compute_seconds(pairs, width) + self._index_seconds(looked_up)
+        return PassCost(compute=seconds)
 
     def _pairs(self, tokens: float) -> float:
         """Tokens with tokens that they see, over all layers: half where a model looks back."""
@@ -208,12 +207,8 @@ class ForwardPass:
         ).plus(self.chosen_experts(tokens, stored), part)
         if not rows:
             return body
-        top = self._overlapped(
-            2.0 * head * rows / gpus,
-            head * number_format.bytes_per_embedding / gpus,
-            self._head_flops_per_second,
-        )
-        return body.plus(top)
+        flops, read = 2.0 * head * rows / gpus, head * number_format.bytes_per_embedding / gpus
+        return body.plus(self._overlapped(flops, read, self._head_flops_per_second))
 
     def chosen_experts(self, tokens: float, stored_bytes: float) -> PassCost:
         """Of all layers: each expert sees few of the tokens, in kernels of its own."""
@@ -229,10 +224,8 @@ class ForwardPass:
         )
         vectors = tokens * model.experts_per_token * model.hidden * _BF16_BYTES
         # To the replica that holds the expert and back: each way is half of a sum's.
-        there_and_back = max(
-            all_reduce_seconds(self.board, spread, vectors / gpus),
-            self._between_servers_seconds(vectors / gpus),
-        )
+        sums = all_reduce_seconds(self.board, spread, vectors / gpus)
+        there_and_back = max(sums, self._between_servers_seconds(vectors / gpus))
         return products.plus(
             PassCost(
                 bandwidth=settings.expert_passes * layers * vectors / self._read_bytes_per_second,

@@ -85,13 +85,8 @@ def slice_rate(
     `shares`: what the workload uses of the whole GPU; `neighbors_busy_ratio` as of
     `slice_capacity`.
     """
-    reached = slice_capacity(
-        board,
-        profile,
-        shares.matrix_ratio,
-        neighbors_busy_ratio,
-        is_latency_bound=shares.is_latency_bound,
-    )
+    is_bound, asked = shares.is_latency_bound, (shares.matrix_ratio, neighbors_busy_ratio)
+    reached = slice_capacity(board, profile, *asked, is_latency_bound=is_bound)
     used = shares.compute_ratio / reached.compute
     used += shares.bandwidth_ratio / reached.memory_bandwidth
     whole = max(1.0, shares.compute_ratio + shares.bandwidth_ratio)

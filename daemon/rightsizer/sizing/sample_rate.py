@@ -97,11 +97,8 @@ def sample_rate(
     if concurrency is None:
         concurrency = _BATCHES[type(model)] * layout.data
     step = sample_step(model, requirement, board, layout, samples=concurrency / layout.data)
-    return SampleRate(
-        samples_per_second=EstimateInterval.around(concurrency / step.seconds, _ERROR_FACTOR),
-        batch_seconds=EstimateInterval.around(step.seconds, _ERROR_FACTOR),
-        concurrency=concurrency,
-    )
+    made = EstimateInterval.around(concurrency / step.seconds, _ERROR_FACTOR)
+    return SampleRate(made, EstimateInterval.around(step.seconds, _ERROR_FACTOR), concurrency)
 
 
 def sample_step(  # noqa: PLR0913 - the last two tell serving from training.

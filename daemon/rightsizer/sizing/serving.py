@@ -191,12 +191,9 @@ class Server:
         first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
         between = _part(load.tpot_percentile or load.latency_percentile)
         most = min(self.places, queueing.running_seen(running, variance, between))
-        return replace(
-            serving,
-            ttft_ms=EstimateInterval.around(first, _FIRST_TOKEN * self.error_ratio),
-            tpot_ms=self.at(max(1.0, most) * data).tpot_ms,
-            running=running * data,
-        )
+        told = EstimateInterval.around(first, _FIRST_TOKEN * self.error_ratio)
+        slowest = self.at(max(1.0, most) * data).tpot_ms
+        return replace(serving, ttft_ms=told, tpot_ms=slowest, running=running * data)
 
     def answered(self, running: float) -> float:
         """Requests a second of all replicas with so many in flight at each."""

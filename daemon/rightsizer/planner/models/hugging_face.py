@@ -165,11 +165,8 @@ def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | Non
     part = Configuration({**_TOWER, **config.part("vision_config")})
     tower = replace(_vision_transformer(part, name), classes=config.whole("projection_dim") or 512)
     tower = replace(tower, parameters=None)
-    return TextModel(
-        tower,
-        checkpoint_format(config),
-        notes=("images in, embeddings out: the part that sees is planned for, that for texts not",),
-    )
+    note = "images in, embeddings out: the part that sees is planned for, that for texts not"
+    return TextModel(tower, checkpoint_format(config), notes=(note,))
 
 
 def _with_towers(read: TextModel, config: Configuration) -> TextModel:

@@ -284,12 +284,14 @@ def stacked(
     )
 
 
-def mixture(shape: Transformer, layers: int, expert: float, **parts: Any) -> Transformer:
+def mixture(
+    shape: Transformer, config: Configuration, layers: int, expert: float, **parts: Any
+) -> Transformer:
     """The shape of a mixture, with what one token passes.
 
     `layers`: those that have experts; `expert`: parameters of one; `parts`: fields of the shape.
     """
-    shape = replace(shape, **parts)
+    shape = replace(shape, experts_per_token=config.needed("num_experts_per_tok"), **parts)
     check_model(shape)
     idle = layers * (shape.experts - shape.experts_per_token) * expert
     return replace(shape, active_parameters=(shape.parameters or 0.0) - idle)

@@ -95,15 +95,8 @@ def read_jamba(config: Configuration, name: str) -> Transformer:
     whole = hybrid.in_turns(shape, sum(is_attending), mixer, feed_forwards)
     if not mixed:
         return whole
-    return hybrid.mixture(
-        whole,
-        mixed,
-        one,
-        experts=experts,
-        experts_per_token=config.needed("num_experts_per_tok"),
-        dense_layers=layers - mixed,
-        dense_ffn=ffn,
-    )
+    parts = {"experts": experts, "dense_layers": layers - mixed, "dense_ffn": ffn}
+    return hybrid.mixture(whole, config, mixed, one, **parts)
 
 
 def _bamba_mixer(config: Configuration, inner: int, bias: str, *, has_norm: bool = True) -> Mixer:
@@ -140,9 +133,10 @@ def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
     whole = hybrid.in_turns(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
     if not experts:
         return whole
-    chosen = config.needed("num_experts_per_tok")
-    parts = {"experts": experts, "experts_per_token": chosen, "shared_experts": -(-shared // ffn)}
-    return hybrid.mixture(whole, layers, expert, **parts)
+    shared_experts = -(-shared // ffn)
+    return hybrid.mixture(
+        whole, config, layers, expert, experts=experts, shared_experts=shared_experts
+    )
 
 
 def read_falcon_h1(config: Configuration, name: str) -> Transformer:
@@ -161,12 +155,9 @@ def read_falcon_h1(config: Configuration, name: str) -> Transformer:
 
 def read_nemotron_h(given: Configuration, name: str) -> Transformer:
     """A layer is a Mamba 2, an attention, a feed-forward part or experts, alone."""
-    renamed = {
-        new: given.values[old]
-        for old, new in _RENAMED.items()
-        if old in given.values and new not in given.values
-    }
-    config = replace(given, values={**given.values, **renamed})
+    values = given.values
+    renamed = {new: values[old] for old, new in _RENAMED.items() if old in values}
+    config = replace(given, values={**renamed, **values})
     pattern = _nemotron_pattern(config)
     has_bias, ffn = config.is_set("attention_bias"), config.needed("intermediate_size")
     shape = hybrid.attention_shape(
@@ -204,12 +195,12 @@ def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: 
         layer += 2 * hidden * latent + (hidden + latent if has_bias else 0)
     return hybrid.mixture(
         shape,
+        config,
         mixed,
         expert,
         parameters=(shape.parameters or 0.0) + mixed * layer,
         ffn=width,
         experts=experts,
-        experts_per_token=config.needed("num_experts_per_tok"),
         shared_experts=-(-shared // width),
         dense_layers=shape.layers - mixed,
         dense_ffn=shape.ffn if dense else None,

@@ -33,15 +33,9 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
     feed_forwards = dense * hybrid.feed_forward(hidden, ffn) + (layers - dense) * mixed
     if hybrid.named_layers(config, (ATTENTION, RECURRENT)) is None:
         raise wrong("layer_types", "is missing")
-    return hybrid.mixture(
-        _lfm2_stack(config, name, width, feed_forwards),
-        layers - dense,
-        expert,
-        experts=experts,
-        experts_per_token=config.needed("num_experts_per_tok"),
-        dense_layers=dense,
-        dense_ffn=ffn,
-    )
+    whole = _lfm2_stack(config, name, width, feed_forwards)
+    parts = {"experts": experts, "dense_layers": dense, "dense_ffn": ffn}
+    return hybrid.mixture(whole, config, layers - dense, expert, **parts)
 
 
 def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) -> Transformer:

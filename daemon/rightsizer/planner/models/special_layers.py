@@ -98,17 +98,10 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
     gate = shape.hidden * shape.heads * shape.head_width if is_gated else 0
     added = full * gate + recurrent * (layer - attention_parameters(shape))
     state = value_heads * key_width * value_width + convolved * (reach - 1)
-    kinds = (
-        LayerKind(full, has_attention=True),
-        LayerKind(recurrent, recurrent_inputs=inputs, recurrent_width=values),
-    )
-    return _with(
-        shape,
-        added,
-        cached_layers=full,
-        state_elements=float(recurrent * state),
-        layer_kinds=tuple(kind for kind in kinds if kind.layers),
-    )
+    mixing = LayerKind(recurrent, recurrent_inputs=inputs, recurrent_width=values)
+    kinds = (kind for kind in (LayerKind(full, has_attention=True), mixing) if kind.layers)
+    parts = {"state_elements": float(recurrent * state), "layer_kinds": tuple(kinds)}
+    return _with(shape, added, cached_layers=full, **parts)
 
 
 def with_double_layers(shape: Transformer, config: Configuration) -> Transformer:
