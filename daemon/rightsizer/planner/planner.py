@@ -174,17 +174,13 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
     if family and not profile:
         return family
     try:
-        return (_sliced(catalogue.get(whole), profile, place),)
+        board = catalogue.get(whole)
     except UsageError as error:
         raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
-
-
-def _sliced(board: Board, profile: str, place: str) -> Board:
-    """A slice of a board by its profile."""
-    for each in board.mig_profiles:
-        if each.name == profile:
-            return slice_board(board, each)
-    known = ", ".join(each.name for each in board.mig_profiles) or "none: it has no MIG"
+    slices = {each.name: each for each in board.mig_profiles}
+    if profile in slices:
+        return (slice_board(board, slices[profile]),)
+    known = ", ".join(slices) or "none: it has no MIG"
     raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {known}")
 
 

@@ -72,7 +72,7 @@ def answer_question(
     row = question.row
     row.refuse_unknown(_KEYS)
     run = _run(row, read_run)
-    name = _gpu(row, run)
+    source = _gpu(row, run)
     told, precision = row.row("shares", _SHARES), row.row("precision", ("from", "to"))
     least = dict.fromkeys(_SHARES, 0.0) | {"sm_clock_ratio": _LEAST_CLOCK}
     shares = UsageShares(**{share: told.number(share, least[share], 1.0) for share in _SHARES})
@@ -82,12 +82,12 @@ def answer_question(
     if not names and not row.values.get("to"):
         row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
     places: dict[str, GpuPlace] = {}
-    for key, asked in (*(("to", each) for each in names), *((("gpu", name),) if name else ())):
+    for key, asked in (*(("to", each) for each in names), *((("gpu", source),) if source else ())):
         try:
             places[asked] = find_place(catalogue, asked, settings)
         except RightsizerError as error:
             row.fault(key, str(error))
-    place = places.get(name)
+    place = places.get(source)
     board = None if run is None else run.board
     if place is not None and board is not None and board != place.board:
         row.fault("gpu", f"the profile was recorded on {board.key}; name that, or leave it out")

@@ -238,19 +238,15 @@ class Search:
         is_late = any(late(load, one, self._headroom))
         if asked is not None and made is not None and made.value and not is_late:
             replicas = max(1, math.ceil(asked / made.value - _ROUNDING))
-        if load.is_open:
-            return self._arriving(board, layout, replicas)
-        if replicas == 1 or replicas * layout.gpus > self._settings.gpu_maximum:
-            return self._serving_candidate(board, layout, one)
+        is_beyond = replicas * layout.gpus > self._settings.gpu_maximum
+        if load.is_open and not is_beyond:
+            # That answer all in time: of several replicas, each has a calmer share.
+            return self._fewest(board, layout, 0, replicas)
+        if load.is_open or is_beyond or replicas == 1:
+            return self._serving_candidate(board, layout, None if load.is_open else one)
         spread = _times(layout, replicas)
         requests = None if one.concurrency is None else one.concurrency * replicas
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
-
-    def _arriving(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
-        """With the fewest replicas that answer all in time: of several, each has a calmer share."""
-        if most * layout.gpus > self._settings.gpu_maximum:
-            return self._serving_candidate(board, layout)
-        return self._fewest(board, layout, 0, most)
 
     def _fewest(self, board: Board, layout: Parallelism, short: int, enough: int) -> PlanCandidate:
         """With the fewest replicas that do, between too few and enough, if these are."""

@@ -106,11 +106,12 @@ class Attention:
         if cache.windowed_bytes_per_token:
             read += cache.windowed_bytes_per_token * min(context_tokens, cache.window_tokens)
         read += 2.0 * cache.state_bytes  # Read and written again.
-        return PassCost(
-            compute=self._compute_seconds(requests * self._seen(context_tokens), self._latent_width)
-            + self._index_seconds(requests * context_tokens),
-            bandwidth=requests * read / self.bytes_per_second,
-        )
+        # Tokens that one new token looks at, over all layers.
+        whole = self.model.attending_layers - self._windowed
+        seen = self._windowed * min(context_tokens, self._window) + whole * context_tokens
+        compute = self._compute_seconds(requests * seen, self._latent_width)
+        compute += self._index_seconds(requests * context_tokens)
+        return PassCost(compute, requests * read / self.bytes_per_second)
 
     def of_prompt(self, tokens: float, cached_tokens: float = 0.0) -> PassCost:
         """Every token of a prompt that is not cached, against those that it sees, cached or not."""
@@ -127,11 +128,6 @@ class Attention:
             return self.model.attending_layers * tokens * tokens
         windowed = self._windowed * min(self._window, tokens / 2.0)
         return tokens * (windowed + (self.model.attending_layers - self._windowed) * tokens / 2.0)
-
-    def _seen(self, context_tokens: float) -> float:
-        """Tokens that one new token looks at, over all layers."""
-        whole = self.model.attending_layers - self._windowed
-        return self._windowed * min(context_tokens, self._window) + whole * context_tokens
 
     def _compute_seconds(self, pairs: float, width: float) -> float:
         if not self._flops_per_second:
@@ -225,7 +221,11 @@ class ForwardPass:
         vectors = tokens * model.experts_per_token * model.hidden * _BF16_BYTES
         # To the replica that holds the expert and back: each way is half of a sum's.
         sums = all_reduce_seconds(self.board, spread, vectors / gpus)
-        there_and_back = max(sums, self._between_servers_seconds(vectors / gpus))
+        # Of those that go to experts on other servers.
+        joined = max(_SERVER_GPUS, self.board.linked_gpu_count or 1)
+        outside = max(0.0, 1.0 - joined / (spread * gpus))
+        sent = 2.0 * outside * (vectors / gpus) / settings.network_bytes_per_second
+        there_and_back = max(sums, sent)
         return products.plus(
             PassCost(
                 bandwidth=settings.expert_passes * layers * vectors / self._read_bytes_per_second,
@@ -233,13 +233,6 @@ class ForwardPass:
                 latency=layers * settings.expert_layer_seconds,
             )
         )
-
-    def _between_servers_seconds(self, payload_bytes: float) -> float:
-        """Of a layer's vectors that go to experts on other servers, there and back."""
-        joined = max(_SERVER_GPUS, self.board.linked_gpu_count or 1)
-        sharing = self.layout.expert * self.layout.tensor
-        outside = max(0.0, 1.0 - joined / sharing)
-        return 2.0 * outside * payload_bytes / self.settings.network_bytes_per_second
 
     def _overlapped(self, flops: float, read_bytes: float, flops_per_second: float) -> PassCost:
         """Products and reads of one kind: near the ridge neither hides behind the other whole."""
