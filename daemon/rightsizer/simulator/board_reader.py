@@ -35,11 +35,7 @@ _MOST_GPUS: Final = 64
 
 
 def read_slots(top: ScenarioRow, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
-    """The slots of the node, one for each GPU.
-
-    Raises:
-        ScenarioError: there are none, or the catalogue does not know them.
-    """
+    """The slots of the node, one for each GPU; refused without any, or of unknown boards."""
     slots: list[BoardSlot] = []
     for entry in top.rows("boards"):
         slots.extend(_slot(entry, catalogue, len(slots)))
@@ -83,22 +79,14 @@ def _slot(entry: ScenarioRow, catalogue: Catalogue, first: int) -> list[BoardSlo
 
 
 def slot_of(entry: ScenarioRow, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
-    """The slot of a GPU that a key names.
-
-    Raises:
-        ScenarioError: the node has no such GPU.
-    """
+    """The slot of a GPU that a key names; one that the node does not have is refused."""
     if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
         entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", key)
     return slots[gpu]
 
 
 def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfile, ...]:
-    """The MIG profiles that a key names.
-
-    Raises:
-        ScenarioError: the board has none of that name, or not room for all.
-    """
+    """The MIG profiles that a key names; refused unless the board has them, and room for all."""
     by_name = {profile.name: profile for profile in board.mig_profiles}
     chosen: list[MigProfile] = []
     for name in entry.items(key):
@@ -134,11 +122,7 @@ _REASONS: Final[Mapping[str, ClockEvent]] = {
 def read_faults(
     top: ScenarioRow, slots: tuple[BoardSlot, ...]
 ) -> tuple[tuple[BoardSlot, ...], tuple[ScenarioFault, ...]]:
-    """The faults, and the slots with what the faults make of their MIG instances.
-
-    Raises:
-        ScenarioError: a fault contradicts itself or its GPUs.
-    """
+    """The faults, and the slots with what the faults make of their MIG instances."""
     faults: list[ScenarioFault] = []
     for entry in top.rows("faults"):
         for fault in _faults(entry, slots):
@@ -165,9 +149,7 @@ def _faults(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> list[ScenarioFa
         xid = entry.count_or("xid", _usual_xid(effect, slots[gpu]), 0, _MOST)
         if xid:
             faults.append(ScenarioFault(window, (gpu,), XidReport(xid)))
-    if kind == "unload":
-        return [ScenarioFault(window, (), _unload(entry, slots[0]))]
-    return faults
+    return [ScenarioFault(window, (), _unload(entry, slots[0]))] if kind == "unload" else faults
 
 
 def _gpus(entry: ScenarioRow, kind: str, slots: tuple[BoardSlot, ...]) -> tuple[int, ...]:

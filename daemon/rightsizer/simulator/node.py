@@ -138,11 +138,7 @@ class SimulatedNode:
         return self._faults.loaded_at(time)
 
     def unit(self, uuid: str) -> SimulatedDevice:
-        """A device with what the driver knows of it.
-
-        Raises:
-            KeyError: the node has no such device.
-        """
+        """A device of the node with what the driver knows of it."""
         return self._by_uuid[uuid]
 
     def state(self, uuid: str, time: Nanoseconds) -> BoardState:

@@ -38,11 +38,7 @@ _HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
 def read_task(
     entry: ScenarioRow, slots: tuple[BoardSlot, ...], activities: Mapping[str, KernelActivity]
 ) -> SimulatedTask:
-    """One entry of `workloads`.
-
-    Raises:
-        ScenarioError: it contradicts itself or the slots.
-    """
+    """One entry of `workloads`; refused where it contradicts itself or the slots."""
     entry.refuse_unknown(
         (
             *("name", "kind", "class", "allocator", "namespace", "pod", "gpus", "instances"),

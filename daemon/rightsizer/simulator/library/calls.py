@@ -29,7 +29,7 @@ class NvmlCode(IntEnum):
 
 
 class NvmlCallError(Exception):
-    """A function that answers with something else than success."""
+    """A call that is refused: the function answers with something else than success."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -37,54 +37,34 @@ class NvmlCallError(Exception):
 
 
 def refuse_if(is_wrong: object, code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> None:
-    """Answer with a code where something is wrong.
-
-    Raises:
-        NvmlCallError: it is.
-    """
+    """Refuse the call with a code where something is wrong."""
     if is_wrong:
         raise NvmlCallError(code)
 
 
 def one_of(argument: Any, known: Container[int], code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> int:
-    """An integer argument that is known.
-
-    Raises:
-        NvmlCallError: it is not.
-    """
+    """An integer argument; one that is not known is refused."""
     found = number(argument)
     refuse_if(found not in known, code)
     return found
 
 
 def need_room(count: Any, found: int, buffer: Any) -> None:
-    """Write how many there are, for a buffer that has room for as many as its count said.
-
-    Raises:
-        NvmlCallError: they are more, or there is no buffer for them.
-    """
+    """Write how many there are; refused where the buffer has no room for them by its count."""
     room = out(count).value if buffer is not None else 0
     put(count, found)
     refuse_if(room < found, NvmlCode.INSUFFICIENT_SIZE)
 
 
 def out(reference: Any) -> Any:
-    """The object that `byref` or a pointer refers to.
-
-    Raises:
-        NvmlCallError: there is none.
-    """
+    """The object that `byref` or a pointer refers to; refused where there is none."""
     refuse_if(reference is None)
     target = getattr(reference, "_obj", None)
     return reference.contents if target is None else target
 
 
 def versioned(reference: Any, *versions: int) -> Any:
-    """The structure that a reference leads to.
-
-    Raises:
-        NvmlCallError: its version is none of these.
-    """
+    """The structure that a reference leads to; refused where its version is none of these."""
     target = out(reference)
     refuse_if(target.version not in versions, NvmlCode.ARGUMENT_VERSION_MISMATCH)
     return target
@@ -96,11 +76,7 @@ def put(reference: Any, value: float) -> None:
 
 
 def put_text(buffer: Any, size: Any, value: str) -> None:
-    """Write a text into a character buffer.
-
-    Raises:
-        NvmlCallError: the buffer is too small.
-    """
+    """Write a text into a character buffer; refused where that is too small."""
     encoded = value.encode()
     refuse_if(len(encoded) >= number(size), NvmlCode.INSUFFICIENT_SIZE)
     buffer.value = encoded

@@ -138,11 +138,7 @@ class SimulatedHandle:
         return tuple(self.parts[spot.instance or 0] for spot in self.timeline.spots(self._now()))
 
     def instance(self, identifier: Any, refusal: NvmlCode) -> "SimulatedHandle":
-        """The MIG instance that the GPU has now under a number.
-
-        Raises:
-            NvmlCallError: it has none.
-        """
+        """The MIG instance that the GPU has now under a number, else a refusal."""
         for part in self.instances:
             if part.unit.device.mig and part.unit.device.mig.gpu_instance_id == number(identifier):
                 return part
@@ -189,11 +185,7 @@ class SimulatedHandle:
         return self.support.features_with_mig if self.instances else self.support.features
 
     def need(self, feature: BoardFeature) -> None:
-        """Refuse what the board does not offer, or not while it has instances.
-
-        Raises:
-            NvmlCallError: it does not.
-        """
+        """Refuse what the board does not offer, or not while it has instances."""
         refuse_if(feature not in self.offered, NvmlCode.NOT_SUPPORTED)
 
 
@@ -271,33 +263,21 @@ class SimulatedDriver:
         return tuple(gpu for gpu in self.gpus if not gpu.timeline.has(GpuAbsence, now))
 
     def at(self, pointer: Any) -> SimulatedHandle:
-        """The device at an address.
-
-        Raises:
-            NvmlCallError: there is none.
-        """
+        """The device at an address; an unknown one is refused."""
         try:
             return self._handles[read_pointer(pointer)]
         except (KeyError, TypeError, ValueError):
             raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
 
     def of_uuid(self, uuid: str) -> SimulatedHandle:
-        """The device with a UUID.
-
-        Raises:
-            NvmlCallError: there is none.
-        """
+        """The device with a UUID; an unknown one is refused."""
         handle = self._by_uuid.get(uuid)
         if handle is None:
             raise NvmlCallError(NvmlCode.NOT_FOUND)
         return handle
 
     def give(self, reference: Any, handle: SimulatedHandle) -> None:
-        """Write a device's address into the caller's handle.
-
-        Raises:
-            NvmlCallError: the GPU is lost, or answers nothing but a code.
-        """
+        """Write a device's address, unless the GPU is lost or answers nothing but a code."""
         if self.faults.active and (code := self.faults.refusal(handle.parent.uuid)):
             raise NvmlCallError(code)
         write_pointer(reference, handle.address)

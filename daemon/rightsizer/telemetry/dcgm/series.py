@@ -203,9 +203,7 @@ def blank(number: str) -> Missing | None:
     The last digits tell the reasons apart, so that they must not go through a float first.
     """
     whole, _, fraction = number.partition(".")
-    if not whole.isdecimal() or fraction.strip("0"):
-        return None
-    return _BLANKS.get(int(whole))
+    return None if not whole.isdecimal() or fraction.strip("0") else _BLANKS.get(int(whole))
 
 
 _SAMPLE: Final = re.compile(

@@ -231,9 +231,7 @@ def _watts(milliwatts: int | None) -> float | None:
 
 def _possible(signal: Signal, value: float | None) -> float | None:
     """A fact in the range of its signal, where a device can have it."""
-    if not value or is_blank(value) or not is_possible(signal, value):
-        return None
-    return value
+    return None if not value or is_blank(value) or not is_possible(signal, value) else value
 
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")

@@ -25,9 +25,7 @@ def parse_timestamp(text: str) -> Nanoseconds:
     Raises:
         ValueError: it looks like neither.
     """
-    if text[4:5] in ("-", "/"):
-        return parse_calendar(text)
-    return parse_epoch(text)
+    return parse_calendar(text) if text[4:5] in ("-", "/") else parse_epoch(text)
 
 
 def parse_calendar(text: str) -> Nanoseconds:
