@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from block_cases import BLOCKS_A_DAY, busy, case_of, steady
 from cases import case, window
 from readings import workload
-from rightsizer.advice.risk import group_risks, rank_of, risks_beyond
+from rightsizer.advice.risk import group_risks, risks_beyond
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Risk
 from rightsizer.model.state import Resource, State
@@ -67,4 +67,4 @@ def test_more_room_is_never_more_risk(one: float, other: float) -> None:
     found = case_of([lambda number: busy(0.2, compute=number % 97 / 97)], 2, workload())
     less, more = sorted((one, other))
     risks = [risks_beyond(found, {COMPUTE: each})["compute"] for each in (less, more)]
-    assert rank_of(risks[0]) >= rank_of(risks[1])
+    assert risks[0].rank >= risks[1].rank

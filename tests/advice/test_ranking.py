@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.advice.risk import rank_of, ranked
+from rightsizer.advice.risk import ranked
 from rightsizer.model.finding import Option, Risk, Savings
 
 
@@ -35,5 +35,5 @@ def test_nothing_is_lost_and_equals_keep_their_order(risks: list[Risk]) -> None:
     given_options = [Option(str(at), risk) for at, risk in enumerate(risks)]
     found = ranked(given_options)
     assert sorted(found, key=given_options.index) == given_options
-    keys = [(rank_of(each.risk), given_options.index(each)) for each in found]
+    keys = [(each.risk.rank, given_options.index(each)) for each in found]
     assert keys == sorted(keys)

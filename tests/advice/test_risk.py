@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.advice.risk import rank_of, risk_of, worst
+from rightsizer.advice.risk import risk_of, worst
 from rightsizer.model.finding import Risk
 
 DAY = 288.0
@@ -49,7 +49,7 @@ def test_longer_harmless_history_is_never_more_risk(known: float, times: float) 
 
 def test_unknown_ranks_as_high() -> None:
     """What no one knows is not taken for safe."""
-    assert rank_of(Risk.UNKNOWN) == rank_of(Risk.HIGH) > rank_of(Risk.MEDIUM)
+    assert Risk.UNKNOWN.rank == Risk.HIGH.rank > Risk.MEDIUM.rank
     assert worst([Risk.LOW, Risk.UNKNOWN, Risk.MEDIUM]) is Risk.UNKNOWN
     assert worst([Risk.VERY_LOW, Risk.LOW]) is Risk.LOW
     assert worst([]) is Risk.UNKNOWN

@@ -88,8 +88,6 @@ _LEVEL: Final = 0.9
 _MINIMUM_BLOCKS: Final = 20
 _LIMITS: Final = ((0.01, Risk.VERY_LOW), (0.05, Risk.LOW), (0.15, Risk.MEDIUM))
 """docs/definitions.md, conduct."""
-_RANKS: Final = {Risk.VERY_LOW: 0, Risk.LOW: 1, Risk.MEDIUM: 2, Risk.HIGH: 3, Risk.UNKNOWN: 3}
-"""What is unknown is ranked as what is likely to hurt."""
 
 
 def risk_of(harmed_share: float, effective_blocks: float) -> Risk:
@@ -110,14 +108,9 @@ def risk_under(bound_ratio: float) -> Risk:
     return next((risk for limit, risk in _LIMITS if bound_ratio < limit), Risk.HIGH)
 
 
-def rank_of(risk: Risk) -> int:
-    """A number that is greater for what is riskier."""
-    return _RANKS[risk]
-
-
 def worst(risks: Iterable[Risk]) -> Risk:
     """The greatest of some risks; unknown where there are none."""
-    return max(risks, key=lambda risk: (rank_of(risk), risk is Risk.UNKNOWN), default=Risk.UNKNOWN)
+    return max(risks, key=lambda risk: (risk.rank, risk is Risk.UNKNOWN), default=Risk.UNKNOWN)
 
 
 _MEASURES: Final = {
@@ -173,5 +166,5 @@ def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
             return (savings.dollars_per_hour_low or 0.0) + (savings.dollars_per_hour_high or 0.0)
         return (savings.gpus_low or 0.0) + (savings.gpus_high or 0.0)
 
-    given.sort(key=lambda each: (rank_of(each[0].risk), -saved(each[1])))
+    given.sort(key=lambda each: (each[0].risk.rank, -saved(each[1])))
     return tuple(option for option, _ in given)

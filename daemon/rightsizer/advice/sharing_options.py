@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, projected, timed
-from rightsizer.advice.risk import rank_of, ranked, risk_of, risks_beyond, worst
+from rightsizer.advice.risk import ranked, risk_of, risks_beyond, worst
 from rightsizer.advice.verdict import shared
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.block import Measure, Series
@@ -105,7 +105,7 @@ def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPa
     ]
 
     def safety(pair: WorkloadPair) -> tuple[bool, int, float, str]:
-        return not pair.is_same_owner, rank_of(pair.risk), pair.memory_peak_ratio, pair.partner.key
+        return not pair.is_same_owner, pair.risk.rank, pair.memory_peak_ratio, pair.partner.key
 
     return tuple(sorted(found, key=safety))
 

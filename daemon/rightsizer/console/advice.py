@@ -7,7 +7,6 @@ from rightsizer.console.text import wrapped
 from rightsizer.model.finding import Finding, Severity
 from rightsizer.report.labels import reason_label
 
-_SEVERITIES: Final = tuple(Severity)
 _HOURS_A_DAY: Final = 24.0
 _CENTS_BELOW: Final = 10.0
 """Dollars from which on cents tell nothing."""
@@ -17,7 +16,7 @@ def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
     """Sorts what is critical first, then by money; what has no price follows by severity."""
     savings, severity = advice["savings"], advice["severity"]
     low, high = savings["dollars_per_hour_low"] or 0.0, savings["dollars_per_hour_high"]
-    worth, urgency = low + (low if high is None else high), _SEVERITIES.index(severity)
+    worth, urgency = low + (low if high is None else high), Severity(severity).rank
     return severity != Severity.CRITICAL, -worth, -urgency, -advice["confidence"]
 
 

@@ -13,7 +13,6 @@ from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass
 
 _Form = dict[str, Any]
-_SEVERITIES = tuple(Severity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ def by_worth(advice: Mapping[str, Any]) -> tuple[float, int, float, str]:
     def middle(name: str) -> float:
         return ((savings[f"{name}_low"] or 0.0) + (savings[f"{name}_high"] or 0.0)) / 2
 
-    severity = _SEVERITIES.index(Severity(advice["severity"]))
+    severity = Severity(advice["severity"]).rank
     return -middle("dollars_per_hour"), -severity, -middle("gpus"), advice["id"]
 
 

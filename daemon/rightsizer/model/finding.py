@@ -143,6 +143,11 @@ class Risk(StrEnum):
     HIGH = "High"
     UNKNOWN = "Unknown"
 
+    @property
+    def rank(self) -> int:
+        """A number that is greater for what is riskier; what is unknown is ranked as high."""
+        return tuple(Risk).index(Risk.HIGH if self is Risk.UNKNOWN else self)
+
 
 class Severity(StrEnum):
     """How much it matters to act, least first; Google Cloud's words for insights."""

@@ -20,7 +20,6 @@ HARDWARE: Final = frozenset(
         Reason.NVLINK_ABSENT,
     }
 )
-_SEVERITIES: Final = tuple(Severity)
 
 
 def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
@@ -140,7 +139,7 @@ def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRo
 def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
     low, high = row.savings.dollars_per_month_low, row.savings.dollars_per_month_high
     dollars = 0.0 if low is None else (low + (low if high is None else high)) / 2
-    severity = _SEVERITIES.index(Severity(row.severity))
+    severity = Severity(row.severity).rank
     return (-dollars, -(row.savings.gpus_high or 0.0), -severity, row.id)
 
 

@@ -6,7 +6,7 @@ every hour. Strangers are kept apart by MIG slices. Batch jobs are never packed.
 
 from typing import Final
 
-from rightsizer.advice.risk import rank_of, worst
+from rightsizer.advice.risk import worst
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
@@ -97,9 +97,7 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
 
 
 def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float]) -> Finding:
-    sure = {
-        each: each.freed if rank_of(each.risk) <= rank_of(Risk.LOW) else 0 for each in plan.gpus
-    }
+    sure = {each: each.freed if each.risk.rank <= Risk.LOW.rank else 0 for each in plan.gpus}
     moved = sum(len(each.members) for each in plan.gpus)
     options = []
     for each in plan.gpus:

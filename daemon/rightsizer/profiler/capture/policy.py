@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from rightsizer.advice.rules.rule import Judgement
-from rightsizer.model.finding import Finding, Severity
+from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
@@ -122,7 +122,6 @@ _DAY_SECONDS: Final = 86400.0
 _OF_PROFILES: Final = "profile_"
 """How the names of rules over profiles begin."""
 _PROFILED: Final = "a profile that still counts says where the time goes"
-_RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
 
 
 def _rank(each: Judgement) -> tuple[int, float, str]:
-    return -_RANKS[each.finding.severity], -each.finding.confidence, each.finding.id
+    return -each.finding.severity.rank, -each.finding.confidence, each.finding.id
 
 
 def _of_the_finding(
