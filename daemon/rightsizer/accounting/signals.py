@@ -9,7 +9,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import HOST_SIGNALS, MEDIA_ENGINES, PIPES, RATIO_SIGNALS, Signal
-from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
 from rightsizer.model.topology import link_bytes_per_second
 
 _PROFILING: Final = frozenset({Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES})
@@ -152,10 +152,6 @@ _CAUSES: Final = {
 }
 """States with a cause of their own; in the others it is throttling, then headroom."""
 
-_THROTTLES: Final = frozenset(
-    {Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
@@ -218,7 +214,7 @@ def waste(
         return {}
     if state in _CAUSES:
         return {_CAUSES[state]: unused}
-    throttled = min(unused, 1.0 - clock) if conditions & _THROTTLES else 0.0
+    throttled = min(unused, 1.0 - clock) if conditions & THROTTLES else 0.0
     parts = {Cause.THROTTLED: throttled, Cause.HEADROOM: unused - throttled}
     return {cause: part for cause, part in parts.items() if part > 0.0}
 

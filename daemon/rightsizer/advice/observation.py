@@ -213,18 +213,6 @@ class BottleneckSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-@dataclass(frozen=True, slots=True)
-class Bottleneck:
-    """One of the limits, and how it is named."""
-
-    state: State
-    reason: Reason
-    what: str
-    """What was seen, for a person: `bound by launches`."""
-    tiers: frozenset[Tier] = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
-    why_unsupported: str = ""
-
-
 def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: float) -> float:
     """A time's part of the active time; 0 where that is too short to speak of."""
     if seconds(window.active) < minimum_active_seconds or window.active <= 0:
@@ -243,54 +231,53 @@ def abstain_inactive(
     return subject.abstain(why, Reason.INSUFFICIENT_DATA)
 
 
-def find_bottleneck(
-    bottleneck: Bottleneck, subject: CaseSubject, settings: BottleneckThresholds
-) -> TimeShare | Finding:
-    """What limited the workload, or the finding that nothing of this kind did."""
-    case, state = subject.case, bottleneck.state
-    seen = observe(
-        subject,
-        settings,
-        lambda window: active_share(
-            window, window.states.get(state, 0), settings.minimum_active_seconds
-        ),
-        bottleneck.what,
-        tiers=bottleneck.tiers,
-        why_unsupported=bottleneck.why_unsupported,
-        evidence_name="active_share_ratio",
-        is_of_active_time=True,
-    )
-    if isinstance(seen, Finding):
-        return abstain_inactive(seen, subject, settings.minimum_active_seconds)
-    lost = {window.uuid: lost_share(window, state) for window in case.windows}
-    seen.evidence["lost_ratio"] = {uuid: round(each, 4) for uuid, each in lost.items()}
-    seen.evidence["hypotheses"] = hypotheses(case)
-    best = strongest(case)
-    if best not in (None, state):
-        return seen.find_nothing(f"; more is lost to {str(best).replace('_', ' ')}")
-    most = max(lost[device.uuid] for device in seen.devices)
-    if most < settings.lost_ratio:
-        where = names_of(seen.devices)
-        return seen.find_nothing(
-            f"; that costs {most:.0%} of all time on {where}, too little to matter"
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """One of the limits, and how it is named."""
+
+    state: State
+    reason: Reason
+    what: str
+    """What was seen, for a person: `bound by launches`."""
+    tiers: frozenset[Tier] = _ANY_TIER
+    why_unsupported: str = ""
+
+    def find(self, subject: CaseSubject, settings: BottleneckThresholds) -> TimeShare | Finding:
+        """What limited the workload, or the finding that nothing of this kind did."""
+        case, least = subject.case, settings.minimum_active_seconds
+        seen = observe(
+            subject,
+            settings,
+            lambda window: active_share(window, window.states.get(self.state, 0), least),
+            self.what,
+            tiers=self.tiers,
+            why_unsupported=self.why_unsupported,
+            evidence_name="active_share_ratio",
+            is_of_active_time=True,
         )
-    return seen
+        if isinstance(seen, Finding):
+            return abstain_inactive(seen, subject, least)
+        lost = {window.uuid: lost_share(window, self.state) for window in case.windows}
+        seen.evidence["lost_ratio"] = {uuid: round(each, 4) for uuid, each in lost.items()}
+        seen.evidence["hypotheses"] = hypotheses(case)
+        best = strongest(case)
+        if best not in (None, self.state):
+            return seen.find_nothing(f"; more is lost to {str(best).replace('_', ' ')}")
+        most = max(lost[device.uuid] for device in seen.devices)
+        if most < settings.lost_ratio:
+            cost = f"{most:.0%} of all time on {names_of(seen.devices)}"
+            return seen.find_nothing(f"; that costs {cost}, too little to matter")
+        return seen
 
-
-def complain_of(
-    bottleneck: Bottleneck,
-    seen: TimeShare,
-    ending: str,
-    *,
-    reasons: tuple[Reason, ...] = (),
-    **parts: Any,
-) -> Finding:
-    """The complaint that a limit costs the workload time; arguments as `TimeShare` has them."""
-    case, market = seen.subject.case, seen.subject.market
-    return seen.complain(
-        ending,
-        reasons=(bottleneck.reason, *reasons),
-        savings=saved_at_most(case, market, bottleneck.state),
-        affected_gpus=lost_gpus(case, bottleneck.state),
-        **parts,
-    )
+    def complain(
+        self, seen: TimeShare, ending: str, *, reasons: tuple[Reason, ...] = (), **parts: Any
+    ) -> Finding:
+        """The complaint that it costs the workload time; arguments as `TimeShare` has them."""
+        case, market = seen.subject.case, seen.subject.market
+        return seen.complain(
+            ending,
+            reasons=(self.reason, *reasons),
+            savings=saved_at_most(case, market, self.state),
+            affected_gpus=lost_gpus(case, self.state),
+            **parts,
+        )

@@ -10,7 +10,7 @@ from rightsizer.advice.track_record import TrackRecord
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.finding import Action, Case, Finding, Severity
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.state import Condition, State
+from rightsizer.model.state import THROTTLES, Condition, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
@@ -77,15 +77,10 @@ def measure(case: Case) -> Measurement | None:
     )
 
 
-_THROTTLES: Final = (
-    Condition.POWER_THROTTLED,
-    Condition.THERMAL_THROTTLED,
-    Condition.HARDWARE_SLOWDOWN,
-)
 _HARMS: Mapping[str, Callable[[Window], Nanoseconds]] = {
     "near_out_of_memory": lambda window: window.conditions.get(Condition.NEAR_OUT_OF_MEMORY, 0),
     "pressed": lambda window: max(window.pressed.values(), default=0),
-    "throttled": lambda window: max(window.conditions.get(each, 0) for each in _THROTTLES),
+    "throttled": lambda window: max(window.conditions.get(each, 0) for each in THROTTLES),
     "stalled": lambda window: window.states.get(State.HIDDEN_STALL, 0),
 }
 

@@ -53,6 +53,12 @@ class Condition(StrEnum):
     NETWORK_BOUND = "network_bound"
 
 
+THROTTLES: Final = frozenset(
+    {Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN}
+)
+"""What holds clocks down."""
+
+
 class Observation(StrEnum):
     """What takes several readings to be told, be it that it is so or that it is not."""
 

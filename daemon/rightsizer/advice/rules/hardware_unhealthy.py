@@ -107,11 +107,8 @@ def memory_faults(
     get = board.status.get
     if get(Signal.REMAPPED_ROWS_FAILED):
         yield _fault("remapping_failed", {"remapped_rows_failed": 1})
-    correctable, uncorrectable = (
-        Signal.RETIRED_PAGES_CORRECTABLE,
-        Signal.RETIRED_PAGES_UNCORRECTABLE,
-    )
-    retired = (get(correctable) or 0.0) + (get(uncorrectable) or 0.0)
+    pages = (Signal.RETIRED_PAGES_CORRECTABLE, Signal.RETIRED_PAGES_UNCORRECTABLE)
+    retired = sum(get(each) or 0.0 for each in pages)
     if retired >= settings.retired_pages_maximum:
         yield _fault("pages_retired", {"retired_pages": retired})
     errors = get(Signal.ECC_UNCORRECTED_ERRORS) or 0.0

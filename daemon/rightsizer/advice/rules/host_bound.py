@@ -12,12 +12,7 @@ from rightsizer.advice.instructions import (
     kind_of,
     show_throttling,
 )
-from rightsizer.advice.observation import (
-    Bottleneck,
-    BottleneckSettings,
-    complain_of,
-    find_bottleneck,
-)
+from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
@@ -32,7 +27,7 @@ _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether the CPUs keep a GPU of the workload waiting."""
-    case, seen = subject.case, find_bottleneck(_HOST, subject, settings)
+    case, seen = subject.case, _HOST.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, _SIGNALS)
     device, is_serving = seen.devices[0], case.workload_class is WorkloadClass.SERVING
@@ -41,8 +36,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     if count is not None:
         title = f"Give it the CPUs that are near its GPU: {cpu_list(cpus_near(case, device))}"
         more = owner_of(kind_of(case)).request_cpus(title, count, len(case.devices))
-    return complain_of(
-        _HOST,
+    return _HOST.complain(
         seen,
         ", at their quota or under pressure",
         action=Action.FIX_INPUT_PIPELINE,

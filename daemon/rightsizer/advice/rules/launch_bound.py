@@ -4,12 +4,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions, trace_kernels
-from rightsizer.advice.observation import (
-    Bottleneck,
-    BottleneckSettings,
-    complain_of,
-    find_bottleneck,
-)
+from rightsizer.advice.observation import Bottleneck, BottleneckSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
@@ -33,14 +28,13 @@ _CONFIRM: Final = trace_kernels(
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether a GPU of the workload is busy with kernels that leave most of its SMs at rest."""
-    seen = find_bottleneck(_LAUNCHES, subject, settings)
+    seen = _LAUNCHES.find(subject, settings)
     if isinstance(seen, Finding):
         what = "how full the SMs are"
         return abstain_unobserved(seen, subject, (Signal.SM_ACTIVE,), what)
     is_serving = subject.case.workload_class is WorkloadClass.SERVING
     capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
-    return complain_of(
-        _LAUNCHES,
+    return _LAUNCHES.complain(
         seen,
         "; launching them is the limit",
         action=Action.ENABLE_CUDA_GRAPHS,

@@ -13,16 +13,7 @@ from rightsizer.advice.board_status import (
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
 from rightsizer.advice.verdict import UNPRICED, CaseSubject, holder_of, sizing_factors
 from rightsizer.model.device import Device
-from rightsizer.model.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, Tier
@@ -79,7 +70,15 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if case.workload_class is WorkloadClass.BATCH:
         return subject.abstain("a batch job would only run longer on a smaller GPU")
-    evidence = _evidence(case)
+    needs = {
+        device.uuid: {
+            str(resource): round(each.need, 4)
+            for resource, each in fit.resources.items()
+            if each.need is not None
+        }
+        for device, fit in zip(case.devices, fits, strict=True)
+    }
+    evidence: dict[str, object] = {"need_ratio": needs}
     if any(each.is_underprovisioned for each in fits):
         return subject.find_nothing("Under pressure, so not too large.", {}, evidence)
     if is_shared(case):
@@ -137,7 +136,7 @@ def _too_large(
         factors=sizing_factors(case, over - settings.on_ratio),
         risk=best.risk,
         evidence=evidence
-        | {"overprovisioned_ratio": over, "options": _about_options(case, options)},
+        | {"overprovisioned_ratio": over, "options": _about_options(subject, options)},
         options=options,
         target=best.target,
         savings=best.savings or NO_TARGET,
@@ -156,9 +155,10 @@ def _over_at_least(fit: Provisioning) -> float:
     return max(0.0, 1.0 - max([fit.compute_need_at_least, *needs]))
 
 
-def _about_options(case: Case, options: tuple[Option, ...]) -> str:
+def _about_options(subject: CaseSubject, options: tuple[Option, ...]) -> str:
     if options:
         return "alternatives: one of them, not several"
+    case = subject.case
     if case.workload_class is WorkloadClass.UNKNOWN:
         return "none: the workload's class is unknown; state it in a policy"
     unknown = next(filter(None, map(unknown_board, case.devices)), "")
@@ -167,19 +167,6 @@ def _about_options(case: Case, options: tuple[Option, ...]) -> str:
     if any(window.tier is not Tier.PROFILING for window in case.windows):
         return "none: without profiling telemetry other boards cannot be projected"
     return "none: no other board fits for less; see the rules sharing and gpu_count"
-
-
-def _evidence(case: Case) -> dict[str, object]:
-    return {
-        "need_ratio": {
-            device.uuid: {
-                str(resource): round(each.need, 4)
-                for resource, each in fit.resources.items()
-                if each.need is not None
-            }
-            for device, fit in zip(case.devices, case.provisioning, strict=True)
-        }
-    }
 
 
 RULE: Final = Rule("overprovisioned", OverprovisionedSettings(), judge)

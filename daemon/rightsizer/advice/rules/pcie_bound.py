@@ -7,8 +7,6 @@ from rightsizer.advice.instructions import instruction, trace_kernels
 from rightsizer.advice.observation import (
     Bottleneck,
     active_share,
-    complain_of,
-    find_bottleneck,
     lost_ratio,
     minimum_active,
     minimum_known,
@@ -63,7 +61,7 @@ _CONFIRM: Final = trace_kernels(
 
 def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     """Whether copies between host and GPU are what a GPU of the workload waits for."""
-    case, seen = subject.case, find_bottleneck(_LINK, subject, settings)
+    case, seen = subject.case, _LINK.find(subject, settings)
     if isinstance(seen, Finding):
         is_blind = not any(Resource.PCIE in window.demands for window in case.windows)
         is_well = seen.abstained is None and not any(
@@ -82,8 +80,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     }
     degraded = [each for each in seen.devices if slow[each.uuid] >= settings.degraded_ratio]
     is_serving = case.workload_class is WorkloadClass.SERVING
-    return complain_of(
-        _LINK,
+    return _LINK.complain(
         seen,
         f"; the link of {names_of(degraded)} runs below what it could" if degraded else "",
         action=Action.FIX_INPUT_PIPELINE,

@@ -6,8 +6,6 @@ from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import (
     Bottleneck,
-    complain_of,
-    find_bottleneck,
     lost_ratio,
     minimum_active,
     minimum_known,
@@ -55,7 +53,7 @@ class StorageBoundSettings:
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
     """Whether storage keeps a GPU of the workload waiting, and what it is waited for."""
-    case, seen = subject.case, find_bottleneck(_STORAGE, subject, settings)
+    case, seen = subject.case, _STORAGE.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, (Signal.IO_PRESSURE,))
     working = _working_share(case, seen.devices, settings.working_ratio)
@@ -70,8 +68,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
         pattern = "without stretches of full work between, as when data is read too slowly"
     remedies = [] if in_bursts else ["read_ahead"]
     remedies += ["write_checkpoints_aside"] if in_bursts or working is None else []
-    return complain_of(
-        _STORAGE,
+    return _STORAGE.complain(
         seen,
         f", {pattern}",
         action=Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE,

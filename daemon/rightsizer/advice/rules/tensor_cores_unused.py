@@ -39,11 +39,8 @@ class TensorCoresUnusedSettings:
 
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     """Whether a GPU of the workload computes in FP32 alone."""
-    case, condition, least = (
-        subject.case,
-        Condition.NO_TENSOR_CORES,
-        settings.minimum_active_seconds,
-    )
+    case, least = subject.case, settings.minimum_active_seconds
+    condition = Condition.NO_TENSOR_CORES
     seen = observe(
         subject,
         settings,
