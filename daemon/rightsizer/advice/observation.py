@@ -16,15 +16,8 @@ from rightsizer.advice.attribution import (
     strongest,
 )
 from rightsizer.advice.risk import probability_above
-from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
-from rightsizer.advice.verdict import (
-    CaseSubject,
-    direct_factors,
-    holder_of,
-    known_seconds,
-    names_of,
-    opposite,
-)
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, minimum_active, minimum_known
+from rightsizer.advice.verdict import CaseSubject, direct_factors, known_seconds, names_of, opposite
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding, Reason, Risk
@@ -39,18 +32,11 @@ _WHOLE: Final = 0.9
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 WITH_POWER: Final = frozenset({Tier.PROFILING, Tier.POWER})
 _ANY_TIER: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
-MINIMUM_KNOWN: Final = 60.0
-"""Seconds: one learned idle draw."""
 
 
 def on_ratio(default: float, what: str, source: str) -> Any:
     """The setting that every rule of observed time has."""
     return setting(default, help=what, within=(0.001, 1), source=source)
-
-
-def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idle draw") -> Any:
-    """The setting of the known time that a rule abstains under."""
-    return setting(default, help="Known time under which the rule abstains.", source=source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,27 +140,8 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
         text = absent.format(what=what, share=share, time=time)
         return subject.find_nothing(f"{subject.name}: {text}.", opposite(factors), evidence)
     seen = tuple(each for each in case.devices if shares[each.uuid] >= settings.on_ratio)
-    summary = f"{names_of(seen)}{holder_of(case)}: {what} {share:.0%} of {span}"
+    summary = f"{names_of(seen)}{subject.holder}: {what} {share:.0%} of {span}"
     return TimeShare(subject, shares, seen, factors, evidence, summary)
-
-
-def slow_opening_policy() -> OpeningPolicy:
-    """That of limits which come and go with the phases of a job: six hours and half an hour."""
-    return OpeningPolicy(
-        long_seconds=6 * 3600.0,
-        short_seconds=1800.0,
-        minimum_known_seconds=3600.0,
-        close_after_seconds=7200.0,
-    )
-
-
-def minimum_active() -> Any:
-    """The setting of the active time that a rule abstains under."""
-    return setting(
-        600.0,
-        help="Active time of a GPU under which the rule says nothing of it.",
-        source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
-    )
 
 
 def lost_ratio() -> Any:
@@ -210,7 +177,7 @@ class BottleneckSettings:
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
     lost_ratio: float = lost_ratio()
-    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: float) -> float:

@@ -216,6 +216,11 @@ class CaseSubject:
         """Its devices, for a person."""
         return names_of(self.case.devices)
 
+    @property
+    def holder(self) -> str:
+        """` of NAME` for a case of a workload; empty otherwise."""
+        return f" of {self.case.workload.name}" if self.case.workload else ""
+
     def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and case.
         self,
         *,
@@ -328,11 +333,6 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"
     digest = hashlib.sha256(text.encode()).digest()
     return base64.b32encode(digest).decode().lower()[:_ID_LENGTH]
-
-
-def holder_of(case: Case) -> str:
-    """` of NAME` for a case of a workload; empty otherwise."""
-    return f" of {case.workload.name}" if case.workload else ""
 
 
 def names_of(devices: Sequence[Device]) -> str:

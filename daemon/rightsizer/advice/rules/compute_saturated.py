@@ -9,8 +9,8 @@ from typing import Final
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.board_status import readings_of
 from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import WITH_POWER, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import WITH_POWER, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.frozen import dataclass, field

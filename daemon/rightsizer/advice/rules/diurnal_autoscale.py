@@ -21,7 +21,7 @@ from rightsizer.advice.autoscale_schedule import (
 from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
@@ -65,7 +65,7 @@ class DiurnalAutoscaleSettings:
     minimum_days: float = setting(2.0, unit="days", within=(1, 30))
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: OpeningPolicy = field(default_factory=partial(sizing_opening_policy, 72000.0))
+    conduct: OpeningPolicy = field(default_factory=partial(OpeningPolicy.sizing, 72000.0))
 
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:

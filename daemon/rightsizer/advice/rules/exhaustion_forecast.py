@@ -7,7 +7,7 @@ that a framework preallocates does not grow, and the rule abstains.
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
@@ -43,7 +43,7 @@ class ExhaustionForecastSettings:
     minimum_known_seconds: float = setting(7 * 86400.0, within=(86400, None))
     horizon_days: float = setting(30.0, unit="days", within=(1, 365))
     most_busy_ratio: float = setting(0.7, within=(0.1, 1))
-    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
 
 
 @dataclass(frozen=True, slots=True)

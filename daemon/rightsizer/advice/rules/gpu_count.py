@@ -20,7 +20,7 @@ from rightsizer.advice.replica_load import (
 )
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, released
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
@@ -64,7 +64,7 @@ class GpuCountSettings:
     uncovered_ratio: float = setting(0.7)
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: OpeningPolicy = field(default_factory=partial(sizing_opening_policy, DAY_SECONDS))
+    conduct: OpeningPolicy = field(default_factory=partial(OpeningPolicy.sizing, DAY_SECONDS))
 
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:

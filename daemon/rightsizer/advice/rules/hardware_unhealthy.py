@@ -10,8 +10,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid, metrics_of
 from rightsizer.advice.instructions import drain_instructions, instruction, read_table
-from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS

@@ -8,9 +8,9 @@ from typing import Final
 
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import WITH_POWER, minimum_known, observe
+from rightsizer.advice.observation import WITH_POWER, observe
 from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace

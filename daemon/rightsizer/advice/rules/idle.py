@@ -3,10 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.risk import risk_under, upper_bound
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, direct_factors, known_seconds, opposite, released
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk

@@ -7,8 +7,8 @@ It is a complaint only of a service, where a larger batch or smaller weights wou
 from typing import Final
 
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import minimum_known, observe, on_ratio, slow_opening_policy
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
@@ -38,7 +38,7 @@ class MemoryBandwidthBoundSettings:
     minimum_known_seconds: float = minimum_known()
     compute_ratio: float = setting(0.5)
     pressed_ratio: float = setting(0.05)
-    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Reason, Savings
 from rightsizer.model.frozen import dataclass, field
@@ -39,7 +39,7 @@ class MemoryOverprovisionedSettings:
     minimum_known_seconds: float = minimum_sized()
     unused_ratio: float = setting(0.5, within=(0.05, 1))
     slowest_ratio: float = setting(1.1, within=(1, 2))
-    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
 
 
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:

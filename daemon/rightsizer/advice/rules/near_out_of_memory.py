@@ -7,8 +7,8 @@ from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import in_condition, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace

@@ -4,14 +4,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import (
-    in_condition,
-    minimum_known,
-    observe,
-    on_ratio,
-    slow_opening_policy,
-)
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import in_condition, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
@@ -38,7 +32,7 @@ class NetworkBoundSettings:
         "docs/definitions.md, conduct: as for a hidden stall, it keeps all ranks waiting",
     )
     minimum_known_seconds: float = minimum_known()
-    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:

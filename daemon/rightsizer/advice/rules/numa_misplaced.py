@@ -4,8 +4,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import board_statuses, board_uuid
 from rightsizer.advice.instructions import binding_instructions, home_of
-from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import in_condition, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
 from rightsizer.model.frozen import dataclass, field

@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Final
 
 from rightsizer.advice.instructions import kind_of
-from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import CaseSubject, direct_factors, holder_of, names_of
+from rightsizer.advice.observation import on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
@@ -169,7 +169,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(
-            f"{subject.name}{holder_of(case)}: {joined}; {names} would be better joined{others}."
+            f"{subject.name}{subject.holder}: {joined}; {names} would be better joined{others}."
         ),
         factors=factors | {"exchange": exchange},
         risk=Risk.MEDIUM if swaps else Risk.LOW,

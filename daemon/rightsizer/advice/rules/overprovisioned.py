@@ -10,8 +10,8 @@ from rightsizer.advice.board_status import (
     why_unmeasured,
     works_on_media,
 )
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
-from rightsizer.advice.verdict import UNPRICED, CaseSubject, holder_of, sizing_factors
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
+from rightsizer.advice.verdict import UNPRICED, CaseSubject, sizing_factors
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
@@ -58,7 +58,7 @@ class OverprovisionedSettings:
 
     on_ratio: float = setting(0.5, within=(0.05, 1))
     minimum_known_seconds: float = minimum_sized()
-    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
 
 
 def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
@@ -130,7 +130,7 @@ def _too_large(
         reasons=tuple(reasons),
         action=best.action or Action.NONE,
         summary=(
-            f"{subject.name}{holder_of(case)}: even the largest need, with its margin, "
+            f"{subject.name}{subject.holder}: even the largest need, with its margin, "
             f"leaves {over:.0%} of the GPU free."
         ),
         factors=sizing_factors(case, over - settings.on_ratio),

@@ -4,16 +4,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import board_uuid, metrics_of
 from rightsizer.advice.instructions import instruction, trace_kernels
-from rightsizer.advice.observation import (
-    Bottleneck,
-    active_share,
-    lost_ratio,
-    minimum_active,
-    minimum_known,
-    on_ratio,
-    slow_opening_policy,
-)
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import Bottleneck, active_share, lost_ratio, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -44,7 +36,7 @@ class PcieBoundSettings:
     minimum_active_seconds: float = minimum_active()
     lost_ratio: float = lost_ratio()
     degraded_ratio: float = setting(0.1)
-    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 _TRAFFIC: Final = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)

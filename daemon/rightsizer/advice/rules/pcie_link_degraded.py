@@ -5,8 +5,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import board_status_of, board_uuid, placement_of
 from rightsizer.advice.instructions import drain_instructions, instruction
-from rightsizer.advice.observation import minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk

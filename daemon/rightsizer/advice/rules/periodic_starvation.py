@@ -3,14 +3,8 @@
 from typing import Final
 
 from rightsizer.advice.instructions import dump_stacks, instructions
-from rightsizer.advice.observation import (
-    minimum_known,
-    observe,
-    observed_seconds,
-    on_ratio,
-    slow_opening_policy,
-)
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import observe, observed_seconds, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
@@ -37,7 +31,7 @@ class PeriodicStarvationSettings:
     )
     minimum_known_seconds: float = minimum_known()
     busy_ratio: float = setting(0.7, within=(0, 1))
-    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 _UNSEEN: Final = (

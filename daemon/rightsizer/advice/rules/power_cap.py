@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shared
-from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import TimeShare, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
-from rightsizer.advice.observation import TimeShare, in_condition, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import TimeShare, in_condition, observe, on_ratio
 from rightsizer.advice.rules.power_cap import clock_free_ratio, low_pipe_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk

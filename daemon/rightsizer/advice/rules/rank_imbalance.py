@@ -10,8 +10,8 @@ from typing import Final
 
 from rightsizer.advice.attribution import limit_of, lost_gpus
 from rightsizer.advice.instructions import dump_stacks, instruction
-from rightsizer.advice.observation import minimum_known, observe, observed_seconds, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import observe, observed_seconds, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, released
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device

@@ -40,14 +40,28 @@ class OpeningPolicy:
     close_ratio: float = setting(0.6)
     close_after_seconds: float = setting(1800.0)
 
+    @classmethod
+    def slow(cls) -> Self:
+        """That of limits which come and go with the phases of a job: six hours, half an hour."""
+        return cls(6 * 3600.0, 1800.0, minimum_known_seconds=3600.0, close_after_seconds=7200.0)
 
-def sizing_opening_policy(minimum_known_seconds: float = 7 * 86400.0) -> OpeningPolicy:
-    """That of judgements of size: two weeks and three days."""
-    return OpeningPolicy(
-        long_seconds=14 * 86400.0,
-        short_seconds=3 * 86400.0,
-        minimum_known_seconds=minimum_known_seconds,
-        close_after_seconds=86400.0,
+    @classmethod
+    def sizing(cls, minimum_known_seconds: float = 7 * 86400.0) -> Self:
+        """That of judgements of size: two weeks and three days."""
+        return cls(14 * 86400.0, 3 * 86400.0, minimum_known_seconds, close_after_seconds=86400.0)
+
+
+def minimum_known(default: float = 60.0, source: str = "one learned idle draw") -> Any:
+    """The setting of the known time that a rule abstains under."""
+    return setting(default, help="Known time under which the rule abstains.", source=source)
+
+
+def minimum_active() -> Any:
+    """The setting of the active time that a rule abstains under."""
+    return setting(
+        600.0,
+        help="Active time of a GPU under which the rule says nothing of it.",
+        source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
     )
 
 

@@ -13,7 +13,7 @@ from rightsizer.advice.board_status import (
     works_on_media,
 )
 from rightsizer.advice.risk import ranked
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized, sizing_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
 from rightsizer.advice.sharing_options import (
     ColocationSettings,
     WorkloadPair,
@@ -56,7 +56,7 @@ class SharingSettings:
     minimum_known_seconds: float = minimum_sized()
     most_partners: int = setting(3, within=(1, 20))
     colocation: ColocationSettings = field(default_factory=ColocationSettings)
-    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
 
 
 def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:

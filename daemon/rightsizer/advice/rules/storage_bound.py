@@ -4,15 +4,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
-from rightsizer.advice.observation import (
-    Bottleneck,
-    lost_ratio,
-    minimum_active,
-    minimum_known,
-    on_ratio,
-    slow_opening_policy,
-)
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import Bottleneck, lost_ratio, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
@@ -48,7 +41,7 @@ class StorageBoundSettings:
     lost_ratio: float = lost_ratio()
     working_ratio: float = setting(0.7)
     bursts_ratio: float = setting(0.2, within=(0, 0.5))
-    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:

@@ -4,16 +4,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import (
-    abstain_inactive,
-    active_share,
-    minimum_active,
-    minimum_known,
-    observe,
-    on_ratio,
-    slow_opening_policy,
-)
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import abstain_inactive, active_share, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
@@ -34,7 +26,7 @@ class TensorCoresUnusedSettings:
     )
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
-    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:

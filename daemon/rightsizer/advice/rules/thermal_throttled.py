@@ -5,8 +5,8 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
 from rightsizer.advice.instructions import drain_instructions, instructions
-from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import TimeShare, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk

@@ -9,13 +9,12 @@ from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.observation import on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import (
     TOO_SMALL,
     CaseSubject,
     direct_factors,
-    holder_of,
     known_seconds,
     names_of,
     opposite,
@@ -95,7 +94,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         reasons=(Reason.GPU_UNDERPROVISIONED, *nearer),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(
-            f"{names_of(short)}{holder_of(case)}: short of {', '.join(what)} {share:.0%} of "
+            f"{names_of(short)}{subject.holder}: short of {', '.join(what)} {share:.0%} of "
             f"the last {format_duration(known_seconds(case))}, while requests waited."
         ),
         factors=factors,

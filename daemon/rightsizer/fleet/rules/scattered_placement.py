@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import minimum_known
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import OpeningPolicy, minimum_known
 from rightsizer.advice.verdict import CaseSubject, direct_factors
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict

@@ -6,9 +6,9 @@ fault of its own, which no single job can show.
 
 from typing import Final
 
-from rightsizer.advice.observation import minimum_known, on_ratio
+from rightsizer.advice.observation import on_ratio
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import OpeningPolicy, minimum_known
 from rightsizer.fleet.pools.pool import PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
