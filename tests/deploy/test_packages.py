@@ -237,10 +237,11 @@ def test_wheel_and_source_archive_install_and_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     archive, wheel = sorted((tmp_path / "dist").iterdir(), key=lambda path: path.suffix)
     assert archive.name == f"gpu_rightsizer-{__version__}.tar.gz"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
-    python = tmp_path / "clean/bin/python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
-    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    clean = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "clean"]
+    subprocess.run(clean, check=True)
+    pip = [sys.executable, "-m", "pip", "--python", tmp_path / "clean/bin/python", "install"]
+    options = ["--quiet", "--no-compile", "--constraint", ROOT / "constraints.txt"]
+    subprocess.run([*pip, *options, wheel], check=True, capture_output=True)
     run = [tmp_path / "clean/bin/rightsizer", "version"]
     said = subprocess.run(run, capture_output=True, text=True, check=True).stdout
     assert said.startswith(f"rightsizer {__version__} ")
