@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.model.finding import Action
-from rightsizer.model.state import Resource
 from rightsizer.report.charts import ChartColumn, bar, fit_bar, shares, stacked_columns, strip
 from rightsizer.report.figures import (
     KNOWN_GROUPS,
@@ -17,7 +16,6 @@ from rightsizer.report.figures import (
     fit_of,
     fit_text,
     fit_verdict,
-    fit_verdict_class,
     group_percents,
     hours,
     kinds_text,
@@ -78,8 +76,8 @@ def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
         cell_text="hour" if cell_hours == 1 else f"{cell_hours} hours",
         days_chart=_days_chart,
         first_names=first_names,
-        fit_bar=_fit_bar,
-        fit_verdict_class=fit_verdict_class,
+        fit_bar=fit_bar,
+        fit_of=fit_of,
         shares=shares,
         strip=strip,
     )
@@ -127,12 +125,6 @@ def _days_chart(days: Sequence[ReportDay]) -> str:
         columns.append(ChartColumn(day.date[_FROM_ISO_YEAR:], day.groups, tip))
     name = "What all GPUs did, day by day"
     return stacked_columns(name, "The same numbers are in the tables below.", columns)
-
-
-def _fit_bar(row: DeviceRow, resource: Resource) -> str:
-    fit = fit_of(row, resource)
-    demand, need = (fit.demand, fit.need) if fit else (None, None)
-    return fit_bar(f"{row.label}, {resource}", demand, need)
 
 
 def _cell(value: object) -> str:

@@ -140,13 +140,6 @@ def fit_verdict(row: DeviceRow) -> str:
     return f"{percent(row.overprovisioned)} more than is needed" if is_over else "needed as it is"
 
 
-def fit_verdict_class(row: DeviceRow) -> str:
-    """A class of the style sheet."""
-    if row.is_underprovisioned:
-        return "under"
-    return "over" if row.overprovisioned else ""
-
-
 _MOMENT: Final = dt.timedelta(seconds=1)
 
 

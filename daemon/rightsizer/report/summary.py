@@ -58,18 +58,6 @@ def saved_text(savings: SavingsSummary) -> str:
     return f"no figure: {savings.reason}" if savings.reason else "nothing to count"
 
 
-def counted_findings(model: ReportModel) -> str:
-    """How many findings are no advice."""
-    count = len(model.findings)
-    return "there is 1 finding" if count == 1 else f"there are {count} findings"
-
-
-def told(model: ReportModel) -> str:
-    """The first finding as a sentence."""
-    summary = model.findings[0].summary
-    return f"First: {summary}" if len(model.findings) > 1 else summary
-
-
 def unknown_text(health: ReportHealth) -> str:
     """Why states are not known, in parentheses; empty where there are none."""
     reasons = {UnknownReason(reason): time for reason, time in health.unknown_reasons.items()}
@@ -121,7 +109,10 @@ def _to_do(model: ReportModel) -> str:
     if not model.advice:
         if not model.findings:
             return "No advice is open, and no rule has a finding over the span."
-        return f"No advice is open; {counted_findings(model)} over the span. {told(model)}"
+        found, told = len(model.findings), model.findings[0].summary
+        if found == 1:
+            return f"No advice is open; there is 1 finding over the span. {told}"
+        return f"No advice is open; there are {found} findings over the span. First: {told}"
     count = len(model.advice)
     pieces = "1 piece of advice is" if count == 1 else f"{count} pieces of advice are"
     total = model.summary.savings

@@ -69,14 +69,6 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Area:
-    """All of a strip that is in one state or in one below it, as an SVG path."""
-
-    key: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
 class Spell:
     """A stretch to point at, and what it says."""
 
@@ -86,20 +78,14 @@ class Spell:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A round moment on the time axis."""
-
-    x_ratio: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class StripView:
     """What the template draws."""
 
-    areas: tuple[Area, ...]
+    areas: Mapping[str, str]
+    """By state an SVG path of all that is in it or in one below it."""
     spells: tuple[Spell, ...]
-    ticks: tuple[Tick, ...]
+    ticks: tuple[tuple[float, str], ...]
+    """Round moments: where on the axis, and what they are called."""
     shares: tuple[Share, ...]
     """The span's states, largest first."""
     label: str
@@ -142,12 +128,12 @@ def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
     )
 
 
-def ticks_of(span: Span, now: Nanoseconds) -> tuple[Tick, ...]:
+def ticks_of(span: Span, now: Nanoseconds) -> tuple[tuple[float, str], ...]:
     """The round moments of a span."""
     axis, start = _axis(span.length), now - span.length
     first = -(-start // axis.tick) * axis.tick
     return tuple(
-        Tick((time - start) / span.length, _clock(time, axis.form))
+        ((time - start) / span.length, _clock(time, axis.form))
         for time in range(first, now + 1, axis.tick)
     )
 
@@ -178,7 +164,7 @@ class _Frame:
             last_slot = slot
         return merged
 
-    def areas(self, cells: Sequence[StripCell]) -> tuple[Area, ...]:
+    def areas(self, cells: Sequence[StripCell]) -> dict[str, str]:
         """An outline for each state, of it and all below it: each is drawn over the one before.
 
         That is a third of what as many rectangles would be.
@@ -186,7 +172,7 @@ class _Frame:
         levels = [self._levels(cell) for cell in cells]
         present = {state for cell in cells for state, time in cell.states.items() if time}
         ordered = [state for state in reversed(STATE_ORDER) if state in present]
-        return tuple(Area(state, _outline(levels, STATE_ORDER.index(state))) for state in ordered)
+        return {state: _outline(levels, STATE_ORDER.index(state)) for state in ordered}
 
     def spells(self, cells: Sequence[StripCell]) -> tuple[Spell, ...]:
         """The stretches to point at."""
