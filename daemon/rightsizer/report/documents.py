@@ -9,38 +9,25 @@ from typing import Any, Final
 
 from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.model.finding import Action
-from rightsizer.report.charts import ChartColumn, bar, fit_bar, shares, stacked_columns, strip
+from rightsizer.report import charts, figures, labels, summary
+from rightsizer.report.charts import ChartColumn, stacked_columns
 from rightsizer.report.figures import (
     KNOWN_GROUPS,
-    dollars,
-    fit_of,
-    fit_text,
-    fit_verdict,
     group_percents,
     hours,
-    kinds_text,
     main_cause,
-    method,
     moment_text,
     money,
     number,
     percent,
-    resources_of,
     span_line,
 )
 from rightsizer.report.labels import (
     ACTION_LABELS,
-    CAUSE_LABELS,
-    CONDITION_LABELS,
-    GROUP_MEANINGS,
     GROUP_NAMES,
-    GROUPS,
-    RESOURCE_LABELS,
-    STATE_LABELS,
-    first_names,
 )
 from rightsizer.report.model import DeviceRow, ReportDay, ReportModel
-from rightsizer.report.summary import saved_text, summary_of, unknown_text
+from rightsizer.report.summary import saved_text, summary_of
 from rightsizer.report.template import rendered
 
 _FROM_ISO_YEAR: Final = 5
@@ -50,19 +37,6 @@ _SPECIAL: Final = re.compile(r"([\\`*\[|~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_
 """What a renderer would take for more than text; the rest stays readable in a terminal."""
 _WIDEST: Final = 48
 """Beyond this a cell is not made room for in the rows above and below."""
-_WORDS: Final[dict[str, Any]] = {
-    "actions": ACTION_LABELS,
-    "causes": CAUSE_LABELS,
-    "conditions": CONDITION_LABELS,
-    "ended": tuple(state for state in AdviceState if state not in OPEN_STATES),
-    "group_meanings": GROUP_MEANINGS,
-    "group_names": GROUP_NAMES,
-    "groups": GROUPS,
-    "known_groups": KNOWN_GROUPS,
-    "most_rows": _MOST_ROWS,
-    "resource_names": RESOURCE_LABELS,
-    "states": STATE_LABELS,
-}
 
 
 def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
@@ -72,14 +46,9 @@ def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
         "report.html",
         {"moment": partial(moment_text, timezone=timezone)},
         **_values(model, timezone),
-        bar=bar,
         cell_text="hour" if cell_hours == 1 else f"{cell_hours} hours",
+        charts=charts,
         days_chart=_days_chart,
-        first_names=first_names,
-        fit_bar=fit_bar,
-        fit_of=fit_of,
-        shares=shares,
-        strip=strip,
     )
 
 
@@ -94,20 +63,15 @@ def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
 
 
 def _values(model: ReportModel, timezone: dt.tzinfo) -> dict[str, Any]:
-    """What both templates are given."""
-    return _WORDS | {
-        "dollars": dollars,
-        "fit_text": fit_text,
-        "fit_verdict": fit_verdict,
-        "group_percents": group_percents,
-        "kinds": kinds_text(model),
-        "main_cause": main_cause,
-        "method": list(method(model)),
+    """What both templates are given: the report, and modules that put it in words."""
+    return {
+        "ended": tuple(state for state in AdviceState if state not in OPEN_STATES),
+        "figures": figures,
+        "labels": labels,
         "model": model,
-        "resources": resources_of(model),
-        "saved_text": saved_text,
-        "story": list(summary_of(model)),
-        "unknown_text": unknown_text,
+        "most_rows": _MOST_ROWS,
+        "resources": figures.resources_of(model),
+        "summary": summary,
         "when": span_line(model.span, timezone),
     }
 
