@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import SPANS, BlocksOf, PastOf, Report, TimeRange
 from rightsizer.model.units import Nanoseconds
+from rightsizer.report import labels
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.labels import (
-    PAGE_STATE_LABELS,
-    SEVERITY_COLORS,
-    STATE_ORDER,
-    display_name,
-    percent_label,
-)
 from rightsizer.report.template import environment_of, script_hash
 from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
@@ -94,28 +88,7 @@ def _template() -> Template:
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
     environment = environment_of("rightsizer.web")
-    environment.filters |= {
-        "name": display_name,
-        "percent": percent_label,
-        "cost": advice.cost_label,
-        "down": device.down_label,
-        "expected": advice.expected_label,
-        "missing": device.missing_labels,
-        "model": device.model_label,
-        "outcome": advice.outcome_label,
-        "place": device.place_label,
-        "reasons": advice.reasons_label,
-        "risk": advice.risk_label,
-        "risks": advice.risks_label,
-        "savings": totals.savings_label,
-        "savings_notes": totals.savings_notes,
-        "time": advice.time_label,
-        "version": lambda name: name.removesuffix("_version"),
-    }
-    environment.globals |= {
-        "colors": SEVERITY_COLORS,
-        "spans": SPANS,
-        "states": STATE_ORDER,
-        "state_labels": PAGE_STATE_LABELS,
-    }
+    environment.filters |= {"name": labels.display_name, "percent": labels.percent_label}
+    words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}
+    environment.globals |= words | {"spans": SPANS}
     return environment.get_template("page.html")
