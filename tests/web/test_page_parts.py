@@ -292,7 +292,7 @@ def test_one_device_can_be_looked_at_alone() -> None:
     uuid = report.devices[3].device.uuid
     alone = view_of(report, uuid)
     assert [device.report.device.uuid for device in alone.devices] == [uuid]
-    assert [reasons_label(piece.advice.finding) for piece in alone.advice] == ["Idle held"]
+    assert [reasons_label(piece.finding) for piece in alone.advice] == ["Idle held"]
     assert len(view_of(report, "GPU-nobody").devices) == len(report.devices)
     assert f"?span=7d&amp;gpu={uuid}" in page_of(report, uuid)
 

@@ -29,7 +29,14 @@ from rightsizer.report.labels import (
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.view.advice import advice_view, reasons_label
+from rightsizer.web.view.advice import (
+    action_label,
+    culprits_label,
+    facts_of,
+    names_label,
+    reasons_label,
+    title_label,
+)
 from rightsizer.web.view.device import down_label, fit_view, gauges, missing_labels, model_label
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
@@ -108,34 +115,32 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
 def test_open_advice_comes_by_money_behind_what_is_critical_and_closed_apart() -> None:
     """A low severity that saves money comes before one that saves none."""
     view = view_of(rated_report())
-    assert [SEVERITY_COLORS[piece.advice.finding.severity] for piece in view.advice] == [
+    assert [SEVERITY_COLORS[piece.finding.severity] for piece in view.advice] == [
         "act",
         "headroom",
         "tight",
     ]
-    assert [piece.advice.finding.severity for piece in view.advice] == ["critical", "low", "medium"]
-    assert [piece.advice.state for piece in view.closed] == ["succeeded"]
+    assert [piece.finding.severity for piece in view.advice] == ["critical", "low", "medium"]
+    assert [piece.state for piece in view.closed] == ["succeeded"]
 
 
 def test_advice_speaks_to_people() -> None:
     """Reason, action, devices, savings and evidence are words with their units."""
-    idle, stall = view_of(rated_report()).advice[1:]
-    assert (idle.title, stall.title) == (
+    view = view_of(rated_report())
+    idle, stall = (piece.finding for piece in view.advice[1:])
+    assert (title_label(idle, view.names), title_label(stall, view.names)) == (
         "Release GPU 3",
         "Find the rank that the others wait for: llama-pretrain",
     )
-    assert (reasons_label(stall.advice.finding), stall.action) == (
+    assert (reasons_label(stall), action_label(stall)) == (
         "Hidden stall",
         "Find the rank that the others wait for",
     )
-    assert (stall.devices, stall.culprits, stall.advice.actor) == ("GPU 0, GPU 1", "GPU 1", "ops")
-    assert (
-        savings_label(stall.advice.finding.savings)
-        == "no figure: what the stall costs depends on its cause"
-    )
-    assert savings_label(idle.advice.finding.savings) == "1 GPU, $2.10 to 3.90 an hour"
-    assert (idle.opened.age, idle.opened.text) == ("17 h", "2026-01-06 20:00 UTC")
-    evidence = dict(idle.evidence)
+    assert names_label(stall.devices, view.names) == "GPU 0, GPU 1"
+    assert (culprits_label(stall, view.names), view.advice[2].actor) == ("GPU 1", "ops")
+    assert savings_label(stall.savings) == "no figure: what the stall costs depends on its cause"
+    assert savings_label(idle.savings) == "1 GPU, $2.10 to 3.90 an hour"
+    evidence = dict(facts_of(idle.evidence, view.names))
     assert evidence["Idle share"] == "95\u00a0%"
     assert evidence["Hours"] == "18"
 
@@ -162,9 +167,9 @@ def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:
     """Trouble that comes from everybody needs no second list of the same names."""
     stall = next(each for each in node_advice() if each.finding.rule == "hidden_stall")
     names = {uuid: uuid for uuid in stall.finding.devices}
-    assert advice_view(stall, names, NOW).culprits == ", ".join(stall.finding.culprits) != ""
+    assert culprits_label(stall.finding, names) == ", ".join(stall.finding.culprits) != ""
     everybody = replace(stall, finding=replace(stall.finding, culprits=stall.finding.devices))
-    assert not advice_view(everybody, names, NOW).culprits
+    assert not culprits_label(everybody.finding, names)
 
 
 def test_a_device_that_is_down_shows_no_present() -> None:

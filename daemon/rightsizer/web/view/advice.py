@@ -6,15 +6,12 @@ from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.units import Nanoseconds, format_duration
+from rightsizer.model.units import format_duration
 from rightsizer.report.labels import (
     ABSENT,
     PAGE_ACTION_LABELS,
     TIMES,
-    MomentLabel,
     display_name,
-    moment_label,
     percent_label,
     reason_label,
 )
@@ -115,47 +112,9 @@ def _number(unit: str, value: float) -> str:
     return f"{number}\u00a0{_UNITS[unit]}" if unit else number
 
 
-@dataclass(frozen=True, slots=True)
-class AdviceView:
-    """What the template shows of advice beside the advice itself."""
-
-    advice: Advice
-    title: str
-    """The action and its object: `Release GPU 7`."""
-    devices: str
-    culprits: str
-    """The devices that the trouble comes from, where these are not all of them."""
-    action: str
-    evidence: tuple[tuple[str, str], ...]
-    opened: MomentLabel
-    expires: MomentLabel | None
-    closed: MomentLabel | None
-    is_exclusive: bool
-    """Others are open of which only one can be followed."""
-
-
-def advice_view(
-    advice: Advice,
-    names: Mapping[str, str],
-    now: Nanoseconds,
-    exclusive_groups: frozenset[str] = frozenset(),
-) -> AdviceView:
-    """Advice in words; ages are at `now`, devices by their `names` on the page."""
-    finding = advice.finding
-    is_all = set(finding.culprits) == set(finding.devices)
-    action = PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action))
-    return AdviceView(
-        advice,
-        title=_title(action, finding, names),
-        devices=_listed(finding.devices, names),
-        culprits="" if is_all else _listed(finding.culprits, names),
-        action=action,
-        evidence=facts_of(finding.evidence, names),
-        opened=moment_label(advice.opened, now),
-        expires=moment_label(advice.expires, now) if advice.expires is not None else None,
-        closed=moment_label(advice.closed, now) if advice.closed is not None else None,
-        is_exclusive=finding.exclusive_group in exclusive_groups,
-    )
+def action_label(finding: Finding) -> str:
+    """What to do."""
+    return PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action))
 
 
 _THE_GPU: Final = "the GPU"
@@ -163,9 +122,11 @@ _TITLE_GPUS: Final = 3
 """More GPUs than this are counted in a title, not named."""
 
 
-def _title(action: str, finding: Finding, names: Mapping[str, str]) -> str:
+def title_label(finding: Finding, names: Mapping[str, str]) -> str:
+    """The action and its object: `Release GPU 7`."""
+    action = action_label(finding)
     uuids = finding.culprits or finding.devices
-    gpus = _listed(uuids, names) if len(uuids) <= _TITLE_GPUS else f"{len(uuids)} GPUs"
+    gpus = names_label(uuids, names) if len(uuids) <= _TITLE_GPUS else f"{len(uuids)} GPUs"
     if gpus and re.search(rf"\b{_THE_GPU}\b(?!')", action):
         return action.replace(_THE_GPU, gpus)
     subject = finding.workload.rpartition("/")[2] if finding.workload else gpus
@@ -186,5 +147,12 @@ def reasons_label(finding: Finding) -> str:
     return ", ".join(map(reason_label, finding.reasons)) or display_name(finding.kind)
 
 
-def _listed(uuids: Sequence[str], names: Mapping[str, str]) -> str:
+def culprits_label(finding: Finding, names: Mapping[str, str]) -> str:
+    """The devices that the trouble comes from, where these are not all of them."""
+    is_all = set(finding.culprits) == set(finding.devices)
+    return "" if is_all else names_label(finding.culprits, names)
+
+
+def names_label(uuids: Sequence[str], names: Mapping[str, str]) -> str:
+    """Devices by their names on the page."""
     return ", ".join(names.get(uuid, uuid) for uuid in uuids)

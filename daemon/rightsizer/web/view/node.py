@@ -8,7 +8,7 @@ from rightsizer import __version__
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Severity
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import (
@@ -29,7 +29,6 @@ from rightsizer.report.labels import (
 )
 from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
-from rightsizer.web.view.advice import AdviceView, advice_view
 from rightsizer.web.view.device import (
     DeviceCardView,
     DeviceContext,
@@ -165,8 +164,12 @@ class NodeView:
     waste: WasteView | None = None
     waste_since: str = ""
     """Over which time the waste is summed."""
-    advice: tuple[AdviceView, ...] = ()
-    closed: tuple[AdviceView, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What devices are called, by uuid."""
+    advice: tuple[Advice, ...] = ()
+    exclusive_groups: frozenset[str] = frozenset()
+    """Those of which only one piece of open advice can be followed."""
+    closed: tuple[Advice, ...] = ()
     overview: tuple[OverviewRow, ...] = ()
     devices: tuple[DeviceCardView, ...] = ()
     cards: tuple[DeviceCardView, ...] = ()
@@ -231,7 +234,8 @@ class _NodePage:
         report, span = self._report, self._look.span
         counts, shares = device_counts(self._shown, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
-        own = [view.advice for view in self._advice(is_open=True)]
+        own = self._advice(is_open=True)
+        groups = Counter(p.finding.exclusive_group for p in own if p.finding.exclusive_group)
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
         devices = self._devices()
@@ -246,7 +250,9 @@ class _NodePage:
             tiles=tiles(counts, shares, waste, own, span),
             waste=waste,
             waste_since=since,
-            advice=self._advice(is_open=True),
+            names=self._names,
+            advice=own,
+            exclusive_groups=frozenset(group for group, count in groups.items() if count > 1),
             closed=self._advice(is_open=False),
             overview=overview_rows(devices, self._past_of, opened),
             devices=devices,
@@ -301,18 +307,14 @@ class _NodePage:
             if each.device.uuid in by_uuid
         ]
 
-    def _advice(self, *, is_open: bool) -> tuple[AdviceView, ...]:
+    def _advice(self, *, is_open: bool) -> tuple[Advice, ...]:
+        """Of what is looked at, open ones by their urgency."""
         pieces = [piece for piece in self._report.advice if piece.is_open == is_open]
         if self._workload:
             pieces = [piece for piece in pieces if piece.finding.workload == self._workload]
         elif self._chosen:
             pieces = [piece for piece in pieces if self._chosen & {*piece.finding.devices}]
-        groups = Counter(p.finding.exclusive_group for p in pieces if p.finding.exclusive_group)
-        shared = frozenset(str(group) for group, count in groups.items() if count > 1)
-        if is_open:
-            pieces.sort(key=_rank)
-        time = self._report.wall_time
-        return tuple(advice_view(piece, self._names, time, shared) for piece in pieces)
+        return tuple(sorted(pieces, key=_rank) if is_open else pieces)
 
     def _past_of(self, uuid: str) -> DeviceSpan:
         return self._past.spans.get(uuid, _NOTHING)

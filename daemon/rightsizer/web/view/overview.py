@@ -10,11 +10,10 @@ from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import (
     ABSENT,
-    PAGE_ACTION_LABELS,
     SEVERITY_COLORS,
-    display_name,
     percent_label,
 )
+from rightsizer.web.view.advice import action_label
 from rightsizer.web.view.device import DeviceCardView, Gauge
 from rightsizer.web.view.totals import WasteView, waste_view
 
@@ -126,7 +125,7 @@ def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> ToDo | None:
     low, high = savings.dollars_per_hour_low, savings.dollars_per_hour_high
     typical = None if low is None else (low + (low if high is None else high)) / 2
     return ToDo(
-        text=PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action)),
+        text=action_label(finding),
         severity=SEVERITY_COLORS[finding.severity],
         advice_id=best.id,
         saves=f"${typical * 24:,.0f} a day" if typical and typical > 0 else "",
