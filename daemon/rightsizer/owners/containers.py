@@ -28,11 +28,7 @@ class EngineError(Exception):
 
 
 def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -> Mapping[str, str]:
-    """What the running containers are called, by identifier.
-
-    Raises:
-        EngineError: there is no answer that can be read.
-    """
+    """What the running containers are called, by identifier; else an `EngineError`."""
     from http.client import HTTPException  # noqa: PLC0415 - most nodes have no such socket.
 
     from rightsizer.io.local import UnixConnection  # noqa: PLC0415 - as above.

@@ -38,11 +38,7 @@ class ContainerDevices:
 def list_pods(
     path: Path, *, timeout_seconds: float, maximum_bytes: int
 ) -> tuple[ContainerDevices, ...]:
-    """Ask the kubelet, in the newest version that it knows.
-
-    Raises:
-        GrpcCallError: it gives no answer that can be read.
-    """
+    """Ask the kubelet in the newest version that it knows; without an answer, `GrpcCallError`."""
     for version in POD_RESOURCES_VERSIONS:
         try:
             answer = unary_call(

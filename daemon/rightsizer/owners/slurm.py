@@ -29,11 +29,7 @@ class JobMapError(Exception):
 
 
 def read_job_map(folder: Path) -> Mapping[str, tuple[str, ...]]:
-    """Jobs by the device's key; files that are not named after a device are passed over.
-
-    Raises:
-        JobMapError: the folder cannot be listed.
-    """
+    """Jobs by the device that their file is named after; `JobMapError` where none can be listed."""
     found: dict[str, tuple[str, ...]] = {}
     try:
         files = sorted(folder.iterdir())[:_FILES_MAXIMUM]

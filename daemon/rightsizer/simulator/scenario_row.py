@@ -18,11 +18,7 @@ class ScenarioFileFaults(Faults):
     """What is wrong with a scenario."""
 
     def refuse(self) -> None:
-        """Raise everything that was found.
-
-        Raises:
-            ScenarioError: anything was.
-        """
+        """Raise everything that was found, if anything was."""
         try:
             super().refuse()
         except ConfigurationError as error:
@@ -34,22 +30,13 @@ class ScenarioRow(Row):
 
     @classmethod
     def root(cls, document: Document) -> "ScenarioRow":
-        """The whole file.
-
-        Raises:
-            ScenarioError: it is not a mapping.
-        """
+        """The whole file, which must be a mapping."""
         if not isinstance(document.data, Mapping):
             raise ScenarioError(f"{document.where(())}: a scenario must be a mapping of keys")
         return cls(document.data, (), ScenarioFileFaults(document))
 
     def fail(self, message: str, key: str = "") -> NoReturn:
-        """Refuse the file because of a key, or of the whole row.
-
-        Raises:
-            ScenarioError: always; of what was wrong before, which may be the cause, where there is
-                any.
-        """
+        """Refuse the file: for what was wrong before, which may be the cause, else for this."""
         self.refuse()
         self.fault(key, message)
         self.refuse()

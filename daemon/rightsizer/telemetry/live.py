@@ -242,11 +242,7 @@ def _until(release: ReleaseRequest) -> str:
 
 
 def check_collectors(settings: LiveSettings) -> None:
-    """Refuse a collector that does not exist.
-
-    Raises:
-        ConfigurationError: one that is disabled has no such name.
-    """
+    """Refuse the settings where a collector that they disable does not exist."""
     known = [collector.name for collector in COLLECTORS]
     for name in settings.disabled_collectors:
         if name not in known:

@@ -8,7 +8,6 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.worker import FetchResult, PollingThread
-from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import DriverError
@@ -125,11 +124,7 @@ class DcgmEndpoint:
     name = "dcgm"
 
     def __init__(self, settings: DcgmSettings, catalogue: Catalogue, clock: Clock) -> None:
-        """Fetches nothing before it is asked.
-
-        Raises:
-            ValueError: the settings name no address.
-        """
+        """Fetches nothing before it is asked; the settings must name an address."""
         self._settings, self._clock = settings, clock
         self._reader = DcgmExpositionParser(catalogue)
         self._client = HttpClient(
@@ -215,11 +210,7 @@ def _readings(page: ExporterPage, still: frozenset[str]) -> Mapping[str, Exporte
         if device in still:
             stale = dict.fromkeys(values, Missing.STALE)
             readings[device] = ExporterDevice({}, {**missing, **stale}, frozenset(), holdings)
-            continue
-        profiled = frozenset(
-            signal
-            for signal, name in page.fields[device].items()
-            if name in DCGM_FIELDS and DCGM_FIELDS[name].is_profiling
-        )
-        readings[device] = ExporterDevice(values, missing, profiled, holdings)
+        else:
+            profiled = page.profiled[device]
+            readings[device] = ExporterDevice(values, missing, profiled, holdings)
     return readings

@@ -120,11 +120,7 @@ def wanted(line: str) -> bool:
 
 
 def interpret(text: str) -> DcgmSeries | UnusedSeries:
-    """What the name and labels of a line, `name{label="value"}`, mean, or why nothing.
-
-    Raises:
-        ValueError: the text is not of that form.
-    """
+    """What `name{label="value"}` means, or why nothing; other text is a `ValueError`."""
     try:
         families = tuple(text_string_to_metric_families(f"{text} 0\n"))
     except IndexError:
@@ -224,8 +220,8 @@ class ExporterPage:
     values: Mapping[str, Mapping[Signal, float]]
     missing: Mapping[str, Mapping[Signal, Missing]]
     holdings: Mapping[str, tuple[Holding, ...]]
-    fields: Mapping[str, Mapping[Signal, str]] = field(default_factory=dict)
-    """The field that each value was read from."""
+    profiled: Mapping[str, frozenset[Signal]] = field(default_factory=dict)
+    """Signals that come from the hardware's own counters."""
     instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
     xids: Mapping[str, int] = field(default_factory=dict)
@@ -325,9 +321,10 @@ class _PageParser:
 
     def exposition(self, catalogue: Catalogue) -> ExporterPage:
         values: dict[str, dict[Signal, float]] = {device: {} for device in self._facts}
-        fields: dict[str, dict[Signal, str]] = {device: {} for device in self._facts}
+        profiled = dict.fromkeys(self._facts, frozenset[Signal]())
         for (device, signal), candidates in self._found.items():
-            fields[device][signal], values[device][signal] = _chosen([*candidates.values()])
+            series, values[device][signal] = _chosen([*candidates.values()])
+            profiled[device] |= {signal} if series.is_profiling else set()
         missing = {
             device: {
                 signal: reason
@@ -341,7 +338,7 @@ class _PageParser:
             values=values,
             missing=missing,
             holdings={device: holdings_of(held) for device, held in self._holders.items()},
-            fields=fields,
+            profiled=profiled,
             instances={
                 device: (facts.parent_uuid, facts.gpu_instance_id)
                 for device, facts in self._facts.items()
@@ -352,12 +349,12 @@ class _PageParser:
         )
 
 
-def _chosen(candidates: Sequence[_Candidate]) -> tuple[str, float]:
+def _chosen(candidates: Sequence[_Candidate]) -> _Candidate:
     """The field that is taken and its value, or the sum of a signal's parts."""
     series, value = max(candidates, key=lambda each: each[0].rank)
     if series.part_of is not None:
-        return series.metric, sum(each for _, each in candidates)
+        return series, sum(each for _, each in candidates)
     if value == 0 and series.is_profiling:
         # Profiling counters that have died read 0 (dcgm-exporter#662).
-        series, value = max(candidates, key=lambda each: (each[1] > 0, each[0].rank))
-    return series.metric, value
+        return max(candidates, key=lambda each: (each[1] > 0, each[0].rank))
+    return series, value

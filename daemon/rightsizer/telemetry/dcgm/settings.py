@@ -72,9 +72,5 @@ class DcgmSettings:
         )
 
     def token(self) -> str | None:
-        """The bearer token as it is now.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """The bearer token as its file, which must be readable, has it now."""
         return Path(self.token_file).read_text("utf-8").strip() if self.token_file else None

@@ -65,11 +65,7 @@ class RecordedJobs:
 
 
 def stated_jobs(stated: Sequence[str], devices: Sequence[Device]) -> list[RecordedJob]:
-    """The jobs that a person states, each as `0-3,5` or names of devices.
-
-    Raises:
-        UsageError: one is none, names a GPU that is not there, or one that another has.
-    """
+    """The jobs that a person states, each as `0-3,5` or names of devices; else refused."""
     taken: dict[str, str] = {}
     found = []
     for text in stated:

@@ -50,11 +50,7 @@ class ColumnMap:
 
 
 def load_column_map(path: Path) -> ColumnMap:
-    """Read a column map.
-
-    Raises:
-        ConfigurationError: it is missing or wrong; every fault is named with its place.
-    """
+    """Read a column map; one with faults is refused, each named with its place."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -263,11 +263,7 @@ class NativeFiles:
     def survey(
         self, progress: Progress = no_progress
     ) -> tuple[tuple[Device, ...], Nanoseconds | None]:
-        """Read everything once for the devices, the exact median interval and the end.
-
-        Raises:
-            RecordingError: there is no device in them.
-        """
+        """Read all once for the devices (without any: refused), the median interval and the end."""
         devices: dict[str, Device] = {}
         gaps = IntervalMedian()
         with contextlib.closing(gaps):

@@ -50,11 +50,7 @@ _SHOWN: Final = 80
 
 
 def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingFormat:
-    """The format of a file, by its content or by the map that names it.
-
-    Raises:
-        RecordingError: it is of none.
-    """
+    """The format of a file by its content or its map; refused where it is of none."""
     if column_map is not None:
         columns = column_map.columns_of(text.path)
         if columns is not None:

@@ -296,11 +296,7 @@ def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingR
 
 
 def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> RecordingSurvey:
-    """Read everything once; a file that is out of order is sorted on the way.
-
-    Raises:
-        RecordingError: there is not a single row.
-    """
+    """Read everything once, sorting files that are out of order; without a row it is refused."""
     while True:
         with contextlib.closing(IntervalMedian()) as gaps:
             try:

@@ -210,11 +210,7 @@ _LARGEST: Final = 1 << 26
 def json_objects(
     text: TextFile, starts: re.Pattern[str], notes: RecordingNotes
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every such object with the line that it starts in; what is in it is not looked at again.
-
-    Raises:
-        RecordingError: one is damaged.
-    """
+    """Every such object, with its first line, looked at once; a damaged one is refused."""
     decoder = json.JSONDecoder()
     rest, at, line, needed = "", 0, 1, 0
     for piece in chain(text.pieces(notes), ("",)):

@@ -20,20 +20,12 @@ _FURTHEST: Final = 1 << 63
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
-    """A time of day or an epoch, whichever it looks like.
-
-    Raises:
-        ValueError: it looks like neither.
-    """
+    """A time of day or an epoch, whichever it looks like; `ValueError` for anything else."""
     return parse_calendar(text) if text[4:5] in ("-", "/") else parse_epoch(text)
 
 
 def parse_calendar(text: str) -> Nanoseconds:
-    """`2024/01/31 12:34:56.789` or ISO 8601; without a zone it is taken as UTC.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """`2024/01/31 12:34:56.789` or ISO 8601, of UTC without a zone; else a `ValueError`."""
     fraction = text[_SECOND_END + 1 :]
     if text[_MINUTE_END : _MINUTE_END + 1] == ":" and (
         len(text) == _SECOND_END or (text[_SECOND_END:].startswith(".") and fraction.isdigit())
@@ -49,11 +41,7 @@ def parse_calendar(text: str) -> Nanoseconds:
 
 
 def parse_epoch(text: str, unit: Nanoseconds | None = None) -> Nanoseconds:
-    """A number since the epoch, exactly; its unit by its magnitude unless it is given.
-
-    Raises:
-        ValueError: it is not a number, or negative.
-    """
+    """A number since the epoch, exactly; its unit by its magnitude unless it is given."""
     whole, _, fraction = text.partition(".")
     if not whole.isdigit() or (fraction and not fraction.isdigit()):
         return _parse_scientific(text, unit)

@@ -25,11 +25,7 @@ class RecordingWriter:
     """
 
     def __init__(self, path: Path, *, flush_interval_seconds: float = _FLUSH_SECONDS) -> None:
-        """Start a recording in a new file.
-
-        Raises:
-            RecordingError: the file is there already, or cannot be made.
-        """
+        """Start a recording in a file that must not be there already."""
         self._path = path
         self._flush_interval = nanoseconds(flush_interval_seconds)
         self._flushed: Nanoseconds | None = None
@@ -52,11 +48,7 @@ class RecordingWriter:
         self._put(header(__version__))
 
     def write(self, snapshot: Snapshot) -> None:
-        """Add a snapshot.
-
-        Raises:
-            RecordingError: the disk is full or gone.
-        """
+        """Add a snapshot; a disk that is full or gone is a `RecordingError`."""
         for name, section in encode_sections(snapshot).items():
             if name not in self._said or self._said[name] != section:
                 self._said[name] = section
@@ -75,11 +67,7 @@ class RecordingWriter:
             self._flushed = snapshot.time
 
     def close(self) -> None:
-        """Finish the file.
-
-        Raises:
-            RecordingError: the disk is full or gone.
-        """
+        """Finish the file; a disk that is full or gone is a `RecordingError`."""
         try:
             # Closes the file even where the stream raises for what could not be written.
             with self._write_errors(), self._file:
