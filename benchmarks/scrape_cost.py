@@ -28,6 +28,8 @@ __all__ = ["measure"]
 
 _SCRAPES: Final = 200
 _MOST_AGAIN_MILLISECONDS: Final = 1.0
+_MOST_MILLISECONDS: Final[Mapping[str, float]] = {"eight GPUs, text": 1.3}
+"""At the 99th of 100 scrapes."""
 _FORMATS: Final[Mapping[str, Mapping[str, str]]] = {
     "text": {},
     "OpenMetrics": {"Accept": "application/openmetrics-text; version=1.0.0"},
@@ -135,7 +137,8 @@ def _of_format(
         again.append(1e3 * _scrape(connection, headers)[0])
     size = len(_scrape(connection, headers)[1])
     yield Figure(f"{name}: scrape, p50", quantile(fresh, 0.5), "ms")
-    yield Figure(f"{name}: scrape, p99", quantile(fresh, 0.99), "ms")
+    ceiling = _MOST_MILLISECONDS.get(name)
+    yield Figure(f"{name}: scrape, p99", quantile(fresh, 0.99), "ms", ceiling, "on a quiet machine")
     yield Figure(
         f"{name}: again in the same tick, p50", quantile(again, 0.5), "ms", _MOST_AGAIN_MILLISECONDS
     )
