@@ -26,7 +26,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
@@ -272,16 +272,8 @@ class ActionController:
 
     def _done(self, record: ActionRecord, ended: ActionResult, settings: ActionSettings) -> None:
         """Write down how it ended; from the thread that did it."""
-        self._audit.ended(
-            replace(
-                record,
-                outcome=ended.outcome,
-                why=ended.why,
-                status=ended.status,
-                said=ended.said,
-                ended=self._clock.wall_time(),
-            )
-        )
+        now = self._clock.wall_time()
+        self._audit.ended(replace(record, **asdict(ended), ended=now))
         if settings.mode is ActionMode.AUTOMATIC and ended.outcome is ActionOutcome.DONE:
             try:
                 # So that before and after are compared, as after a person's claim.

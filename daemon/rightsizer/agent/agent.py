@@ -96,26 +96,16 @@ class Agent:
         self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
         rules, policies = configured_rules(settings), PolicySet(settings.policies_here)
         self.recommender = Recommender(self.accountant, rules, policies, clock, self.profiles)
-        self.advice_service = AdviceService(
-            self.recommender,
-            storage.ledger(settings.recommender.ledger),
-            storage,
-            (self._sinks,),
-            clock,
-        )
+        ledger, sinks = storage.ledger(settings.recommender.ledger), (self._sinks,)
+        self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
         kept = settings.history.retention, settings.history.fine_retention
         self.history_writer = HistoryWriter(self.accountant, storage, clock, *kept)
         self._captures = self._capture_service(controls or ReleaseController(clock), still_held)
-        self._actions = action_controller(
-            settings, self.advice_service, self.accountant.latest, storage.database, clock
-        )
+        latest, database, notify = self.accountant.latest, storage.database, self._sinks.notify
+        self._actions = action_controller(settings, self.advice_service, latest, database, clock)
         self._features = tuple(each for each in (self._captures, self._actions) if each)
-        self._broker = broker_service(
-            settings, self.accountant.latest, self._freshness(), clock, self._sinks.notify
-        )
-        self._labels = LabelWriter(
-            lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
-        )
+        self._broker = broker_service(settings, latest, self._freshness(), clock, notify)
+        self._labels = LabelWriter(lambda: self.settings.labels, latest, self._seats_of, clock)
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
         self.reloader = self._reloader(access.files, reread)
@@ -153,13 +143,11 @@ class Agent:
         from rightsizer.profiler.capture.repository import CaptureRepository  # noqa: PLC0415
         from rightsizer.profiler.capture.service import CaptureService  # noqa: PLC0415
 
-        advice, recommender = self.advice_service, self.recommender
+        latest, advice, recommender = self.accountant.latest, self.advice_service, self.recommender
         return CaptureService(
             settings.drop_folder,
             settings.capture,
-            CaptureContext(
-                self.accountant.latest, lambda: recommender.judgements, lambda: advice.advice
-            ),
+            CaptureContext(latest, lambda: recommender.judgements, lambda: advice.advice),
             CaptureRepository(self._storage.database),
             self.profiles.take,
             limits=lambda: self.settings.profiles.read_limits,
@@ -269,12 +257,8 @@ class Agent:
             self.reloader.start()
             self.jobs.start()
             failed.pop_all()
-        self._log.info(
-            "agent_started",
-            version=__version__,
-            source=self._source_name,
-            addresses=",".join(self.server.addresses),
-        )
+        name, addresses = self._source_name, ",".join(self.server.addresses)
+        self._log.info("agent_started", version=__version__, source=name, addresses=addresses)
 
     def run(self, stop: threading.Event) -> None:
         """Sample until `stop` is set, or the source has no more; then flush and stop."""
@@ -319,11 +303,8 @@ class Agent:
 
     def _restore(self) -> None:
         if self._storage.database.set_aside is not None:
-            self._log.error(
-                "history_set_aside",
-                moved_to=str(self._storage.database.set_aside),
-                remedy="inspect it",
-            )
+            moved = str(self._storage.database.set_aside)
+            self._log.error("history_set_aside", moved_to=moved, remedy="inspect it")
         if self._storage.history is None:
             return
         now = self._clock.wall_time()
@@ -335,17 +316,15 @@ class Agent:
             restored = self.accountant.restore(history.devices(), windows)
             # Devices that the agent before had until it ended.
             then = max(ends.values(), default=0) - nanoseconds(_LAST_SEEN)
-            self._expect(
-                each.device for each in history.devices() if ends.get(each.device.uuid, -1) >= then
-            )
+            devices = (each.device for each in history.devices())
+            self._expect(each for each in devices if ends.get(each.uuid, -1) >= then)
             self._log.info("history_restored", windows=restored)
         except HistoryError as error:
             self._log.error("history_unreadable", error=str(error))
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
-        report = self.accountant.post(
-            snapshot, self.advice_service.advice, lambda: self._agent_report(snapshot)
-        )
+        told = partial(self._agent_report, snapshot)
+        report = self.accountant.post(snapshot, self.advice_service.advice, told)
         self._source_log.tell(snapshot)
         if self._heartbeat.beat(report):
             self.jobs.supervise()
@@ -364,10 +343,8 @@ class Agent:
         )
 
     def _counters(self) -> dict[str, float]:
-        counters = {
-            f"rightsizer_{name}_total": float(count)
-            for name, count in self.history_writer.counts.items()
-        }
+        writes = self.history_writer.counts.items()
+        counters = {f"rightsizer_{name}_total": float(count) for name, count in writes}
         failures = self.recommender.failures.counts.total()
         counters["rightsizer_recommender_rule_failures_total"] = failures
         counters["rightsizer_samples_total"] = self.coordinator.samples

@@ -40,14 +40,10 @@ def run_offline(
     with closing(opened) as storage:
         accountant = AccountingService(settings.accounting)
         end = _restored(accountant, storage, path)
-        clock = FastClock(end)
-        recommender = Recommender(
-            accountant,
-            configured_rules(settings),
-            PolicySet(settings.policies_here),
-            clock,
-            ProfileService(accountant, storage, clock, settings.profiles),
-        )
+        clock, policies = FastClock(end), PolicySet(settings.policies_here)
+        profiles = ProfileService(accountant, storage, clock, settings.profiles)
+        rules = configured_rules(settings)
+        recommender = Recommender(accountant, rules, policies, clock, profiles)
         if save:
             service = _service(recommender, settings, storage, clock)
             service.recommend()
@@ -59,9 +55,9 @@ def run_offline(
             ledger.update(found.judgements, found.time, found.measured)
             advice = ledger.advice()
         findings = recommender.over_all(end)
-    rules = {finding.rule for finding in findings}
+    found_by = {finding.rule for finding in findings}
     of_profiles = (each.finding for each in recommender.judgements)
-    return (*findings, *(each for each in of_profiles if each.rule not in rules)), advice
+    return (*findings, *(each for each in of_profiles if each.rule not in found_by)), advice
 
 
 def findings_over(

@@ -35,13 +35,9 @@ def keep_compact(library: Any = None) -> bool:
 
     Whether the C library has such settings; musl has none, and needs none.
     """
-    library = library or ctypes.CDLL(None)
-    try:
-        mallopt = library.mallopt
-    except AttributeError:
-        return False
+    mallopt = getattr(library or ctypes.CDLL(None), "mallopt", None)
     wanted = {_ARENA_MAX: 1, _MMAP_THRESHOLD: _LARGE_BYTES, _TRIM_THRESHOLD: _LARGE_BYTES}
-    taken = [mallopt(name, value) for name, value in wanted.items()]
+    taken = [mallopt(name, value) for name, value in wanted.items()] if mallopt else [False]
     return all(taken)
 
 

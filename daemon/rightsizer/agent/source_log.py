@@ -94,11 +94,8 @@ class DeviceLog:
         if snapshot.trouble is not None or not (snapshot.down or self._outages):
             return  # One line of its own is about a source without devices.
         # An instance goes with its board.
-        devices = [
-            each
-            for each in snapshot.devices
-            if each.mig is None or each.mig.parent_uuid not in snapshot.down
-        ]
+        gone = snapshot.down
+        devices = [e for e in snapshot.devices if e.mig is None or e.mig.parent_uuid not in gone]
         down = frozenset(each.uuid for each in devices if each.uuid in snapshot.down)
         self._end([each for each in devices if each.uuid in self._down - down], snapshot)
         for uuid in down - self._down:

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from rightsizer.advice.instructions import cpu_list
-from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
+from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.request import request_of
 from rightsizer.broker.settings import PlacementSettings
@@ -34,42 +34,30 @@ def place_form(
     `time` is the readings' wall time; the node was watched for so long before; `source` is `agent`
     or `look`.
     """
-    form = {
-        "is_met": False,
+    choice = answer if isinstance(answer, PlacementChoice) else None
+    return {
+        "is_met": choice is not None,
         "request": asdict(answer.request),
         "source": source,
         "time": seconds(time),
         "watched_seconds": round(watched_seconds, 3),
-        "cuda_visible_devices": None,
-        "cpus": None,
-        "numa_nodes": [],
-        "seats": [],
-        "score": None,
+        "cuda_visible_devices": ",".join(choice.uuids) if choice else None,
+        "cpus": (cpu_list(choice.cpus) or None) if choice else None,
+        "numa_nodes": list(choice.numa_nodes) if choice else [],
+        "seats": [_chosen(each) for each in choice.verdicts] if choice else [],
+        "score": asdict(choice.score) if choice else None,
         "reasons": list(answer.reasons),
-        "equals": 0,
-        "is_exact": True,
+        "equals": choice.equals if choice else 0,
+        "is_exact": choice.is_exact if choice else True,
         "is_hopeless": isinstance(answer, PlacementRefusal) and answer.is_hopeless,
-        "rejected": [],
+        "rejected": [_rejected(each) for each in choice.rejected] if choice else [],
         "occupied": [_occupied(each) for each in answer.occupied],
     }
-    if isinstance(answer, PlacementRefusal):
-        return form
-    rejected = [
-        {"seats": [_named(slot) for slot in each.slots], "score": asdict(each.score)}
-        | {"why": each.why}
-        for each in answer.rejected
-    ]
-    return form | {
-        "is_met": True,
-        "cuda_visible_devices": ",".join(answer.uuids),
-        "cpus": cpu_list(answer.cpus) or None,
-        "numa_nodes": list(answer.numa_nodes),
-        "seats": [_chosen(each) for each in answer.verdicts],
-        "score": asdict(answer.score),
-        "equals": answer.equals,
-        "is_exact": answer.is_exact,
-        "rejected": rejected,
-    }
+
+
+def _rejected(each: RejectedSet) -> Form:
+    seats = [_named(slot) for slot in each.slots]
+    return {"seats": seats, "score": asdict(each.score), "why": each.why}
 
 
 def _chosen(verdict: SlotVerdict) -> Form:

@@ -96,9 +96,7 @@ def _queue(form: Any, now: float) -> Iterator[str]:
             "user": each["user"],
             "GPUs": " of ".join(filter(None, (str(each["gpus"]), each["mig_profile"]))),
             "memory": "all" if (held := each["memory_bytes"]) is None else f"{held / GIB:.1f} GiB",
-            "limit": _NOTHING
-            if (limit := each["limit_seconds"]) is None
-            else format_duration(limit),
+            "limit": format_duration(limit) if (limit := each["limit_seconds"]) else _NOTHING,
             "waits": format_duration(max(0.0, now - each["asked"])),
             "for": each["why"] or "the broker's next look",
         }

@@ -130,6 +130,7 @@ def table_of(
     whole or by an instance.
     """
     ordered = sorted(free, key=lambda each: slot_order(each.slot))
+    warmth = settings.temperature_step_celsius
     candidates = tuple(
         SlotCandidate(
             verdict=each,
@@ -137,9 +138,7 @@ def table_of(
             is_opened=each.slot.gpu_uuid not in in_use,
             spare_gibibytes=_spare(each, request),
             power_steps=_steps(each.slot.power_headroom_watts, settings.power_step_watts),
-            temperature_steps=_steps(
-                each.slot.temperature_headroom_celsius, settings.temperature_step_celsius
-            ),
+            temperature_steps=_steps(each.slot.temperature_headroom_celsius, warmth),
         )
         for each in ordered
     )

@@ -116,11 +116,8 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         window = _window(history, job, tenures)
         key = window.workload_key or job
         held = {each.uuid for each in tenures}
-        devices = tuple(
-            JobDevice(each.device.uuid, each.device.name, each.device.memory_total_bytes)
-            for each in history.devices()
-            if each.device.uuid in held
-        )
+        known = (each.device for each in history.devices() if each.device.uuid in held)
+        devices = tuple(JobDevice(e.uuid, e.name, e.memory_total_bytes) for e in known)
         advice = storage.ledger(settings.recommender.ledger).advice()
     measures_energy, memory = window.energy_joules > 0.0, window.demands.get(Resource.MEMORY)
     return JobUsageReport(

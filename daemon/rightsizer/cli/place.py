@@ -111,18 +111,12 @@ def _chosen(form: Any) -> Iterator[str]:
     yield f"CPUs: {form['cpus'] or 'which are near is unknown'}"
     yield f"Memory node: {_nodes(form) or 'which is near is unknown'}"
     yield ""
-    rows = [
-        [
-            slot["label"],
-            slot["name"] or _NOTHING,
-            _NOTHING if slot["numa_node"] is None else str(slot["numa_node"]),
-            _NOTHING if left is None else f"{left / GIB:.1f} GiB",
-            "yes" if slot["is_shared"] else "no",
-            slot["uuid"],
-        ]
-        for slot in form["seats"]
-        for left in [slot["memory_left_bytes"]]
-    ]
+    rows = []
+    for slot in form["seats"]:
+        left, node = slot["memory_left_bytes"], slot["numa_node"]
+        memory = _NOTHING if left is None else f"{left / GIB:.1f} GiB"
+        numa, shared = _NOTHING if node is None else str(node), "yes" if slot["is_shared"] else "no"
+        rows.append([slot["label"], slot["name"] or _NOTHING, numa, memory, shared, slot["uuid"]])
     header = ["", "model", "NUMA", "memory left", "shared", "uuid"]
     yield from aligned(header, rows, left=header)
 

@@ -7,6 +7,7 @@ import json
 import keyword
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,12 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
     if is_brief:
         show_summaries([_summary(each) for each in found])
         return 0
-    texts = [
-        plan_text(each.plan, each.notes, shows_all=arguments.all)
-        if each.plan
-        else f"error: {each.error}"
-        for each in found
-    ]
+    text_of = partial(plan_text, shows_all=arguments.all)
+    texts = [text_of(e.plan, e.notes) if e.plan else f"error: {e.error}" for e in found]
     say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
     return 0
 

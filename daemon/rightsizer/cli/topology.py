@@ -91,11 +91,10 @@ def topology_text(survey: NodeSurvey) -> str:
         for each in survey.devices
     }
     columns = tuple(_columns(topology.adapters))
+    absent = "not offered by the driver", _NOTHING
     gpus = [
-        (labels[each.uuid], each.name or _NOTHING, each.uuid)
-        if each.uuid in offered
-        else (labels[each.uuid], "not offered by the driver", _NOTHING)
-        for each in survey.devices
+        (labels[e.uuid], *((e.name or _NOTHING, e.uuid) if e.uuid in offered else absent))
+        for e in survey.devices
     ]
     adapters = [
         (column.label, each.pci_bus_id, _or_nothing(each.numa_node), column.names)
@@ -199,10 +198,8 @@ def _table(rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [list(row) for row in rows]
     width = max(map(len, lines), default=0)
     widths = [max(len(row[at]) for row in lines if at < len(row)) for at in range(width)]
-    return [
-        "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=False)).rstrip()
-        for row in lines
-    ]
+    padded = ((c.ljust(size) for c, size in zip(row, widths, strict=False)) for row in lines)
+    return ["  ".join(cells).rstrip() for cells in padded]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -338,9 +338,7 @@ def load_sections(
         ConfigurationError: the file cannot be read, or a section has faults.
     """
     others = SECTIONS - {entry.key for entry in shape_of(root).entries}
-    if path is None:
-        return load(root, "", "", environ, others)
-    return load_file(root, path, environ, others)
+    return load_file(root, path, environ, others) if path else load(root, "", "", environ, others)
 
 
 def live_update(in_force: _Settings, wanted: _Settings) -> tuple[_Settings, tuple[str, ...]]:

@@ -167,8 +167,7 @@ def _let_through(gate: socket.socket, program: str, longest_seconds: float) -> N
 
 def _waited(process: "subprocess.Popen[bytes]", limits: Limits) -> Run | None:
     """Why it has to end, `None` where it has ended by itself."""
-    began = time.monotonic()
-    measured = began
+    began = measured = time.monotonic()
     while not _has_ended(process):
         now = time.monotonic()
         if now - measured >= _MEASURE_SECONDS:

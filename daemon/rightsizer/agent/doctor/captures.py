@@ -1,12 +1,11 @@
 """Profiles: the folder where they land, and the profiler that is called for one."""
 
 import os
-import socket
 import stat
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, is_listened_at, unwell
 from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings
@@ -54,7 +53,9 @@ def check_capture(place: CheckContext) -> Check:
         return unwell(name, Verdict.MISSING, "wrong", str(error))
     if found is None:
         return Check(name, Verdict.UNUSED, "profiles.capture.kind is none")
-    if settings.kind is CaptureKind.DYNOLOG and not _is_listened_at(settings.dynolog.port):
+    if settings.kind is CaptureKind.DYNOLOG and not is_listened_at(
+        "localhost", settings.dynolog.port
+    ):
         found = f"no process listens on port {settings.dynolog.port}"
         return unwell(name, Verdict.MISSING, "away", found)
     return Check(name, Verdict.OK, found)
@@ -75,11 +76,3 @@ def _called(settings: CaptureSettings, place: CheckContext) -> str | None:
         read_token(settings.webhook.token_file, place.environ)
         return "a webhook; whether it answers is seen with the first capture"
     return None
-
-
-def _is_listened_at(port: int) -> bool:
-    try:
-        with socket.create_connection(("localhost", port), timeout=1.0):
-            return True
-    except OSError:
-        return False

@@ -1,5 +1,6 @@
 """What a check comes to, and what all checks look at."""
 
+import socket
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
@@ -72,3 +73,13 @@ class CheckContext:
     def is_simulated(self) -> bool:
         """Whether the GPUs are, so that their files are not missed."""
         return bool(self.settings.sources.simulated.scenario)
+
+
+def is_listened_at(host: str, port: int) -> bool:
+    """Whether a process listens on a port, at an address to listen at or to connect to."""
+    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound.
+    try:
+        with socket.create_connection((local.get(host, host), port), timeout=1.0):
+            return True
+    except OSError:
+        return False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, unwell
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, is_listened_at, unwell
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.web.settings import parse_address
 
@@ -91,7 +91,7 @@ def check_web_port(place: CheckContext) -> Check:
             notes.append(f"{text} is free")
         elif isinstance(refusal, PermissionError) and address.port < _PRIVILEGED_PORTS:
             troubles.append(f"{text}: {refusal.strerror}")
-        elif _is_listened_at(address.host, address.port):
+        elif is_listened_at(address.host, address.port):
             notes.append(f"{text} is taken; by the agent, if it runs")
         else:
             troubles.append(f"{text}: {refusal.strerror}")
@@ -111,15 +111,6 @@ def _why_not(host: str, port: int) -> OSError | None:
         except OSError as error:
             return error
     return None
-
-
-def _is_listened_at(host: str, port: int) -> bool:
-    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound.
-    try:
-        with socket.create_connection((local.get(host, host), port), timeout=1.0):
-            return True
-    except OSError:
-        return False
 
 
 def check_broker(place: CheckContext) -> Check:
