@@ -50,9 +50,20 @@ def example(root: type, schema: str = "rightsizer.schema.json") -> str:
     return "\n".join([*head, *_group(shape)]) + "\n"
 
 
+def _limits(shape: Shape) -> str:
+    """The bounds of what stands there, in words."""
+    match shape:
+        case Nullable(inner) | Many(inner) | Named(inner):
+            return _limits(inner)
+        case Scalar():
+            return limits(shape)
+        case Group():
+            return ""
+
+
 def _remark(shape: Shape) -> str:
     """Kind and bounds in one sentence, such as `Duration, at least 1s and at most 1h`."""
-    text = ", ".join(filter(None, (kind(shape), limits(shape))))
+    text = ", ".join(filter(None, (kind(shape), _limits(shape))))
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -171,7 +182,7 @@ def _row(entry: ShapeEntry, path: str) -> str:
     cells = (
         f"`{_join(path, entry.key)}`",
         help_text,
-        ", ".join(filter(None, (kind(entry.shape), limits(entry.shape)))),
+        ", ".join(filter(None, (kind(entry.shape), _limits(entry.shape)))),
         "required" if entry.is_required else f"`{_inline(plain(entry.default, entry.shape))}`",
         "reload" if entry.is_live else "restart",
         source,

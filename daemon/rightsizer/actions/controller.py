@@ -146,6 +146,7 @@ class ActionController:
         self._context, self._runner = context, runner
         self._audit, self._clock = audit, clock
         self._approvals = Approvals(acting.approvers)
+        self.note_claim = self._approvals.note
         self._approved: frozenset[_Key] = frozenset()
         self._log = structlog.get_logger(component="actions")
         self.suspended: frozenset[str] = frozenset()
@@ -168,12 +169,6 @@ class ActionController:
     def stop(self) -> None:
         """End what is under way, before the history closes."""
         self._runner.stop()
-
-    def note_claim(
-        self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
-    ) -> None:
-        """Take note of a claim that was just made; see `Approvals.note`."""
-        self._approvals.note(advice, actor, peer, identity)
 
     def counters(self) -> dict[str, float]:
         """What was done and was not, by the names of metrics."""

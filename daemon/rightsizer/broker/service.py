@@ -94,7 +94,7 @@ class BrokerService:
         except BaseException:
             self._repository.close()
             raise
-        self.manager.listener = self._notify_webhooks
+        self.manager.listener, self.gauges = self._notify_webhooks, self.manager.gauges
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="broker", daemon=True)
 
@@ -116,10 +116,6 @@ class BrokerService:
     def counters(self) -> dict[str, float]:
         """Since the agent started, by the names of metrics."""
         return dict(self.manager.counters)
-
-    def gauges(self) -> dict[str, float]:
-        """The current ones, by the names of metrics."""
-        return self.manager.gauges()
 
     def follow(self, settings: BrokerFeatureSettings) -> None:
         """Apply other settings from now on."""

@@ -26,19 +26,13 @@ def kind(shape: Shape) -> str:
             return _scalar_kind(shape)
 
 
-def limits(shape: Shape) -> str:
+def limits(scalar: Scalar) -> str:
     """The bounds in words: `at least 1s and at most 1h`; empty where there are none."""
-    match shape:
-        case Nullable(inner) | Many(inner) | Named(inner):
-            return limits(inner)
-        case Group():
-            return ""
-        case Scalar():
-            return " and ".join(
-                f"{words} {_spell_limit(limit, shape)}"
-                for words, limit in (("at least", shape.minimum), ("at most", shape.maximum))
-                if limit is not None
-            )
+    return " and ".join(
+        f"{words} {_spell_limit(limit, scalar)}"
+        for words, limit in (("at least", scalar.minimum), ("at most", scalar.maximum))
+        if limit is not None
+    )
 
 
 def _plural(shape: Shape) -> str:

@@ -223,7 +223,7 @@ class PollingThread(Generic[T]):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Fetches nothing before it is asked; a value holds for a time without a newer one."""
-        self._name, self._fetch, self._now = name, fetch, now
+        self.name, self._fetch, self._now = name, fetch, now
         self._interval_seconds, self._hold_seconds = interval_seconds, hold_seconds
         self._duration_seconds = 0.0
         self._worker: Worker[None, tuple[T, float]] = Worker(
@@ -236,11 +236,6 @@ class PollingThread(Generic[T]):
         self._due = now()
         self._fetched_at: float | None = None
         self._last: FetchResult[T] = FetchResult(None, "nothing was fetched yet")
-
-    @property
-    def name(self) -> str:
-        """What it is called among the collectors."""
-        return self._name
 
     def latest(self, wait_seconds: float = 0.0) -> FetchResult[T]:
         """What stands now; starts the next fetch when it is due, and may wait for one."""
