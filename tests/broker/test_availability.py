@@ -8,10 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_nodes import GIBIBYTE, hgx, mig_node
-from rightsizer.broker.availability import judge_slot, set_aside_bytes
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseOwner
 from rightsizer.broker.settings import FreeSettings
-from rightsizer.broker.slot import LeaseSlot, SlotHolder, SlotObstacle, SlotVerdict
+from rightsizer.broker.slot import (
+    LeaseSlot,
+    SlotHolder,
+    SlotObstacle,
+    SlotVerdict,
+    judge_slot,
+    set_aside_bytes,
+)
 from rightsizer.model.state import Condition, Resource, State
 
 _SETTINGS: Final = FreeSettings()

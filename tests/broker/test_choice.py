@@ -23,13 +23,12 @@ from placement_nodes import (
     two_trays,
     virtual_machine,
 )
-from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
 from rightsizer.broker.lease import GpuRequest, Interconnect
 from rightsizer.broker.scoring import CandidateTable, score_set, table_of
 from rightsizer.broker.search import best_sets
 from rightsizer.broker.settings import GpuPlacementSettings, SearchSettings
-from rightsizer.broker.slot import LeaseSlot, SlotHolder
+from rightsizer.broker.slot import LeaseSlot, SlotHolder, judge_slot
 from rightsizer.model.device import Device
 from rightsizer.model.state import Condition, State
 from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology

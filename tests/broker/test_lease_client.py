@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.broker.client import LeaseClient
+from rightsizer.broker.run_command import LeaseClient
 from rightsizer.io.local import LocalClient
 
 WAITS: Final = {

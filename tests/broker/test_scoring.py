@@ -8,12 +8,11 @@ from typing import Final
 import pytest
 
 from placement_nodes import hgx
-from rightsizer.broker.availability import judge_slot
+from rightsizer.broker.choice import why_worse
 from rightsizer.broker.lease import GpuRequest
-from rightsizer.broker.reasons import why_worse
 from rightsizer.broker.scoring import PlacementScore, score_set, table_of
 from rightsizer.broker.settings import FreeSettings, ScoringSettings
-from rightsizer.broker.slot import SlotObstacle
+from rightsizer.broker.slot import SlotObstacle, judge_slot
 from rightsizer.model.topology import GpuLink, LinkKind
 from rightsizer.sizing.gpu_sets import LinkScores, link_score, pcie_score
 

@@ -1,22 +1,174 @@
-"""Choice of slots for a request now, with reasons."""
+"""Choice of slots for a request now, with the reasons for it, against others, and for none."""
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
-from rightsizer.broker.reasons import reasons_for, reasons_for_none, why_worse
-from rightsizer.broker.scoring import PlacementScore, score_set, slot_order, table_of
+from rightsizer.broker.scoring import CRITERIA, PlacementScore, score_set, slot_order, table_of
 from rightsizer.broker.search import best_sets
 from rightsizer.broker.settings import GpuPlacementSettings
-from rightsizer.broker.slot import LeaseSlot, SlotVerdict
+from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict, judge_slot
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import State
-from rightsizer.model.topology import Topology
+from rightsizer.model.topology import LinkKind, Topology
+from rightsizer.model.units import GIB
 
+_SUMMARIES: Final = {
+    SlotObstacle.DIVIDED: "divided into MIG instances",
+    SlotObstacle.PROFILE: "of another kind",
+    SlotObstacle.DOWN: "down or in trouble",
+    SlotObstacle.UNHEALTHY: "unhealthy",
+    SlotObstacle.RESERVED: "reserved",
+    SlotObstacle.MEMORY: "with too little memory",
+    SlotObstacle.LEASED: "leased",
+    SlotObstacle.HELD: "held",
+    SlotObstacle.HELD_IDLE: "held and idle",
+    SlotObstacle.ALLOCATED: "given for nothing by a scheduler",
+    SlotObstacle.BUSY: "busy for an unknown user",
+    SlotObstacle.UNKNOWN: "of unknown state",
+    SlotObstacle.NEEDS: "too busy to be shared, or not measured long enough",
+}
 _NO_LEASES: Final[Mapping[str, tuple[Lease, ...]]] = MappingProxyType({})
+
+
+def reasons_for(
+    verdicts: Sequence[SlotVerdict], topology: Topology, equals: int
+) -> tuple[str, ...]:
+    """Why a set was chosen, in the order of the criteria; `equals` other sets are as good."""
+    slots = [verdict.slot for verdict in verdicts]
+    found = [*_freedom(verdicts), *_links(slots, topology), *_numa(slots), *_room(verdicts)]
+    if equals:
+        others = "Another one is" if equals == 1 else f"{equals} others are"
+        found.append(f"{others} just as good; the first by index is taken.")
+    return tuple(found)
+
+
+def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
+    """The first criterion by which a set is worse than another, as a clause."""
+    for name, _, _, label in CRITERIA:
+        one, other = getattr(worse, name), getattr(better, name)
+        if one != other:
+            # Without a size in the request all memory counts, negative.
+            what = "GiB of memory in all" if name == "spare_gibibytes" and one < 0 else label
+            return f"{what}: {abs(one)}, not {abs(other)}"
+    return "just as good, and later by index"
+
+
+def reasons_for_none(
+    request: GpuRequest,
+    free: Sequence[SlotVerdict],
+    occupied: Sequence[SlotVerdict],
+    *,
+    is_hopeless: bool,
+) -> Iterator[str]:
+    """Why a request cannot be granted: the count, the obstacles, and the remedy.
+
+    `free` slots could be granted, `occupied` ones not; `is_hopeless`: not even if all were free.
+    """
+    wanted = _wanted(request)
+    if not free and not occupied:
+        yield f"{wanted} asked for, and this node has no GPU."
+        return
+    if len(free) >= request.gpus:
+        yield (
+            f"{wanted} asked for that NVLink joins each to each, and no such set is among the "
+            f"{len(free)} free."
+        )
+    else:
+        yield f"{wanted} asked for, {len(free)} of {len(free) + len(occupied)} can be given."
+    counts = Counter(each.obstacle for each in occupied)
+    if counts:
+        counted = ", ".join(
+            f"{number} {_SUMMARIES[obstacle]}"
+            for obstacle, number in counts.most_common()
+            if obstacle is not None
+        )
+        yield f"In the way: {counted}."
+    if is_hopeless:
+        slots = [each.slot for each in (*free, *occupied)]
+        yield f"Waiting does not help: {_why_never(request, slots)}."
+    elif request.interconnect is Interconnect.NVLINK and len(free) >= request.gpus:
+        yield "Without NVLink there are enough: ask with --interconnect any."
+
+
+def _why_never(request: GpuRequest, slots: Sequence[LeaseSlot]) -> str:
+    profiles = Counter(slot.device.mig.profile for slot in slots if slot.device.mig is not None)
+    if request.mig_profile is None or request.mig_profile.lower() in map(str.lower, profiles):
+        return "this node could not give it even if all of it were free"
+    if not profiles:
+        return "this node has no MIG instances"
+    counted = ", ".join(f"{number} {profile}" for profile, number in sorted(profiles.items()))
+    return f"of MIG instances this node has {counted}"
+
+
+def _wanted(request: GpuRequest) -> str:
+    what = "GPU" if request.mig_profile is None else f"MIG instance {request.mig_profile}"
+    size = "" if request.memory_bytes is None else f" with {request.memory_bytes / GIB:g} GiB"
+    if request.gpus == 1:
+        return f"1 {what}{size} is"
+    plural = "GPUs" if request.mig_profile is None else f"MIG instances {request.mig_profile}"
+    return f"{request.gpus} {plural}{size} are"
+
+
+def _freedom(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
+    unsure = [each.slot.label for each in verdicts if not each.is_certain]
+    shared = [each.slot.label for each in verdicts if each.is_shared]
+    rest = len(verdicts) - len(unsure) - len(shared)
+    if rest:
+        yield (
+            f"{'It is' if rest == 1 else f'{rest} are'} empty, as was measured."
+            if (rest < len(verdicts) or rest == 1)
+            else f"All {rest} are empty, as was measured."
+        )
+    if unsure:
+        yield f"Looks empty, and its state was not measured: {', '.join(unsure)}."
+    if shared:
+        yield f"Shared with others, whose measured needs leave room: {', '.join(shared)}."
+
+
+def _links(slots: Sequence[LeaseSlot], topology: Topology) -> Iterator[str]:
+    if len(slots) == 1:
+        return
+    if any(slot.device.mig is not None for slot in slots):
+        yield "MIG instances are not joined: start a process for each."
+        return
+    ways = [topology.link(one.uuid, other.uuid) for one, other in combinations(slots, 2)]
+    labels = Counter("?" if way is None else way.label for way in ways)
+    counted = ", ".join(f"{number} {label}" for label, number in labels.most_common())
+    is_joined = all(way is not None and way.kind is LinkKind.NVLINK for way in ways)
+    how = "NVLink joins each to each" if is_joined else "NVLink does not join all of them"
+    yield f"{how}; pairs by their links: {counted}."
+
+
+def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
+    nodes = {slot.numa_node for slot in slots}
+    known = sorted(node for node in nodes if node is not None)
+    if not known:
+        yield "Their NUMA nodes are unknown." if len(slots) > 1 else "Its NUMA node is unknown."
+    elif len(nodes) == 1:
+        yield f"On NUMA node {known[0]}."
+    else:
+        unknown = " and one that is unknown" if None in nodes else ""
+        yield f"On NUMA nodes {' and '.join(map(str, known))}{unknown}."
+
+
+def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
+    """The least of memory, power and heat that are left, each where all are known."""
+    each, slots = " each" if len(verdicts) > 1 else "", [verdict.slot for verdict in verdicts]
+    memory = [None if (left := v.memory_left_bytes) is None else left / GIB for v in verdicts]
+    power = [slot.power_headroom_watts for slot in slots]
+    heat = [slot.temperature_headroom_celsius for slot in slots]
+    for values, text in (
+        (memory, f"{{:.1f}} GiB of memory are left{each}"),
+        (power, "{:.0f} W are left below the power limit"),
+        (heat, "{:.0f} °C are left before the clocks slow down"),
+    ):
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            yield f"At least {text.format(min(known))}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.settings import GpuPlacementSettings
-from rightsizer.broker.slot import LeaseSlot
+from rightsizer.broker.slot import LeaseSlot, judge_slot
 from rightsizer.broker.state import Booking, leases_by_slot
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import State

@@ -1,12 +1,21 @@
 """Slot: a GPU or MIG instance that can be granted, and the verdict on it for a request."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
+from rightsizer.broker.lease import GpuRequest, Lease
+from rightsizer.broker.settings import FreeSettings
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.state import Condition, Resource, State
+from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
 from rightsizer.model.topology import Placement
+from rightsizer.model.units import GIB, format_duration
+
+_INSTANCES: Final = "divided into MIG instances; ask for one of those by its profile"
+_NO_INSTANCE: Final = (
+    "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +135,164 @@ class SlotVerdict:
     def is_free(self) -> bool:
         """Whether there is no obstacle."""
         return self.obstacle is None
+
+
+_Found = tuple[SlotObstacle, str] | None
+_Obstacles = Iterator[tuple[SlotObstacle, str]]
+
+
+def judge_slot(
+    slot: LeaseSlot,
+    request: GpuRequest,
+    settings: FreeSettings,
+    leases: Sequence[Lease] = (),
+    *,
+    is_reserved: bool = False,
+) -> SlotVerdict:
+    """Whether a slot can be granted to a request now.
+
+    The slot has no holders that belong to a lease; of the number of GPUs only whether it is one
+    matters. `is_reserved`: whether the slot is kept free for others.
+    """
+    is_joined = leases or (slot.holders and request.may_share)
+    found = next(_obstacles(slot, request, is_reserved=is_reserved), None)
+    if found is None and is_joined:
+        return _beside(slot, request, settings, leases)
+    if (found := found or _taken(slot, settings)) is not None:
+        return SlotVerdict(slot, *found)
+    total = slot.memory_total_bytes
+    left = None if total is None else max(0.0, total - (slot.memory_used_bytes or 0.0))
+    if request.memory_bytes is not None and (left is None or left < request.memory_bytes):
+        return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
+    return SlotVerdict(slot, is_certain=slot.state is not State.UNKNOWN, memory_left_bytes=left)
+
+
+def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
+    """Memory set aside on a slot by all leases."""
+    return sum(
+        amount
+        for lease in leases
+        for each, amount in zip(lease.uuids, lease.memory_bytes, strict=True)
+        if each == uuid
+    )
+
+
+def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Obstacles:
+    mig, profile = slot.device.mig, request.mig_profile
+    if slot.device.has_mig_instances:
+        yield SlotObstacle.DIVIDED, _INSTANCES
+    if slot.device.awaits_mig_instances:
+        yield SlotObstacle.DIVIDED, _NO_INSTANCE
+    if profile is not None and mig is None:
+        yield SlotObstacle.PROFILE, f"a whole GPU, not a MIG instance {profile}"
+    if mig is not None and profile is None and request.gpus > 1:
+        yield SlotObstacle.PROFILE, "a MIG instance, which cannot work with other GPUs as one"
+    if mig is not None and profile is not None and mig.profile.lower() != profile.lower():
+        yield SlotObstacle.PROFILE, f"a MIG instance {mig.profile}, not {profile}"
+
+
+def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _Obstacles:
+    """What bars a slot for a request even if it were empty."""
+    yield from _wrong_kind(slot, request)
+    if slot.trouble is not None:
+        yield SlotObstacle.DOWN, slot.trouble
+    if Condition.HARDWARE_SLOWDOWN in slot.conditions:
+        # Heat, power brake or a fault, by the board itself; for idle GPUs too.
+        yield SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
+    if is_reserved:
+        yield SlotObstacle.RESERVED, "reserved for another user"
+    wanted, total = request.memory_bytes, slot.memory_total_bytes
+    if wanted is not None and total is None:
+        yield SlotObstacle.MEMORY, "how much memory it has is unknown"
+    if wanted is not None and total is not None and total < wanted:
+        why = f"has {_size(total)} of memory in all, {_size(wanted)} are asked"
+        yield SlotObstacle.MEMORY, why
+
+
+def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
+    """Whether a slot without a lease is in use."""
+    if slot.holders:
+        return _held(slot)
+    if slot.state in ACTIVE_STATES:
+        return SlotObstacle.BUSY, f"at work ({slot.state}), and no process of it is known"
+    if slot.state is State.IDLE_HELD:
+        return SlotObstacle.HELD_IDLE, f"its memory is held by an unknown process{_idle(slot)}"
+    if slot.state is State.IDLE_EMPTY:
+        return None
+    used, total = slot.memory_used_bytes, slot.memory_total_bytes or 0.0
+    if used is None:
+        return SlotObstacle.UNKNOWN, "neither its state nor its use of memory is known"
+    most = max(settings.empty_memory_bytes, settings.empty_memory_ratio * total)
+    if used >= most:
+        return SlotObstacle.HELD, f"{_size(used)} of its memory are in use by an unknown process"
+    return None
+
+
+def _held(slot: LeaseSlot) -> tuple[SlotObstacle, str]:
+    names = " and ".join(dict.fromkeys(holder.name for holder in slot.holders))
+    if not any(holder.has_process for holder in slot.holders):
+        return SlotObstacle.ALLOCATED, f"given to {names} by a scheduler, with no process on it"
+    if slot.state in (State.IDLE_HELD, State.IDLE_EMPTY):
+        return SlotObstacle.HELD_IDLE, f"held by {names}{_idle(slot)}; could be reclaimed from it"
+    return SlotObstacle.HELD, f"held by {names}"
+
+
+def _idle(slot: LeaseSlot) -> str:
+    if slot.idle_seconds is None or slot.idle_seconds < 1:
+        return " and idle"
+    return f" and idle for {format_duration(slot.idle_seconds)}"
+
+
+def _beside(
+    slot: LeaseSlot, request: GpuRequest, settings: FreeSettings, leases: Sequence[Lease]
+) -> SlotVerdict:
+    """Whether further work fits beside what is on a slot."""
+    alone = next((lease for lease in leases if not lease.is_shared), None)
+    if leases and (alone is not None or not request.may_share):
+        lease = alone or leases[0]
+        return SlotVerdict(slot, SlotObstacle.LEASED, f"leased ({lease.id})")
+    if any(not holder.has_process for holder in slot.holders):
+        return SlotVerdict(slot, *_held(slot))
+    if request.memory_bytes is None:
+        why = "others are on it, and how much memory is needed was not said"
+        return SlotVerdict(slot, SlotObstacle.MEMORY, why)
+    left = _left_beside(slot, settings, leases)
+    if left is None or left < request.memory_bytes:
+        return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
+    if (found := _too_needy(slot, settings)) is not None:
+        return SlotVerdict(slot, *found)
+    return SlotVerdict(slot, is_shared=True, memory_left_bytes=left)
+
+
+def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
+    """Memory beyond what is set aside or used, and the reserve."""
+    total, used = slot.memory_total_bytes, slot.memory_used_bytes
+    if total is None or used is None:
+        return None
+    aside = set_aside_bytes(slot.uuid, leases)
+    # The owner of used memory is unknown: with holders beside the leases it may all be theirs.
+    taken = aside + used if slot.holders else max(aside, used)
+    return max(0.0, total - taken - settings.shared_memory_reserve_bytes)
+
+
+def _too_needy(slot: LeaseSlot, settings: FreeSettings) -> _Found:
+    for resource, most, name in (
+        (Resource.COMPUTE, settings.shared_compute_ratio, "compute"),
+        (Resource.MEMORY_BANDWIDTH, settings.shared_bandwidth_ratio, "memory bandwidth"),
+    ):
+        demand = slot.demand.get(resource)
+        if demand is None:
+            return SlotObstacle.NEEDS, f"what is on it was not measured long enough for {name}"
+        if demand > most:
+            return SlotObstacle.NEEDS, f"what is on it needs {demand:.0%} of its {name}"
+    return None
+
+
+def _too_little(left: float | None, wanted: float) -> str:
+    if left is None:
+        return f"how much memory is left is unknown, and {_size(wanted)} are asked for"
+    return f"has {_size(left)} of memory left, and {_size(wanted)} are asked for"
+
+
+def _size(amount_bytes: float) -> str:
+    return f"{amount_bytes / GIB:.1f} GiB"

@@ -15,7 +15,7 @@ from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.cli.web_flags import add_access_flags
+from rightsizer.cli.agent import add_access_flags
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import checked_address
 from rightsizer.host.settings import PathSettings

@@ -53,6 +53,14 @@ With --fleet, the advice is that of 'rightsizer fleet': its service is asked ove
 where none runs, its ledger is changed, and the next look tells of it.
 """
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
+_CLAIMED: Final = (
+    "Say that you act on a piece of advice. It stays open, and once what it is about has changed, "
+    "before and after are compared."
+)
+_DISMISSED: Final = (
+    "Close a piece of advice that is not wanted. The same is not advised again for a while."
+)
+_SNOOZED: Final = "Put a piece of advice off: it stays open, and alerts of it rest for a while."
 
 
 def _configure_explain(parser: argparse.ArgumentParser) -> None:
@@ -196,14 +204,6 @@ def _command(verb: str, words: str) -> Command:
     return Command(verb, _configure, partial(_run, verb), f"{words}\n\n{_HOW}")
 
 
-_CLAIMED: Final = (
-    "Say that you act on a piece of advice. It stays open, and once what it is about has changed, "
-    "before and after are compared."
-)
-_DISMISSED: Final = (
-    "Close a piece of advice that is not wanted. The same is not advised again for a while."
-)
-_SNOOZED: Final = "Put a piece of advice off: it stays open, and alerts of it rest for a while."
 EXPLAIN: Final = Command("explain", _configure_explain, _explain, _EXPLAINED)
 CLAIM: Final = _command("claim", _CLAIMED)
 DISMISS: Final = _command("dismiss", _DISMISSED)
