@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from rightsizer.config.fault import kind, limits
 from rightsizer.config.shape import (
     Group,
     Many,
@@ -17,6 +16,7 @@ from rightsizer.config.shape import (
     shape_of,
 )
 from rightsizer.config.spelling import plain
+from rightsizer.config.validator import kind, limits
 from rightsizer.io.yaml import dump_yaml
 
 _WIDTH: Final = 90

@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from rightsizer.config.fault import explain
 from rightsizer.config.row import printable, spell_path
 from rightsizer.config.shape import Group, Nullable, Scalar, Shape, ShapeEntry, shape_of
-from rightsizer.config.validator import Fault, validate
+from rightsizer.config.validator import Fault, explain, validate
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_documents
 from rightsizer.model.errors import ConfigurationError
