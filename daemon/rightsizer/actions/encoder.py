@@ -41,13 +41,8 @@ def state_form(state: ActionState) -> Form:
     """The same as plain values for JSON; entries latest first."""
     return {
         "actions": [
-            {
-                "name": each.name,
-                "mode": each.mode,
-                "way": each.way,
-                "reasons": list(each.reasons),
-                "is_suspended": each.name in state.suspended,
-            }
+            {name: getattr(each, name) for name in ("name", "mode", "way", "reasons")}
+            | {"is_suspended": each.name in state.suspended}
             for each in state.actions
         ],
         "proposals": [

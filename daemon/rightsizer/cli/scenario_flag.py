@@ -20,14 +20,10 @@ _NOWHERE: Final = os.devnull
 
 def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
     """The flag of a simulated node that is looked at in place of something."""
-    parser.add_argument(
-        "--simulated.scenario",
-        "--scenario",
-        dest="scenario",
-        metavar="NAME",
-        help=f"look at a simulated node in place of {instead_of}: one of "
-        f"{', '.join(packaged_scenarios())}, or a scenario file",
-    )
+    known = ", ".join(packaged_scenarios())
+    told = f"look at a simulated node in place of {instead_of}: one of {known}, or a scenario file"
+    names = "--simulated.scenario", "--scenario"
+    parser.add_argument(*names, dest="scenario", metavar="NAME", help=told)
 
 
 @contextlib.contextmanager

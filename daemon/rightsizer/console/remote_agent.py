@@ -29,7 +29,7 @@ def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -
 
 
 class RemoteAgent:
-    """Asks one agent over HTTP; every fault is an error with its remedy."""
+    """Asks one agent over HTTP; every fault is a RightsizerError with its remedy."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
@@ -48,19 +48,11 @@ class RemoteAgent:
             raise UsageError(f"--url: {error}") from None
 
     def get(self, target: str) -> Any:
-        """The answer to a GET.
-
-        Raises:
-            RightsizerError: there is none.
-        """
+        """The answer to a GET."""
         return self._asked("GET", target)
 
     def post(self, target: str, body: Mapping[str, Any]) -> Any:
-        """The answer to a POST, which is sent once.
-
-        Raises:
-            RightsizerError: it was refused, or there is no answer.
-        """
+        """The answer to a POST, which is sent once."""
         return self._asked("POST", target, body)
 
     def _asked(self, method: str, target: str, body: Mapping[str, Any] | None = None) -> Any:

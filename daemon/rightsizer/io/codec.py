@@ -31,11 +31,7 @@ def decode(text: str | bytes, kind: type[_Value]) -> _Value:
 
 
 def convert(form: Any, kind: type[_Value]) -> _Value:
-    """The value of a type that parsed JSON stands for; as `decode` reads a text.
-
-    Raises:
-        ValueError: it is not of this type.
-    """
+    """The value of a type that parsed JSON stands for, as `decode` reads a text."""
     import msgspec  # noqa: PLC0415 - as said above.
 
     try:

@@ -127,11 +127,7 @@ class Database:
                 self._measure()
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a query.
-
-        Raises:
-            HistoryError: they cannot be read.
-        """
+        """All rows of a query, in a transaction."""
         with self.transaction() as connection:
             return connection.execute(query, parameters).fetchall()
 
