@@ -342,20 +342,6 @@ def split_entry(entry: Entry) -> Iterable[Entry]:
     """The entry in parts that do not cross the border of a five-minute window."""
     start = entry.start
     while (border := start - start % FINE_SPAN + FINE_SPAN) < entry.end:
-        yield cut_entry(entry, start, border)
+        yield entry.cut(start, border)
         start = border
-    yield entry if start == entry.start else cut_entry(entry, start, entry.end)
-
-
-def cut_entry(entry: Entry, start: Nanoseconds, end: Nanoseconds) -> Entry:
-    """A part of an entry with its part of the energy."""
-    joules = entry.energy_joules
-    share = (end - start) / entry.duration
-    return replace(
-        entry,
-        start=start,
-        end=end,
-        energy_joules=None if joules is None else joules * share,
-        # It was over when the entry began.
-        cycle=entry.cycle if start == entry.start else None,
-    )
+    yield entry if start == entry.start else entry.cut(start, entry.end)

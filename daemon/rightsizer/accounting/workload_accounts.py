@@ -6,13 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from rightsizer.accounting.device_account import RunningTotals
-from rightsizer.accounting.rollup_store import (
-    FINE_SPAN,
-    RollupStore,
-    WindowQuery,
-    cut_entry,
-    split_entry,
-)
+from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, WindowQuery, split_entry
 from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_builder import entry_measures
 from rightsizer.model.block import Measure
@@ -216,5 +210,5 @@ def _divided(entry: Entry, holdings: tuple[Holding, ...]) -> Iterator[tuple[Hold
         share += holding.share_ratio
         start = max(entry.start, entry.end - round(entry.duration * share))
         if start < last:
-            yield holding, cut_entry(entry, entry.end - (last - start), entry.end)
+            yield holding, entry.cut(entry.end - (last - start), entry.end)
         last = start

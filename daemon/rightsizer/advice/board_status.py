@@ -102,10 +102,11 @@ def works_on_media(case: Case) -> bool:
     )
 
 
-MEDIA_NEED_UNKNOWN: Final = (
-    "it works on the media engines, of which another board or a slice may have none"
-)
-"""Why nothing is said of other boards and slices."""
+def why_media_is_needed(case: Case) -> str:
+    """Why nothing is said of other boards and slices; empty where something can be."""
+    if not works_on_media(case):
+        return ""
+    return "it works on the media engines, of which another board or a slice may have none"
 
 
 def why_unmeasured(case: Case) -> str:

@@ -217,6 +217,11 @@ class CaseSubject:
         return names_of(self.case.devices)
 
     @property
+    def span(self) -> str:
+        """`the last 6 h`: the known time."""
+        return f"the last {format_duration(known_seconds(self.case))}"
+
+    @property
     def holder(self) -> str:
         """` of NAME` for a case of a workload; empty otherwise."""
         return f" of {self.case.workload.name}" if self.case.workload else ""

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.model.block import Blocks
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import (
@@ -83,6 +83,18 @@ class Entry:
     def duration(self) -> Nanoseconds:
         """How long the stretch is."""
         return self.end - self.start
+
+    def cut(self, start: Nanoseconds, end: Nanoseconds) -> "Entry":
+        """A part of it with its part of the energy."""
+        joules, share = self.energy_joules, (end - start) / self.duration
+        return replace(
+            self,
+            start=start,
+            end=end,
+            energy_joules=None if joules is None else joules * share,
+            # It was over when the entry began.
+            cycle=self.cycle if start == self.start else None,
+        )
 
 
 _WORKLOAD: Final = "workload:"

@@ -6,9 +6,8 @@ wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 
 from typing import Final
 
-from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import WITH_POWER, observe
+from rightsizer.advice.observation import WITH_POWER, hypotheses, lost_gpus, observe, saved_at_most
 from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of

@@ -119,10 +119,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     return subject.complain(
         reasons=(reason,),
         action=action,
-        summary=(
-            f"{subject.name}: {what} {share:.0%} of the last "
-            f"{format_duration(known_seconds(case))}{soon.since}."
-        ),
+        summary=f"{subject.name}: {what} {share:.0%} of {subject.span}{soon.since}.",
         factors=factors,
         risk=risk,
         evidence=evidence,

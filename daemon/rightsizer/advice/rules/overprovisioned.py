@@ -4,12 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
-from rightsizer.advice.board_status import (
-    MEDIA_NEED_UNKNOWN,
-    is_shared,
-    why_unmeasured,
-    works_on_media,
-)
+from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
 from rightsizer.advice.verdict import UNPRICED, CaseSubject, sizing_factors
 from rightsizer.model.device import Device
@@ -88,8 +83,8 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         return subject.abstain(why_unmeasured(case))
     over = min(each.overprovisioned or 0.0 for each in fits)
     if over >= settings.on_ratio:
-        if works_on_media(case):
-            return subject.abstain(MEDIA_NEED_UNKNOWN)
+        if media := why_media_is_needed(case):
+            return subject.abstain(media)
         return _too_large(subject, over, settings, evidence)
     least = min(map(_over_at_least, fits))
     if least < settings.on_ratio:

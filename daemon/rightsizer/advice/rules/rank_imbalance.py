@@ -8,9 +8,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from rightsizer.advice.attribution import limit_of, lost_gpus
 from rightsizer.advice.instructions import dump_stacks, instruction
-from rightsizer.advice.observation import observe, observed_seconds, on_ratio
+from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, released
 from rightsizer.model.block import Measure

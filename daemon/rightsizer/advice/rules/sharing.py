@@ -6,12 +6,7 @@ here. Only a slice keeps workloads of different namespaces apart.
 
 from typing import Final
 
-from rightsizer.advice.board_status import (
-    MEDIA_NEED_UNKNOWN,
-    is_shared,
-    why_unmeasured,
-    works_on_media,
-)
+from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
 from rightsizer.advice.risk import ranked
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
 from rightsizer.advice.sharing_options import (
@@ -118,8 +113,8 @@ def _early(subject: CaseSubject, settings: SharingSettings) -> Finding | None:
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if fit.is_underprovisioned:
         return subject.find_nothing("Under pressure, so it shares nothing.")
-    if works_on_media(case):
-        return subject.abstain(MEDIA_NEED_UNKNOWN)
+    if media := why_media_is_needed(case):
+        return subject.abstain(media)
     return None if fit.overprovisioned is not None else subject.abstain(why_unmeasured(case))
 
 

@@ -11,19 +11,11 @@ from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
-from rightsizer.advice.verdict import (
-    TOO_SMALL,
-    CaseSubject,
-    direct_factors,
-    known_seconds,
-    names_of,
-    opposite,
-)
+from rightsizer.advice.verdict import TOO_SMALL, CaseSubject, direct_factors, names_of, opposite
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
-from rightsizer.model.units import format_duration
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
@@ -95,7 +87,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(
             f"{names_of(short)}{subject.holder}: short of {', '.join(what)} {share:.0%} of "
-            f"the last {format_duration(known_seconds(case))}, while requests waited."
+            f"{subject.span}, while requests waited."
         ),
         factors=factors,
         risk=options[0].risk if options else Risk.VERY_LOW,
