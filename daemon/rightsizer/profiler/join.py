@@ -121,14 +121,9 @@ class ProfileJoin:
         """A sentence each."""
         return tuple(found.text for each in self.devices for found in each.contradictions)
 
-    def contradicts(self, figure: str) -> bool:
+    def contradicts(self, figure: str | None) -> bool:
         """Whether telemetry contradicts a figure of any device."""
         return any(found.figure == figure for each in self.devices for found in each.contradictions)
-
-    @property
-    def was_idle(self) -> bool:
-        """Whether telemetry saw nothing of the kernels of any device."""
-        return any(each.was_idle for each in self.devices)
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds] | None:

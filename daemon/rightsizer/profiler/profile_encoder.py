@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 from rightsizer.model.errors import UsageError
-from rightsizer.model.profile import DeviceProfile, Profile, ProfileTimeline, TimeUse
+from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.comparison import ProfileTelemetry
@@ -41,9 +41,9 @@ def _device(found: DeviceProfile) -> Form:
     return {
         **form.pop("device"),
         **form,
-        "time": None if found.time is None else _time(found.time),
-        "steps_time": None if found.steps_time is None else _time(found.steps_time),
-        "timeline": None if found.timeline is None else _timeline(found.timeline),
+        "time": _time(found.time),
+        "steps_time": _time(found.steps_time),
+        "timeline": None if found.timeline is None else asdict(found.timeline),
         "steps": [
             {
                 "name": each.name,
@@ -59,23 +59,12 @@ def _device(found: DeviceProfile) -> Form:
     }
 
 
-def _timeline(found: ProfileTimeline) -> Form:
-    return {
-        "moment_seconds": found.moment_seconds,
-        "lanes": {str(lane): list(shares) for lane, shares in found.lanes.items()},
-    }
+def _time(time: TimeUse | None) -> Form | None:
+    return None if time is None else {**asdict(time), "idle_seconds": time.idle_seconds}
 
 
-def _time(time: TimeUse) -> Form:
-    return {**asdict(time), "idle_seconds": time.idle_seconds}
-
-
-def device_forms(join: ProfileJoin) -> list[Form]:
-    """Each device of each file, with the keys that docs/profiles.md tells."""
-    return [_joined_device(each) for each in join.devices]
-
-
-def _joined_device(found: JoinedDevice) -> Form:
+def joined_device_form(found: JoinedDevice) -> Form:
+    """A device of a file beside telemetry, with the keys that docs/profiles.md tells."""
     device = found.device
     return {
         "key": found.key,
@@ -146,13 +135,6 @@ def answer_form(
 def _workload(
     found: ProfiledWorkload, before: ProfiledWorkload | None, joined: ProfileJoin | None
 ) -> Form:
-    against = None
-    if before is not None:
-        changes = profile_changes(before.profiles, found.profiles)
-        against = {
-            "workload": before.name,
-            "changes": [{**asdict(each), "ratio": each.ratio} for each in changes],
-        }
     return {
         "workload": found.name,
         "profiles": [profile_form(each) for each in found.profiles],
@@ -162,8 +144,16 @@ def _workload(
         else {
             "workload": joined.key,
             "unmatched": joined.unmatched or None,
-            "devices": device_forms(joined),
+            "devices": [joined_device_form(each) for each in joined.devices],
             "contradictions": list(joined.contradictions),
         },
-        "against": against,
+        "against": None
+        if before is None
+        else {
+            "workload": before.name,
+            "changes": [
+                {**asdict(each), "ratio": each.ratio}
+                for each in profile_changes(before.profiles, found.profiles)
+            ],
+        },
     }

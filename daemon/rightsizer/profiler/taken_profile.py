@@ -20,13 +20,14 @@ from rightsizer.model.profile import Profile
 from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
 from rightsizer.profiler.comparison import (
+    ACTIVE_SECONDS,
     PCIE_BOUND_RATIO,
     TENSOR_CORE_RATIO,
     ProfileTelemetry,
     ProfileTelemetryOf,
 )
 from rightsizer.profiler.join import ProfileJoin, join
-from rightsizer.profiler.profile_encoder import device_forms
+from rightsizer.profiler.profile_encoder import joined_device_form
 from rightsizer.profiler.settings import ProfileComparisonSettings, ProfileSettings
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 
@@ -197,7 +198,7 @@ def taken(
         format=written_by,
         key=join.key,
         unmatched=join.unmatched,
-        devices=tuple(device_forms(join)),
+        devices=tuple(map(joined_device_form, join.devices)),
         contradictions=join.contradictions,
         findings=tuple(_kept(each, join, profile) for each in findings),
     )
@@ -216,8 +217,8 @@ def weighed(
 
 def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSettings) -> Finding:
     figure = _MEASURED.get(finding.reasons[0]) if finding.is_complaint else None
-    is_measured = figure is not None and join.contradicts(figure)
-    if finding.abstained is not None or not (is_measured or join.was_idle):
+    is_contradicted = join.contradicts(figure) or join.contradicts(ACTIVE_SECONDS)
+    if finding.abstained is not None or not is_contradicted:
         return finding
     factors = {**finding.confidence_factors, "telemetry": settings.contradicted_ratio}
     return replace(finding, confidence=confidence_of(factors), confidence_factors=factors)
