@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer.model.profile import BenchmarkResult, Profile
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.telemetry.profiles.registry import read_all
 
 SERVER = "v4.1_8xH200_llama2-70b_server"
 TRAINING = "train_v4.0_8xH200_llama2_70b_lora"
@@ -19,7 +19,7 @@ def read(name: str) -> Profile:
     path = Path(folder) / "profiles" / "mlperf" / name
     if not folder or not path.exists():
         pytest.skip(f"RIGHTSIZER_TRUTH does not name a folder with profiles/mlperf/{name}")
-    return open_profile(path, ReadLimits())
+    return read_all([path], ReadLimits())[0]
 
 
 def result_of(name: str) -> BenchmarkResult:
