@@ -247,7 +247,7 @@ def test_bullets_stand_for_both_windows_in_words_too() -> None:
     """A resource without a known need has no bullet; a need above capacity passes the line."""
     fit = fit_view(node_report().devices[NEAR_FULL].provisioning, FitSettings())
     memory = next(row for row in fit.rows if row.name == "Memory")
-    assert memory.need == "112\u00a0%"
+    assert memory.bullets[0].need == "112\u00a0%"
     assert memory.bullets[0].need_x > fit.capacity_x
     assert [bullet.window for bullet in memory.bullets] == ["current", "24h"]
     assert memory.label.startswith("Memory: current, demand 97\u00a0%, need 112\u00a0%; 24h,")

@@ -52,11 +52,9 @@ class WebPage:
             revision=revision_of(report, now, self.freshness),
             refresh_seconds=0 if look.is_paused else round(self.refresh_seconds),
             poll_seconds=max(self.poll_seconds, interval_seconds) if self.refresh_seconds else 0,
-            is_paused=look.is_paused,
+            look=look,
             can_refresh=self.refresh_seconds > 0,
-            query=look.address,
             selection=look.selection if view.selected else "",
-            may_act=look.may_act,
         )
         return document.encode()
 

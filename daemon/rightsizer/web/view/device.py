@@ -47,8 +47,7 @@ class BulletRow:
 
     name: str
     bullets: tuple[Bullet, ...]
-    need: str
-    """The first window's need."""
+    """The best window's first."""
     label: str
 
 
@@ -104,7 +103,7 @@ def _row(
         return None
     name = display_name(resource)
     label = f"{name}: " + "; ".join(f"{bullet.window}, {bullet.text}" for bullet in bullets)
-    return BulletRow(name, bullets, bullets[0].need, label)
+    return BulletRow(name, bullets, label)
 
 
 def _bullet(window: str, figures: ResourceProvisioning, settings: FitSettings) -> Bullet:
