@@ -155,7 +155,6 @@ class NodeView:
 
     report: Report | None
     version: str
-    span: Span
     headline: str
     trouble: str = ""
     interval: str = ""
@@ -196,7 +195,6 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
         return NodeView(
             report=None,
             version=__version__,
-            span=look.span,
             headline="Starting",
             trouble="No sample has been taken yet; the page will fill within seconds.",
         )
@@ -242,7 +240,6 @@ class _NodePage:
         return NodeView(
             report=report,
             version=report.agent.version,
-            span=span,
             headline=self._headline(counts, shares),
             trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
             interval=format_duration(report.agent.interval_seconds),
