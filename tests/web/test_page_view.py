@@ -40,7 +40,7 @@ from rightsizer.web.view.advice import (
 from rightsizer.web.view.device import down_label, fit_view, gauges, missing_labels, model_label
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
-from rightsizer.web.view.totals import savings_label, waste_view
+from rightsizer.web.view.totals import daily_label, savings_label, waste_view
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
 
@@ -153,14 +153,14 @@ def test_the_table_of_gpus_begins_with_what_wastes_most() -> None:
     assert [bool(row.card.report.down) for row in rows] == sorted(
         (bool(row.card.report.down) for row in rows), reverse=True
     )
-    advised = {row.card.title: row.to_do for row in rows if row.to_do}
-    assert {title: to_do.text for title, to_do in advised.items()} == {
+    advised = {row.card.title: row.to_do.finding for row in rows if row.to_do}
+    assert {title: action_label(finding) for title, finding in advised.items()} == {
         "GPU 0": "Find the rank that the others wait for",
         "GPU 1": "Find the rank that the others wait for",
         "GPU 3": "Release the GPU",
         "GPU 4": "Change the type of GPU",
     }
-    assert advised["GPU 3"].saves == "$72 a day"
+    assert daily_label(advised["GPU 3"].savings) == "$72 a day"
 
 
 def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:

@@ -13,21 +13,8 @@ from rightsizer.report.labels import (
     SEVERITY_COLORS,
     percent_label,
 )
-from rightsizer.web.view.advice import action_label
 from rightsizer.web.view.device import DeviceCardView, Gauge
 from rightsizer.web.view.totals import WasteView, waste_view
-
-
-@dataclass(frozen=True, slots=True)
-class ToDo:
-    """The one thing to do about a GPU."""
-
-    text: str
-    severity: str
-    """Its color: `act`, `tight` or `headroom`."""
-    advice_id: str
-    saves: str
-    """Empty where it saves no money that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +27,8 @@ class OverviewRow:
     wasted_gpu_hours: float
     wasted: str
     """Hours of a GPU that were idle, stalled or held up, and their part of the known time."""
-    to_do: ToDo | None
+    to_do: Advice | None
+    """The one thing to do about it."""
     instances: tuple["OverviewRow", ...] = ()
 
     def gauge(self, key: str) -> Gauge | None:
@@ -108,11 +96,9 @@ def _wasted(hours: float, waste: WasteView) -> str:
     return f"{hours:,.1f}\u00a0h ({percent_label(max(0.0, 1.0 - kept))})"
 
 
-def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> ToDo | None:
+def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> Advice | None:
     """Of all that is advised, the most urgent; of a job, what its culprits are to do first."""
     about = [each for each in open_advice if not uuids.isdisjoint(each.finding.devices)]
-    if not about:
-        return None
     urgency = list(SEVERITY_COLORS)
 
     def rank(advice: Advice) -> tuple[int, bool, float]:
@@ -120,13 +106,4 @@ def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> ToDo | None:
         is_cause = not uuids.isdisjoint(finding.culprits)
         return urgency.index(finding.severity), not is_cause, -finding.confidence
 
-    finding = (best := min(about, key=rank)).finding
-    savings = finding.savings
-    low, high = savings.dollars_per_hour_low, savings.dollars_per_hour_high
-    typical = None if low is None else (low + (low if high is None else high)) / 2
-    return ToDo(
-        text=action_label(finding),
-        severity=SEVERITY_COLORS[finding.severity],
-        advice_id=best.id,
-        saves=f"${typical * 24:,.0f} a day" if typical and typical > 0 else "",
-    )
+    return min(about, key=rank, default=None)

@@ -100,6 +100,13 @@ def savings_notes(savings: Savings) -> str:
     return ", ".join(parts)
 
 
+def daily_label(savings: Savings) -> str:
+    """Money that is typically saved in a day; empty where none is known."""
+    low, high = savings.dollars_per_hour_low, savings.dollars_per_hour_high
+    typical = 0.0 if low is None else (low + (low if high is None else high)) / 2
+    return f"${typical * 24:,.0f} a day" if typical > 0 else ""
+
+
 def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
     """Over all that can be followed together: of a group that excludes itself, the best one."""
     groups: dict[str, list[Savings]] = {}
