@@ -9,7 +9,7 @@ from typing import Final
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.board_status import readings_of
 from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import WITH_POWER, observe, on_ratio
+from rightsizer.advice.observation import WITH_POWER, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
@@ -32,15 +32,13 @@ class ComputeSaturatedSettings:
     """From when on a service is short of compute.
 
     Attributes:
+        on_ratio: Share of the span for which the SMs must be at their limit while users wait.
+            Source: docs/definitions.md, provisioning
         saturated_ratio: Share of the span at the limit from which on it matters whether users wait.
             Source: docs/definitions.md, conduct: as for the other limits
     """
 
-    on_ratio: float = on_ratio(
-        0.05,
-        "Share of the span for which the SMs must be at their limit while users wait.",
-        "docs/definitions.md, provisioning",
-    )
+    on_ratio: float = setting(0.05, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     saturated_ratio: float = setting(0.5)
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

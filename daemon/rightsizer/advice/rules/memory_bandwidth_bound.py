@@ -7,7 +7,7 @@ It is a complaint only of a service, where a larger batch or smaller weights wou
 from typing import Final
 
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import observe, on_ratio
+from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
@@ -24,17 +24,15 @@ class MemoryBandwidthBoundSettings:
     """From when on memory traffic is a finding.
 
     Attributes:
+        on_ratio: Share of the span, idle time included, for which memory traffic must be the limit.
+            Source: docs/definitions.md, conduct: as for the other limits
         compute_ratio: Median of the compute used above which a larger batch finds no room.
             Source: docs/definitions.md, states: a pipe at .5 is a limit of its own
         pressed_ratio: Share of the span with users waiting from which on it is under-provisioned.
             Source: docs/definitions.md, provisioning
     """
 
-    on_ratio: float = on_ratio(
-        0.5,
-        "Share of the span, idle time included, for which memory traffic must be the limit.",
-        "docs/definitions.md, conduct: as for the other limits",
-    )
+    on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     compute_ratio: float = setting(0.5)
     pressed_ratio: float = setting(0.05)

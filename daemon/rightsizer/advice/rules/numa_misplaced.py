@@ -4,7 +4,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import board_statuses, board_uuid
 from rightsizer.advice.instructions import binding_instructions, home_of
-from rightsizer.advice.observation import in_condition, observe, on_ratio
+from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
@@ -22,15 +22,13 @@ class NumaMisplacedSettings:
     """From when on a far NUMA node is a finding.
 
     Attributes:
+        on_ratio: Share of the span in which data must go over another NUMA node.
+            Source: assumed; traffic comes in bursts, and the condition holds only while it flows
         lost_ratio: Part of a GPU that such a way is taken to cost, for the finding's severity.
             Source: assumed; copies over the link between sockets are slower, kernels are not
     """
 
-    on_ratio: float = on_ratio(
-        0.3,
-        "Share of the span in which data must go over another NUMA node.",
-        "assumed; traffic comes in bursts, and the condition holds only while it flows",
-    )
+    on_ratio: float = setting(0.3, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     lost_ratio: float = setting(0.1)
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

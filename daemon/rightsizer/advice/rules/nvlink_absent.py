@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Final
 
 from rightsizer.advice.instructions import kind_of
-from rightsizer.advice.observation import on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of
 from rightsizer.model.device import Device
@@ -104,6 +103,9 @@ class NvlinkAbsentSettings:
     """From when on the way between GPUs is a finding.
 
     Attributes:
+        on_ratio: Need of the PCIe link on some GPU from which on the way between them matters.
+            Source: assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above
+            that
         gain_ratio: How much the sum of the pairs' scores must grow where the weakest stays as weak.
             Source: assumed; a move restarts the workload
         attribution_ratio: Confidence that PCIe traffic of a job of several GPUs is traffic between
@@ -114,11 +116,7 @@ class NvlinkAbsentSettings:
             Source: assumed; most jobs of several GPUs train one model
     """
 
-    on_ratio: float = on_ratio(
-        0.1,
-        "Need of the PCIe link on some GPU from which on the way between them matters.",
-        "assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above that",
-    )
+    on_ratio: float = setting(0.1, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     gain_ratio: float = setting(0.5, within=(0.01, 100))
     attribution_ratio: float = setting(0.8)

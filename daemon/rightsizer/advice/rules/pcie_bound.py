@@ -4,7 +4,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import board_uuid, metrics_of
 from rightsizer.advice.instructions import instruction, trace_kernels
-from rightsizer.advice.observation import Bottleneck, active_share, lost_ratio, on_ratio
+from rightsizer.advice.observation import Bottleneck, active_share, lost_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
@@ -22,16 +22,14 @@ class PcieBoundSettings:
     """From when on waiting for the link is a finding.
 
     Attributes:
+        on_ratio: Share of the active time for which it must limit a GPU.
+            Source: SageMaker Debugger's IOBottleneck: over half of the time
         degraded_ratio: Share of the active time at a lower link from which on the link is named
             too.
             Source: as for throttling: a tenth of the time is no accident
     """
 
-    on_ratio: float = on_ratio(
-        0.5,
-        "Share of the active time for which it must limit a GPU.",
-        "SageMaker Debugger's IOBottleneck: over half of the time",
-    )
+    on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
     lost_ratio: float = lost_ratio()

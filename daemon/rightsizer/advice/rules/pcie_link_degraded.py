@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import board_status_of, board_uuid, placement_of
 from rightsizer.advice.instructions import drain_instructions, instruction
-from rightsizer.advice.observation import observe, on_ratio
+from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
@@ -119,15 +119,14 @@ class PcieLinkDegradedSettings:
     """From when on a link is a finding.
 
     Attributes:
+        on_ratio: Share of the time at work in which the link must be below what board and slot
+            allow.
+            Source: assumed; a link is good or bad, and half rules out one that only trains up late
         minimum_active_seconds: Time at work within the span under which the link is not judged.
             Source: docs/definitions.md, conditions: a generation is believed after a minute
     """
 
-    on_ratio: float = on_ratio(
-        0.5,
-        "Share of the time at work in which the link must be below what board and slot allow.",
-        "assumed; a link is good or bad, and half rules out one that only trains up late",
-    )
+    on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = setting(60.0, within=(1, None))
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

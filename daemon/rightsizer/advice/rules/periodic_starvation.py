@@ -3,7 +3,7 @@
 from typing import Final
 
 from rightsizer.advice.instructions import dump_stacks, instructions
-from rightsizer.advice.observation import observe, observed_seconds, on_ratio
+from rightsizer.advice.observation import observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, released
 from rightsizer.model.device import Device
@@ -20,15 +20,13 @@ class PeriodicStarvationSettings:
     """From when on steady pauses are a finding.
 
     Attributes:
+        on_ratio: Share of the known time that cycles of work and pause of one pace must fill.
+            Source: as for the other limits: over half of the time
         busy_ratio: Busy part of a cycle from which on its pauses are no finding.
             Source: docs/definitions.md, states: above it nothing waits for the host
     """
 
-    on_ratio: float = on_ratio(
-        0.5,
-        "Share of the known time that cycles of work and pause of one pace must fill.",
-        "as for the other limits: over half of the time",
-    )
+    on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     busy_ratio: float = setting(0.7, within=(0, 1))
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shared
-from rightsizer.advice.observation import TimeShare, observe, on_ratio
+from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
@@ -136,16 +136,14 @@ class PowerCapSettings:
     """From when on a lower power limit is advised.
 
     Attributes:
+        on_ratio: Share of the active time that must go as fast at lower clocks.
+            Source: assumed; the rest of the time pays for the cap
         minimum_saving_ratio: Power saved for certain, of the default limit, under which nothing is
             said.
             Source: assumed; 21 of 700 W, about what a sensor's error comes to
     """
 
-    on_ratio: float = on_ratio(
-        0.8,
-        "Share of the active time that must go as fast at lower clocks.",
-        "assumed; the rest of the time pays for the cap",
-    )
+    on_ratio: float = setting(0.8, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known(
         3600.0, "assumed; an hour shows most phases of a load"
     )

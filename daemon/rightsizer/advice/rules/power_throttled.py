@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
-from rightsizer.advice.observation import TimeShare, in_condition, observe, on_ratio
+from rightsizer.advice.observation import TimeShare, in_condition, observe
 from rightsizer.advice.rules.power_cap import clock_free_ratio, low_pipe_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
@@ -28,6 +28,8 @@ class PowerThrottledSettings:
     """From when on a power limit is a finding.
 
     Attributes:
+        on_ratio: Share of the span in which the power limit must hold the clocks down.
+            Source: docs/definitions.md, conduct: throttling .1
         minimum_active_seconds: Time at work within the span under which a lowered limit is not
             judged.
             Source: a block of five minutes; at rest no limit holds anything down
@@ -38,11 +40,7 @@ class PowerThrottledSettings:
             Source: assumed; well below the share from which on power_cap advises a lower limit
     """
 
-    on_ratio: float = on_ratio(
-        0.1,
-        "Share of the span in which the power limit must hold the clocks down.",
-        "docs/definitions.md, conduct: throttling .1",
-    )
+    on_ratio: float = setting(0.1, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = setting(300.0)
     capped_ratio: float = setting(0.98, within=(0.1, 1))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from rightsizer.advice.instructions import dump_stacks, instruction
-from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds, on_ratio
+from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, released
 from rightsizer.model.block import Measure
@@ -140,6 +140,8 @@ class RankImbalanceSettings:
     """From when on an imbalance is a finding, and who stands out.
 
     Attributes:
+        on_ratio: Share of the span for which the job must be out of balance.
+            Source: docs/definitions.md, conduct: as for a hidden stall, which is its usual face
         stalled_ratio: Share of the span from which on a GPU counts as one that spins for the
             others.
             Source: two thirds of what is a hidden stall by itself
@@ -147,11 +149,7 @@ class RankImbalanceSettings:
             Source: the spread .25 of docs/definitions.md for a bit less than half of the span
     """
 
-    on_ratio: float = on_ratio(
-        0.3,
-        "Share of the span for which the job must be out of balance.",
-        "docs/definitions.md, conduct: as for a hidden stall, which is its usual face",
-    )
+    on_ratio: float = setting(0.3, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     stalled_ratio: float = setting(0.2, within=(0.01, 1))
     spread_ratio: float = setting(0.1, within=(0.01, 1))

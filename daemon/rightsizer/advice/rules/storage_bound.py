@@ -4,7 +4,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
-from rightsizer.advice.observation import Bottleneck, lost_ratio, on_ratio
+from rightsizer.advice.observation import Bottleneck, lost_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
@@ -24,6 +24,8 @@ class StorageBoundSettings:
     """From when on waiting for storage is a finding, and when it looks like checkpoints.
 
     Attributes:
+        on_ratio: Share of the active time for which it must limit a GPU.
+            Source: SageMaker Debugger's IOBottleneck: over half of the time
         working_ratio: Mean busy share of five minutes from which on they were spent at work.
             Source: docs/definitions.md, states: above it nothing waits for storage
         bursts_ratio: Part of the five minutes at work, and at least as many that wait, from which
@@ -31,11 +33,7 @@ class StorageBoundSettings:
             Source: a loader that is too slow is so all the time
     """
 
-    on_ratio: float = on_ratio(
-        0.5,
-        "Share of the active time for which it must limit a GPU.",
-        "SageMaker Debugger's IOBottleneck: over half of the time",
-    )
+    on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
     lost_ratio: float = lost_ratio()

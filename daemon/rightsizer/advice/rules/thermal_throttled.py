@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
 from rightsizer.advice.instructions import drain_instructions, instructions
-from rightsizer.advice.observation import TimeShare, observe, on_ratio
+from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent
@@ -26,16 +26,14 @@ class ThermalThrottledSettings:
     """From when on heat is a finding.
 
     Attributes:
+        on_ratio: Share of the span in which heat or the hardware must slow the clocks down.
+            Source: docs/definitions.md, conduct: throttling .1
         hot_room_celsius: Degrees by which a GPU must be hotter than its neighbors for the trouble
             to be its own and not the room's.
             Source: assumed; GPUs at the rear of a chassis are a few degrees hotter than others
     """
 
-    on_ratio: float = on_ratio(
-        0.1,
-        "Share of the span in which heat or the hardware must slow the clocks down.",
-        "docs/definitions.md, conduct: throttling .1",
-    )
+    on_ratio: float = setting(0.1, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     hot_room_celsius: float = setting(5.0, unit="celsius", within=(0, 60))
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

@@ -9,7 +9,6 @@ from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject, direct_factors, names_of, opposite
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
@@ -25,15 +24,13 @@ class UnderprovisionedSettings:
     """From when on a GPU is too small.
 
     Attributes:
+        on_ratio: Share of the time that a resource other than memory must be short.
+            Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
         more_ratio: Replicas beyond those that are short, of these; at least one.
             Source: a step that shows, and no more before it was looked at again
     """
 
-    on_ratio: float = on_ratio(
-        0.05,
-        "Share of the time that a resource other than memory must be short.",
-        "docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
-    )
+    on_ratio: float = setting(0.05, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known(600.0, "two blocks of five minutes")
     more_ratio: float = setting(0.25, within=(0.01, 4))
     conduct: OpeningPolicy = field(

@@ -6,7 +6,6 @@ fault of its own, which no single job can show.
 
 from typing import Final
 
-from rightsizer.advice.observation import on_ratio
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy, minimum_known
 from rightsizer.fleet.pools.pool import PoolSubject
@@ -29,15 +28,13 @@ class StragglersSettings:
     """When a node counts as a slow one.
 
     Attributes:
+        on_ratio: Share of the span for which each of the jobs must be out of balance.
+            Source: as for one job
         minimum_jobs: Jobs in which the node must be the odd one.
             Source: one job's odd rank is that job's affair
     """
 
-    on_ratio: float = on_ratio(
-        0.3,
-        "Share of the span for which each of the jobs must be out of balance.",
-        "as for one job",
-    )
+    on_ratio: float = setting(0.3, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()
     minimum_jobs: int = setting(2, within=(2, 100))
     conduct: OpeningPolicy = field(
