@@ -160,11 +160,8 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
     if "precision" in asked:
         precision = parse_precision(asked["precision"])
         workload = replace(workload, precision=precision)
-        notes += [
-            f"{each.name} has no {precision}: its best usable format counts"
-            for each in places
-            if each.board.peak(precision) is None
-        ]
+        without = (each.name for each in places if each.board.peak(precision) is None)
+        notes += [f"{each} has no {precision}: its best usable format counts" for each in without]
     ratio = place_ratio(workload, place, other, built_in_ratios())
     return {
         "workload": workload.name,

@@ -89,10 +89,8 @@ def growth_steps(kind: GrowingKind) -> Iterator[GrowthStep]:
 def _grown(requirement: Requirement, ratio: float) -> Requirement:
     """The load so much larger, with as many replicas as it takes."""
     load = requirement.load
-    requests, tokens = (
-        None if each is None else each * ratio
-        for each in (load.concurrency, load.tokens_per_second)
-    )
+    asked = (load.concurrency, load.tokens_per_second)
+    requests, tokens = (None if each is None else each * ratio for each in asked)
     load = replace(load, concurrency=requests, tokens_per_second=tokens)
     return replace(requirement, parallel=None, load=load)
 

@@ -120,11 +120,8 @@ class StatedLoad:
             first, second = list(rates)[:2]
             fault = f"{self.spelled[first]} says how much already"
             raise RequirementError(f"{self.spelled[second]}: {fault}; leave one of them out")
-        notes = [
-            f"{self.spelled[key]} is given and not looked at: {name} {why}"
-            for key, why in _unused(model)
-            if key in values
-        ]
+        idle = [(self.spelled[key], why) for key, why in _unused(model) if key in values]
+        notes = [f"{word} is given and not looked at: {name} {why}" for word, why in idle]
         if _STREAMS in rates:
             # Many streams, each at a pace of its own, together are as good as random.
             values.setdefault("burstiness", 1.0)

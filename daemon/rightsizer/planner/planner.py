@@ -121,12 +121,9 @@ class Planner:
         hours = self.settings.cost.hours_per_month
         kinds = growing_kinds(requirement, growing, search, hours)
         others = alternatives(requirement, leading, search)
-        return replace(
-            plan,
-            alternatives=biller.each_billed(others),
-            growth=biller.each_billed(growth_steps(kinds[0]) if kinds else ()),
-            outlook=growth_outlook(kinds, settings.switch_saving_ratio),
-        )
+        billed, outlook = biller.each_billed, growth_outlook(kinds, settings.switch_saving_ratio)
+        steps = billed(growth_steps(kinds[0]) if kinds else ())
+        return replace(plan, alternatives=billed(others), growth=steps, outlook=outlook)
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """One kind of GPU for a requirement, whether it fits or not."""

@@ -60,8 +60,6 @@ def engine_settings(
 ) -> ServingModelSettings:
     """With the engine's own limits on a board where the settings have none."""
     own = ENGINES[engine]
-    return replace(
-        settings,
-        requests_maximum=settings.requests_maximum or own.requests_maximum(board),
-        chunk_tokens=settings.chunk_tokens or own.chunk_tokens(board),
-    )
+    requests = settings.requests_maximum or own.requests_maximum(board)
+    chunk = settings.chunk_tokens or own.chunk_tokens(board)
+    return replace(settings, requests_maximum=requests, chunk_tokens=chunk)

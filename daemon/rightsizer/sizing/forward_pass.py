@@ -213,11 +213,10 @@ class ForwardPass:
             return PassCost()
         gpus, spread = self.layout.tensor, self.layout.expert
         layers = model.layers - model.dense_layers
-        products = self._overlapped(
-            2.0 * experts.chosen_share * experts.expert_parameters * tokens / gpus,
-            experts.read_parameters(tokens * spread) * stored_bytes / (gpus * spread),
-            settings.expert_compute_ratio * self.flops_per_second,
-        )
+        flops = 2.0 * experts.chosen_share * experts.expert_parameters * tokens / gpus
+        read = experts.read_parameters(tokens * spread) * stored_bytes / (gpus * spread)
+        speed = settings.expert_compute_ratio * self.flops_per_second
+        products = self._overlapped(flops, read, speed)
         vectors = tokens * model.experts_per_token * model.hidden * _BF16_BYTES
         # To the replica that holds the expert and back: each way is half of a sum's.
         sums = all_reduce_seconds(self.board, spread, vectors / gpus)
@@ -226,13 +225,9 @@ class ForwardPass:
         outside = max(0.0, 1.0 - joined / (spread * gpus))
         sent = 2.0 * outside * (vectors / gpus) / settings.network_bytes_per_second
         there_and_back = max(sums, sent)
-        return products.plus(
-            PassCost(
-                bandwidth=settings.expert_passes * layers * vectors / self._read_bytes_per_second,
-                communication=layers * there_and_back,
-                latency=layers * settings.expert_layer_seconds,
-            )
-        )
+        moved = settings.expert_passes * layers * vectors / self._read_bytes_per_second
+        starts = layers * settings.expert_layer_seconds
+        return products.plus(PassCost(0.0, moved, layers * there_and_back, starts))
 
     def _overlapped(self, flops: float, read_bytes: float, flops_per_second: float) -> PassCost:
         """Products and reads of one kind: near the ridge neither hides behind the other whole."""
@@ -250,7 +245,5 @@ class ForwardPass:
         depth, layout = part * self._depth, self.layout
         sums = 2.0 * depth * all_reduce_seconds(self.board, layout.tensor, payload)
         sends = (layout.pipeline - 1) * send_seconds(self.board, payload)
-        return PassCost(
-            communication=sums + (sends if layout.pipeline > 1 else 0.0),
-            latency=depth * self.settings.layer_seconds,
-        )
+        sums += sends if layout.pipeline > 1 else 0.0
+        return PassCost(communication=sums, latency=depth * self.settings.layer_seconds)

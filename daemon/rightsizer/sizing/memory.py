@@ -134,10 +134,12 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
         # Two units are gathered, one ahead; gradients of one are reduced in fp32 beside its own.
         gathered = unit * (times + (_MASTER_BYTES if is_whole else 0.0))
     weights = weight_bytes(model, count, base, layout) + adapters * trained.bytes_per_parameter
+    reduced = ranks if is_whole and stage >= _SHARDS_GRADIENTS else shards
+    updated = ranks if is_whole and stage >= _SHARDS_OPTIMIZER else shards
     return (
         weights / shards,
-        changed * element / (ranks if is_whole and stage >= _SHARDS_GRADIENTS else shards),
-        (changed * state + rows) / (ranks if is_whole and stage >= _SHARDS_OPTIMIZER else shards),
+        changed * element / reduced,
+        (changed * state + rows) / updated,
         gathered,
     )
 

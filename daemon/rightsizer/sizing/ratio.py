@@ -224,8 +224,6 @@ def place_ratio(
 def _rate(workload: ComparedWorkload, place: GpuPlace) -> EstimateInterval:
     if place.slice is None:
         return _ALIKE
-    shares = BusyShares(
-        matrix_ratio=workload.compute_share,
-        is_latency_bound=workload.scenario is InferenceScenario.SERVER,
-    )
+    is_bound = workload.scenario is InferenceScenario.SERVER
+    shares = BusyShares(matrix_ratio=workload.compute_share, is_latency_bound=is_bound)
     return slice_rate(place.board, place.slice, shares)

@@ -150,12 +150,8 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
     if model.windowed_layers is not None:
         windowed = min(model.windowed_layers - model.borrowed_windowed_layers, layers)
     part = windowed / layers if layers else 0.0
-    return KvCache(
-        bytes_per_token=staged * (1 - part) * layer_bytes,
-        windowed_bytes_per_token=staged * part * layer_bytes,
-        window_tokens=float(model.sliding_window),
-        state_bytes=state,
-    )
+    whole, windows = staged * (1 - part) * layer_bytes, staged * part * layer_bytes
+    return KvCache(whole, windows, float(model.sliding_window), state_bytes=state)
 
 
 def kv_cache_format(precision: Precisions) -> NumberFormat:

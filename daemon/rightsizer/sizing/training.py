@@ -277,15 +277,11 @@ def training_rate(
     speed = made / seconds
     peak = board.peak(training_precision(board, requirement)) or 0.0
     factor = _error_factor(requirement, board, layout, settings)
-    tokens = requirement.training.tokens
-    hours = None
+    tokens, hours = requirement.training.tokens, None
     if tokens is not None:
         hours = EstimateInterval.around(tokens / speed / HOUR_SECONDS, factor)
-    return TrainingRate(
-        tokens_per_second=EstimateInterval.around(speed, factor),
-        mfu_ratio=speed / layout.gpus * flops / peak if peak else 0.0,
-        hours=hours,
-    )
+    mfu = speed / layout.gpus * flops / peak if peak else 0.0
+    return TrainingRate(EstimateInterval.around(speed, factor), mfu, hours)
 
 
 def _error_factor(

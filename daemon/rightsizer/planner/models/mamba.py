@@ -229,10 +229,8 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     Shared blocks are counted once, and passed as often as they come.
     """
     layers = hybrid.layer_count(config)
-    usual = tuple(
-        HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT
-        for layer in range(config.defaults["num_hidden_layers"])
-    )
+    places = range(config.defaults["num_hidden_layers"])
+    usual = tuple(HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT for layer in places)
     hybrids = hybrid.layer_pattern(config, layers, usual, HYBRID, "hybrid_layer_ids").count(HYBRID)
     shape = hybrid.attention_shape(config, name, layers, is_tied=True)
     hidden, width = shape.hidden, _DOUBLE * shape.hidden
@@ -252,10 +250,8 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     adapter = rank * (hidden + 2 * ffn)
     if config.is_set("use_shared_attention_adapter"):
         adapter += 3 * rank * 2 * width
-    kinds = (
-        mixer.kind(layers - hybrids, has_feed_forward=False, parts=1),
-        mixer.kind(hybrids, has_attention=True, parts=3),
-    )
+    plain = mixer.kind(layers - hybrids, has_feed_forward=False, parts=1)
+    kinds = (plain, mixer.kind(hybrids, has_attention=True, parts=3))
     # Of each layer with a shared block: its adapter, a matrix back, and no more norms than one.
     own = hybrids * (adapter + hidden * hidden - 2 * hidden - attention_parameters(shape))
     whole = hybrid.stacked(shape, kinds, mixer, blocks * block, own)

@@ -139,12 +139,9 @@ def with_sparse_attention(shape: Transformer, config: Configuration) -> Transfor
     """The shape with an indexer in all layers, or in those that the configuration names."""
     if shape.query_lora_rank is None:
         raise wrong("q_lora_rank", "is missing")
-    indexer = TokenIndexer(
-        heads=config.needed("index_n_heads"),
-        head_dim=config.needed("index_head_dim"),
-        tokens=config.needed("index_topk"),
-        layers=_indexed_layers(config, shape.layers),
-    )
+    keys = ("index_n_heads", "index_head_dim", "index_topk")
+    heads, width, tokens = map(config.needed, keys)
+    indexer = TokenIndexer(heads, width, tokens, _indexed_layers(config, shape.layers))
     added = indexer.layers * indexer.parameters(shape.hidden, shape.query_lora_rank)
     return _with(shape, added, indexer=indexer)
 
