@@ -75,10 +75,8 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
         yield f"{fault}; {remedy}"
     if requirement.engine is not ServingEngine.VLLM and not task.trains:
         engine = f"{requirement.engine} {ENGINES[requirement.engine].version}"
-        fitted = (
-            "times of layers and requests were fitted on vLLM, and engines differ by 1.2 to 1.9"
-        )
-        yield f"engine: limits are those of {engine}; {fitted}"
+        fitted = "times of layers and requests were fitted on vLLM"
+        yield f"engine: limits are those of {engine}; {fitted}, and engines differ by 1.2 to 1.9"
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}
     for part, is_used, other in (
         ("training", task.trains, ModelTask.TRAINING),

@@ -140,11 +140,9 @@ class Search:
         self._headroom = settings.serving.latency_headroom_ratio
         self._expert_layouts = _expert_layouts(requirement, settings.plan.gpu_maximum)
         self._layouts = _layouts(requirement, settings.plan.gpu_maximum)
-        memory = partial(ServingMemory, requirement, settings=settings.memory)
-        self._serving_memory = cache(memory)
-        self._training_memory = cache(
-            partial(training_memory, requirement, settings=settings.memory)
-        )
+        memory = settings.memory
+        self._serving_memory = cache(partial(ServingMemory, requirement, settings=memory))
+        self._training_memory = cache(partial(training_memory, requirement, settings=memory))
         self._single: dict[tuple[str, Parallelism], PredictedRate] = {}
         self._rates: dict[tuple[str, Parallelism, float | None], PredictedRate] = {}
 

@@ -201,9 +201,8 @@ class Server:
 
     def running_at(self, requests_per_second: float) -> float:
         """Requests in flight at each replica where so many a second arrive and are answered."""
-        return queueing.halved(
-            0.0, self.places, lambda each: self.answered(each) < requests_per_second, _HALVINGS
-        )[1]
+        ends = partial(queueing.halved, 0.0, self.places, times=_HALVINGS)
+        return ends(lambda each: self.answered(each) < requests_per_second)[1]
 
     def _stiffness(self, running: float, made: float) -> float:
         """How much more is answered with a little more that runs, of as much more."""

@@ -229,6 +229,7 @@ class ServingMemory:
     def _activation_bytes(self, requests: float) -> float:
         model, load = self.requirement.model, self.requirement.load
         form = self.requirement.precision.activations
+        passing = activations.inference_activation_bytes
         match model:
             case Transformer() | VisionTransformer():
                 tokens = requests * max(1.0, load.input_tokens)
@@ -236,18 +237,14 @@ class ServingMemory:
                 if isinstance(model, VisionTransformer):
                     tokens = requests * model.tokens
                 rows = min(requests, float(self.settings.sampled_rows))
-                return activations.inference_activation_bytes(
-                    activations.blocks_of(model), form, self.layout, tokens, rows
-                )
+                return passing(activations.blocks_of(model), form, self.layout, tokens, rows)
             case ConvolutionalNetwork():
                 kept = activations.convolution_training_bytes(model, form, requests)
                 return kept * activations.CONVOLUTION_LIVE_SHARE
             case Diffusion():
                 tokens = activations.denoiser_tokens(model) * requests
                 blocks = (activations.denoiser_block(model),)
-                denoising = activations.inference_activation_bytes(
-                    blocks, form, self.layout, tokens, 0.0
-                )
+                denoising = passing(blocks, form, self.layout, tokens, 0.0)
                 return max(denoising, activations.decoder_peak_bytes(model, form, requests))
             case RecommenderModel():
                 return activations.recommender_bytes(model, requests, trains=False)

@@ -175,9 +175,8 @@ def _with_towers(read: TextModel, config: Configuration) -> TextModel:
     if not isinstance(model, Transformer):
         return read
     towers, notes = count_towers(config, model.hidden)
-    unread = replace(
-        model.unread, towers=float(towers), are_towers_quantized=quantizes_towers(config)
-    )
+    is_all = quantizes_towers(config)
+    unread = replace(model.unread, towers=float(towers), are_towers_quantized=is_all)
     return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *notes))
 
 

@@ -133,10 +133,8 @@ def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
     whole = hybrid.in_turns(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
     if not experts:
         return whole
-    shared_experts = -(-shared // ffn)
-    return hybrid.mixture(
-        whole, config, layers, expert, experts=experts, shared_experts=shared_experts
-    )
+    parts = {"experts": experts, "shared_experts": -(-shared // ffn)}
+    return hybrid.mixture(whole, config, layers, expert, **parts)
 
 
 def read_falcon_h1(config: Configuration, name: str) -> Transformer:

@@ -40,9 +40,8 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
 
 def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) -> Transformer:
     layers, is_tied = hybrid.layer_count(config), config.is_set("tie_embedding", otherwise=True)
-    pattern = hybrid.layer_pattern(
-        config, layers, (ATTENTION,) * layers, ATTENTION, "full_attn_idxs"
-    )
+    usual = (ATTENTION,) * layers
+    pattern = hybrid.layer_pattern(config, layers, usual, ATTENTION, "full_attn_idxs")
     shape = hybrid.attention_shape(
         config, name, layers, is_tied=is_tied, query_key_norm=True, ffn=ffn
     )
@@ -80,9 +79,8 @@ def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:
     one = hybrid.feed_forward(shape.hidden, ffn, has_bias=True)
     # The output of attention always has a bias.
     beside = 0 if has_bias else attending * shape.hidden
-    return hybrid.in_turns(
-        shape, attending, _linear_recurrence(config, shape), layers * one, beside
-    )
+    mixer = _linear_recurrence(config, shape)
+    return hybrid.in_turns(shape, attending, mixer, layers * one, beside)
 
 
 def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:

@@ -148,9 +148,8 @@ def with_sparse_attention(shape: Transformer, config: Configuration) -> Transfor
 
 def _indexed_layers(config: Configuration, layers: int) -> int:
     """Those that pick tokens; GLM-5's may look at what an earlier one picked."""
-    kinds = config.names("indexer_types") or tuple(
-        {"F": "full", "S": "shared"}.get(letter, "") for letter in config.text("index_topk_pattern")
-    )
+    letters, words = config.text("index_topk_pattern"), {"F": "full", "S": "shared"}
+    kinds = config.names("indexer_types") or tuple(words.get(letter, "") for letter in letters)
     if kinds:
         if len(kinds) != layers:
             raise wrong("indexer_types", f"{len(kinds)} of {layers} layers", "name each")
