@@ -15,7 +15,7 @@ from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import MISSING, dataclass, fields, replace
 from rightsizer.model.units import parse_amount
-from rightsizer.planner.models.published import PublishedModel
+from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.transformer_shape import (
     TransformerDescription,
     completed_shape,

@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
+from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.models import diffusion_transformers as dit
 from rightsizer.planner.models.configuration import (
     DESCRIBE,
@@ -14,7 +15,6 @@ from rightsizer.planner.models.configuration import (
 )
 from rightsizer.planner.models.latent_decoder import LatentDecoder
 from rightsizer.planner.models.layer_work import LayerWork
-from rightsizer.planner.models.published import PublishedModel
 from rightsizer.planner.models.unet import unet_work
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Diffusion

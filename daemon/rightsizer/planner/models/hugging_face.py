@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.model.frozen import replace
+from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.models.configuration import (
     AS_PUBLISHED,
     MODEL_TYPES,
@@ -21,7 +22,6 @@ from rightsizer.planner.models.family import (
     family_parameters,
     mixture_shape,
 )
-from rightsizer.planner.models.published import PublishedModel
 from rightsizer.planner.models.special_layers import (
     FAMILY_LAYERS,
     has_linear_attention,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.diffusers import (
     PipelineParts,
@@ -18,7 +19,6 @@ from rightsizer.planner.models.diffusers import (
 from rightsizer.planner.models.encoder_decoder import t5_encoder_parameters
 from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.planner.models.latent_decoder import read_decoder
-from rightsizer.planner.models.published import PublishedModel
 from rightsizer.sizing.models import Diffusion
 from rightsizer.sizing.parameters import count_parameters
 
