@@ -64,11 +64,7 @@ class ProjectionAnswer:
 def answer_question(
     question: FileQuestion, catalogue: Catalogue, settings: MemorySettings, read_run: ReadRun
 ) -> tuple[ProjectionAnswer, ...]:
-    """The profile on every target, in the order that they were asked for.
-
-    Raises:
-        RequirementError: the question itself is wrong; each fault with line and column.
-    """
+    """The profile on every target, in the order that they were asked for."""
     row = question.row
     row.refuse_unknown(_KEYS)
     run = _run(row, read_run)
