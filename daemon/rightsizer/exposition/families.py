@@ -12,7 +12,6 @@ from rightsizer.model.metric_family import (
     DEFAULT_COLLECTORS,
     Collector,
     Level,
-    MetricFamily,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
@@ -133,9 +132,9 @@ class Families:
         self, collectors: Collection[Collector] = frozenset(Collector), level: Level = Level.FULL
     ) -> None:
         self._collectors = collectors
+        exported = _exported(frozenset(collectors), level)
         self._samples: dict[str, list[tuple[MetricSeries, float]] | None] = {
-            name: [] if _is_exported(metric, collectors, level) else None
-            for name, metric in METRICS.items()
+            name: [] if name in exported else None for name in METRICS
         }
 
     def collects(self, collector: Collector) -> bool:
@@ -173,9 +172,15 @@ class Families:
                 yield SampleFamily(of.stem, of.help, of.kind, of.unit, of.collector, samples)
 
 
-def _is_exported(metric: MetricFamily, collectors: Collection[Collector], level: Level) -> bool:
-    is_usual = metric.collector in DEFAULT_COLLECTORS
-    return metric.collector in collectors and (metric.level.rank <= level.rank or not is_usual)
+@lru_cache(maxsize=8)
+def _exported(collectors: frozenset[Collector], level: Level) -> frozenset[str]:
+    """The metrics of some collectors up to a level."""
+    return frozenset(
+        name
+        for name, metric in METRICS.items()
+        if metric.collector in collectors
+        and (metric.level.rank <= level.rank or metric.collector not in DEFAULT_COLLECTORS)
+    )
 
 
 @lru_cache(maxsize=_HISTOGRAMS_KEPT)
