@@ -147,7 +147,7 @@ def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
         Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
     port = int(settings.url.rpartition(":")[2])
     with (
-        Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database,
+        closing(Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA])) as database,
         webhook_server(port=port) as inbox,
     ):
         report = Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send()
