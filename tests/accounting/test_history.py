@@ -267,8 +267,8 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
     """What is replayed again takes the place of what was there, an hour lived twice with it."""
     lived = lived_twice()
     with (
-        Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False) as one,
-        Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False) as other,
+        closing(Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False)) as one,
+        closing(Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False)) as other,
     ):
         source, target = HistoryRepository(one), HistoryRepository(other)
         source.save(lived, [DeviceRecord(gpu(), workload(), EPOCH)])
@@ -287,8 +287,8 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
 def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Path) -> None:
     """One that is as new or newer does."""
     with (
-        Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False) as one,
-        Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False) as other,
+        closing(Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False)) as one,
+        closing(Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False)) as other,
     ):
         source, target = HistoryRepository(one), HistoryRepository(other)
         now = DeviceRecord(gpu(), workload("now"), EPOCH + DAY)
