@@ -34,9 +34,7 @@ from rightsizer.model.workload import Workload
 from rightsizer.web.message import SocketPeer
 
 _NOBODY = "it is not known who claimed it"
-_SILENT: Final = frozenset(
-    {ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE}
-)
+_SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE)
 """What is written down in another way, or is nothing to write down."""
 _Key = tuple[str, str, Nanoseconds]
 """As `ActionProposal.key`."""

@@ -72,9 +72,8 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
             if not is_over:
                 clock.wait_until(clock.time() + _BETWEEN, never)
     if not reports[-1].devices:
-        raise RightsizerError(
-            reports[-1].agent.trouble or "the driver offers no GPU; look with 'nvidia-smi -L'"
-        )
+        absent = "the driver offers no GPU; look with 'nvidia-smi -L'"
+        raise RightsizerError(reports[-1].agent.trouble or absent)
     return tuple(reports)
 
 

@@ -59,9 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     if recorder.failure is not None:
         raise recorder.failure
     if not recorder.kept:
-        raise RecordingError(
-            f"{arguments.file}: stopped before anything was read, no file is kept; record longer"
-        )
+        why = "stopped before anything was read, no file is kept; record longer"
+        raise RecordingError(f"{arguments.file}: {why}")
     print(f"{arguments.file}: {counted(recorder.kept, 'snapshot')}", file=sys.stderr)
     if recorder.trouble is not None:
         print(f"rightsizer: warning: {recorder.trouble}", file=sys.stderr)

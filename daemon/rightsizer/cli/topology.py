@@ -269,9 +269,8 @@ def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:
     if arguments.path_sysfs is None:
         return otherwise
     if not os.path.isdir(arguments.path_sysfs):  # noqa: PTH112 - pathlib raises for some errors.
-        raise UsageError(
-            f"--path.sysfs: {arguments.path_sysfs} is no folder; name the mount point of sysfs"
-        )
+        why = "is no folder; name the mount point of sysfs"
+        raise UsageError(f"--path.sysfs: {arguments.path_sysfs} {why}")
     return Path(arguments.path_sysfs)
 
 

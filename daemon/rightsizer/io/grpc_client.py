@@ -128,9 +128,8 @@ class _Exchange:
                     self._body += event.data
                     if len(self._body) > self._maximum_bytes + _PREFIX_BYTES:
                         raise GrpcCallError(self._too_long)
-                    self._connection.acknowledge_received_data(
-                        event.flow_controlled_length, event.stream_id
-                    )
+                    size, stream = event.flow_controlled_length, event.stream_id
+                    self._connection.acknowledge_received_data(size, stream)
                 case known.StreamEnded():
                     self._has_ended = True
                 case known.StreamReset() | known.ConnectionTerminated():
