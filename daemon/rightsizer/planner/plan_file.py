@@ -224,10 +224,7 @@ def _gpus(row: Row) -> tuple[str, ...]:
 
 
 def _dollars(prices: Row, gpus: tuple[str, ...]) -> dict[str, float]:
-    """Dollars an hour by GPU: under their one key, or, as plans had it, beside the carbon.
-
-    One number is that of every GPU that the plan names.
-    """
+    """Dollars an hour by GPU: under one key, or beside the carbon; one number is for all named."""
     given = prices.values.get(STATED)
     if given is not None and not isinstance(given, Mapping):
         each = prices.number(STATED, 0.0, _MOST_DOLLARS)

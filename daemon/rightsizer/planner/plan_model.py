@@ -74,10 +74,7 @@ def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
 
 
 def read_fields(row: Row, kind: type, beside: Collection[str] = ()) -> dict[str, Any]:
-    """What a row says of the fields of a dataclass; those left out have their defaults.
-
-    Keys in `beside`, which are no fields, are read elsewhere.
-    """
+    """What a row says of the fields of a dataclass; keys in `beside` are read elsewhere."""
     types = _types(kind)
     row.refuse_unknown((*types, *beside))
     values = {}

@@ -142,10 +142,7 @@ def _shape_parameters(model: Transformer) -> float:
 
 
 def shape_notes(model: Transformer) -> Iterator[str]:
-    """A sentence, where the shape is that of a far smaller model.
-
-    It may be that of a mixture whose experts are not given, so that it is no error.
-    """
+    """A sentence, where the shape is that of a far smaller model, as of one expert of many."""
     if model.active_parameters or {"layers", "hidden"} & model.assumed:
         return
     by_shape = _shape_parameters(model)

@@ -55,10 +55,7 @@ class Experts:
 
 
 class Attention:
-    """Attention of all layers on one GPU of a tensor-parallel group, in the formats given.
-
-    Caches of 8 bits are multiplied in 16.
-    """
+    """Attention of all layers on one GPU of a group; caches of 8 bits are multiplied in 16."""
 
     def __init__(
         self,

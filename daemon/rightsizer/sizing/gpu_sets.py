@@ -51,10 +51,7 @@ def link_score(link: GpuLink | None, scores: LinkScores = _SCORES) -> int:
 
 
 def pcie_score(link: GpuLink | None, scores: LinkScores) -> int:
-    """How near two GPUs are over PCIe, NVLink left aside; 0 where unknown.
-
-    GPUs below one switch share the network card there too.
-    """
+    """How near over PCIe alone, and so to a network card below one switch; 0 where unknown."""
     if link is None:
         return 0
     kind = link.kind if link.pcie_kind is LinkKind.UNKNOWN else link.pcie_kind
