@@ -38,6 +38,8 @@ class LoadHistory:
         self._since, self._end, self._reader = since, end, reader or WindowReader()
         self._shapes: dict[Measure, Shape | None] = {}
         self._trends: dict[Measure, Trend | None] = {}
+        # Each worked out once, for one option after the other asks for another capacity.
+        self.effective_samples, self.known_peaks = cache(_effective_samples), cache(_known_peaks)
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window | None:
         """What was done over a span of time."""
@@ -70,8 +72,7 @@ class CaseHistory:
     def __init__(self, load: LoadHistory, start: Nanoseconds, end: Nanoseconds) -> None:
         self._load, self._start, self._end = load, start, end
         self.blocks, self.shape, self.trend = load.blocks, load.shape, load.trend
-        # Each worked out once, for one option after the other asks for another capacity.
-        self.effective_samples, self._known_peaks = cache(_effective_samples), cache(_known_peaks)
+        self.effective_samples = load.effective_samples
 
     @cached_property
     def window(self) -> Window | None:
@@ -80,7 +81,7 @@ class CaseHistory:
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
         """In how many of some blocks the peak was beyond a capacity; `None` without any."""
-        known, effective = self._known_peaks(blocks, measure)
+        known, effective = self._load.known_peaks(blocks, measure)
         if not known:
             return None
         return Exceedance(

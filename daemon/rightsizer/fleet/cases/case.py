@@ -8,7 +8,7 @@ from functools import cache
 from itertools import chain
 from typing import Final
 
-from rightsizer.accounting.accounts_snapshot import allocator_of
+from rightsizer.accounting.accounts_snapshot import CaseHistory, allocator_of
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.board_status import board_uuid
@@ -248,7 +248,9 @@ class FleetCases:
                 for (device, _), window in zip(held, windows(), strict=True)
             )
 
-        return CachedCase(key, workload, devices, windows, provisioning, past.over(start, end))
+        return CachedCase(
+            key, workload, devices, windows, provisioning, CaseHistory(past, start, end)
+        )
 
     def _days_together(self, rows: Sequence[HoldingRow]) -> SubjectDays:
         """A workload's own days, over all the devices that it held."""
