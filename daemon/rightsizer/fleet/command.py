@@ -45,8 +45,6 @@ without --save the advice is not even remembered. docs/fleet.md has more.
   rightsizer fleet --config.file fleet.yaml --serve
   rightsizer fleet --shard 3/16 --json > 3.json; rightsizer fleet merge *.json
 """
-
-
 _LOOK: Final = """
 --store.url URL: the store; without it fleet.store.url of the configuration
 --lookback DURATION: how far back to look, as in 14d; without it fleet.lookback of the configuration

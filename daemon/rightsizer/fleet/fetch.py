@@ -247,8 +247,6 @@ def _within(
 
 _DAYS_PER_FRAME: Final = 7
 """A distribution is one of all days of a frame, and rules look at three and at fourteen days."""
-
-
 _FetchedShard = tuple[tuple[PackedDay, ...], StoreUse]
 
 

@@ -25,8 +25,6 @@ _MOST_TEAMS: Final = 50
 _MOST_WAITING: Final = 50
 _LONGEST_STEP: Final = 1500
 """Characters of a step to take: a list of a thousand nodes is for JSON."""
-
-
 _Form = Mapping[str, Any]
 
 

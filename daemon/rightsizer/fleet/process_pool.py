@@ -104,8 +104,6 @@ def _ended(pool: ProcessPoolExecutor) -> Iterator[None]:
 
 _WORK: Final[list[Callable[[Any], Any]]] = []
 """What this process works with, once it has begun."""
-
-
 _TOLD: Final[list[Callable[[Any], object]]] = []
 """Receives what is told here."""
 _LISTEN_SECONDS: Final = 1.0

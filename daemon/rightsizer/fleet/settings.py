@@ -115,8 +115,6 @@ FleetRuleTree: Any = settings_class(
     "The fleet's own rules by name.",
     ((name, kind, group(kind)) for name, kind in _OF_RULES),
 )
-
-
 _MOST_SHARDS: Final = 1024
 
 

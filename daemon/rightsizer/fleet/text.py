@@ -144,8 +144,6 @@ def _action(action: str) -> str:
 
 _MOST_ROWS: Final = 20
 _WIDEST_NAME: Final = 26
-
-
 _NEXT: Final = (
     "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
     "'rightsizer claim --fleet ID' says that you act on it."

@@ -46,8 +46,6 @@ Days count since the epoch, times and steps are nanoseconds; `data` is a frame a
 `day_codec` writes it, of so many days as `days` says, the first of which is `day`.
 `done.until` is when a device's day was asked for last.
 """
-
-
 _CALLED: Final = Called("the kept days", "fleet.path", "look or service")
 _FORGET: Final = (
     "DELETE FROM track WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?",

@@ -125,8 +125,6 @@ _REMEDIES: Final = {
     404: "check the path of fleet.store.url: /prometheus for Mimir, /select/0/prometheus for a "
     "cluster of VictoriaMetrics, none for the others",
 }
-
-
 WaitingCallback: TypeAlias = "Callable[[float, float], object]"
 """Receives how many seconds a store was waited for, and for how many it may be."""
 

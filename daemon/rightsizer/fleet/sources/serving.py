@@ -65,8 +65,6 @@ _BLOCKS: Final = "nv_trt_llm_kv_cache_block_metrics"
 _NEWER: Final = "nv_inference_pending_request_count"
 _OLDER: Final = "nv_inference_queue_duration_us"
 """Of Triton before 23.10, which has no count of what waits, but the time it took."""
-
-
 _METRICS: Final = {
     _WAITING: (
         # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
@@ -105,8 +103,6 @@ MEASURES: Final = (
     ServingMeasure(_OLDER, _WAITING, function="increase", factor_per_second=1e-6),
 )
 """Those of one engine for one signal add up, but for the last of Triton's two."""
-
-
 ServingSignals: TypeAlias = "Mapping[Signal, array[float]]"
 """By signal, a value for each interval; `nan` where unknown. Preemptions are cumulative."""
 
@@ -115,8 +111,6 @@ _NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_names
 _LABELS: Final = ", ".join((*_POD_LABELS, *_NAMESPACE_LABELS))
 _PART_LABELS: Final = "model_name, model, name, version, engine, dp_rank"
 """Those that distinguish what an engine counts apart; scrapers' labels are not among them."""
-
-
 _CAN: Final = "Devices of serving engines are under pressure while they are full and requests wait."
 
 

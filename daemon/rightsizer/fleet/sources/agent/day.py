@@ -87,8 +87,6 @@ _PEAKS: Final = {
 """Of what has a distribution."""
 _ZERO: Final = 0.0
 _ByDevice = Mapping[str, Mapping[str, Any]]
-
-
 WORKLOAD_LABELS: Final = (
     *("workload", "kind", "class", "name"),
     *("exported_namespace", "namespace", "exported_pod", "pod"),

@@ -104,8 +104,6 @@ _DETAILS: Final = {
 """By fields of `NodeAdvice`."""
 _RISKS: Final = {0.01: Risk.VERY_LOW, 0.05: Risk.LOW, 0.15: Risk.MEDIUM, 1.0: Risk.HIGH}
 """By the upper bound that is exported; an unknown risk has none."""
-
-
 _ADVICE: Final = (
     f"max by (instance, {_LABELS}) (rightsizer_advice_info"
     ' unless on (job, instance) rightsizer_build_info{source="fleet"})'

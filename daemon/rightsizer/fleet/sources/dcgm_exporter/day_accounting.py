@@ -42,8 +42,6 @@ _THROTTLES: Final = (
     Condition.HARDWARE_SLOWDOWN,
 )
 _TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE})
-
-
 AccountedInterval: TypeAlias = "tuple[str, int, Entry, Mapping[Measure, float], float]"
 """A device's uuid, an interval, what the accounts say of it, the peaks of its measures, and of its
 media engines.
@@ -56,11 +54,11 @@ def accounted_intervals(
     grid: Grid,
     devices: Sequence[Device],
     days: Mapping[str, DeviceDay],
-    settings: EntrySettings | None = None,
+    settings: EntrySettings,
 ) -> Iterator[AccountedInterval]:
     """Every known interval of some devices in the order of time, as one reading at its end."""
     # An interval accounts for itself alone: one that was not read stays unknown.
-    settings = replace(settings or EntrySettings(), gap_minimum_seconds=0.0, gap_intervals=1.0)
+    settings = replace(settings, gap_minimum_seconds=0.0, gap_intervals=1.0)
     entries = EntryBuilder(settings)
     by_uuid = {device.uuid: device for device in devices}
     extra, holders = {}, {}
@@ -162,7 +160,7 @@ def accounted_days(
     grid: Grid,
     devices: Sequence[Device],
     days: Mapping[str, DeviceDay],
-    settings: EntrySettings | None = None,
+    settings: EntrySettings,
 ) -> dict[str, DayFrame]:
     """The frame of each device from what was read of it, accounted for as an agent would."""
     found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}

@@ -39,8 +39,6 @@ from rightsizer.model.workload import Workload
 
 _NAME_LABELS: Final = ("modelName", "model", "model_name")
 _PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile")
-
-
 Figures = Mapping[str, Mapping[str, float]]
 """By field of `Device` and by device, in base units."""
 

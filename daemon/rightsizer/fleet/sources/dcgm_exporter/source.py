@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from operator import add
-from typing import Final
+from typing import ClassVar, Final
 
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.catalogue.catalogue import Catalogue, built_in
@@ -37,7 +37,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
-from rightsizer.model.frozen import replace
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload
@@ -71,6 +71,7 @@ _USUAL_RESOLUTION_SECONDS: Final = 30.0
 """Between two collections of a dcgm-exporter, by default."""
 
 
+@dataclass(frozen=True, slots=True)
 class DcgmExporterSource:
     """Reads dcgm-exporters of all versions; judges each interval as an agent would.
 
@@ -78,22 +79,14 @@ class DcgmExporterSource:
     it, so that idle time is never put too high, and alternation within it is not seen.
     """
 
-    name: Final = NAME
-
-    def __init__(
-        self,
-        settings: FleetSettings | None = None,
-        *,
-        books: EntrySettings | None = None,
-        catalogue: Catalogue | None = None,
-    ) -> None:
-        self._settings = settings or FleetSettings()
-        self._books = books
-        self._catalogue = catalogue or built_in()
-        self._owners = PodOwners()
-        self._serving = ServingMetrics()
-        self._labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = {}
-        """Of the days that were read."""
+    settings: FleetSettings = field(default_factory=FleetSettings)
+    books: EntrySettings = field(default_factory=EntrySettings)
+    catalogue: Catalogue = field(default_factory=built_in)
+    _owners: PodOwners = field(default_factory=PodOwners)
+    _serving: ServingMetrics = field(default_factory=ServingMetrics)
+    _labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = field(default_factory=dict)
+    """Of the days that were read."""
+    name: ClassVar[str] = NAME
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution."""
@@ -106,7 +99,7 @@ class DcgmExporterSource:
         if not presence_names(report.metrics):
             return FleetInventory()
         span = LookbackSpan(now, lookback)
-        devices, holders = read_inventory(store, report, span, self._catalogue, self._settings)
+        devices, holders = read_inventory(store, report, span, self.catalogue, self.settings)
         span = LookbackSpan(now, min(lookback, DAY))
         found = workloads_of(store, self._owners, holders, span)
         return FleetInventory(
@@ -135,7 +128,7 @@ class DcgmExporterSource:
             day, presence = read[device.uuid], present[device.uuid]
             day.known_seconds = presence.known_seconds(grid, resolution)
             day.holdings = held_runs(presence, workloads, grid)
-        frames = accounted_days(grid, watched, read, self._books)
+        frames = accounted_days(grid, watched, read, self.books)
         return FleetDay(frames, {uuid: held for uuid in frames if (held := read[uuid].holdings)})
 
     def _workloads(
