@@ -170,6 +170,21 @@ class FleetWorkload:
     """Whether each of its devices is held by a pod of its own, of a Deployment."""
 
     @property
+    def gpus(self) -> int:
+        """Devices that it has now."""
+        return sum(self.nodes.values())
+
+    @property
+    def namespace(self) -> str:
+        """The workload's; empty without one."""
+        return self.case.workload.namespace if self.case.workload else ""
+
+    def needs(self, resource: Resource) -> list[float | None]:
+        """Of each device whose need of a resource was looked at; `None` where it is unknown."""
+        fits = self.case.provisioning
+        return [fit.resources[resource].need for fit in fits if resource in fit.resources]
+
+    @property
     def is_movable(self) -> bool:
         """Whether it is on one node and may be started elsewhere."""
         return self.case.workload_class in MOVABLE_CLASSES and len(self.nodes) == 1

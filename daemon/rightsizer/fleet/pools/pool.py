@@ -184,8 +184,8 @@ def placed_waiting(
     spaces = defaultdict[tuple[str, str], set[str]](set)
     for each in workloads:
         own[each.case.key].add(each.pool)
-        if each.case.workload is not None and each.case.workload.namespace:
-            spaces[each.cluster, each.case.workload.namespace].add(each.pool)
+        if each.namespace:
+            spaces[each.cluster, each.namespace].add(each.pool)
 
     def pool_of(each: WaitingWork) -> str:
         roomy = {pool.name for pool in pools if _could_hold(pool, each)}

@@ -11,7 +11,7 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.fleet.model import MOVABLE_CLASSES, FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
-from rightsizer.model.finding import Action, Risk
+from rightsizer.model.finding import Action, Case, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import Allocator
@@ -57,12 +57,6 @@ class SmallWorkload:
     busy: Sequence[float]
 
     @property
-    def namespace(self) -> str:
-        """Within it nothing has to keep workloads apart."""
-        workload = self.view.case.workload
-        return workload.namespace if workload else ""
-
-    @property
     def span(self) -> tuple[int, int]:
         """The start and the length of its hours."""
         series = (self.view.compute, self.view.memory_bytes, self.view.busy)
@@ -93,21 +87,23 @@ def small_work(
     return tuple(each for each in found if each.span == span)
 
 
-def _may_share(view: FleetWorkload) -> bool:
-    """Whether a workload may share by what it is; preallocated memory hides what it needs."""
-    case = view.case
+def has_room(case: Case) -> bool:
+    """Whether a workload may have others beside it; preallocated memory hides what it needs."""
     return (
         case.workload is not None
-        and case.workload_class in MOVABLE_CLASSES
         and case.workload.allocator is not Allocator.PREALLOCATING
-        and sum(view.nodes.values()) == 1
         and bool(case.devices)
-        and not any(each.mig for each in case.devices)
         and not works_on_media(case)
         and not any(
             fit.is_underprovisioned or fit.memory_is_preallocated for fit in case.provisioning
         )
     )
+
+
+def _may_share(view: FleetWorkload) -> bool:
+    case = view.case
+    is_small = view.gpus == 1 and not any(each.mig for each in case.devices)
+    return is_small and case.workload_class in MOVABLE_CLASSES and has_room(case)
 
 
 def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload | None:
@@ -174,8 +170,9 @@ def plan_sharing(
     """
     by_key = {each.load.key: each for each in given}
     gpus, at_least, alone = [], 0, []
-    named = sorted(by_key.values(), key=lambda each: (each.namespace, each.load.key))
-    for _, group in groupby(named, lambda each: each.namespace):
+    # Within a namespace nothing has to keep workloads apart.
+    named = sorted(by_key.values(), key=lambda each: (each.view.namespace, each.load.key))
+    for _, group in groupby(named, lambda each: each.view.namespace):
         packed = pack((each.load for each in group), limits)
         at_least += packed.at_least
         for keys in packed.bins:
@@ -205,14 +202,7 @@ def _sliced(
     needs = {}
     for each in alone:
         bandwidth, nvlink = (
-            max(
-                (
-                    fit.resources[of].need or 0.0
-                    for fit in each.view.case.provisioning
-                    if of in fit.resources
-                ),
-                default=0,
-            )
+            max((need or 0.0 for need in each.view.needs(of)), default=0.0)
             for of in (Resource.MEMORY_BANDWIDTH, Resource.NVLINK)
         )
         # What a slice of its own must have, so that it fills no more of it than the limits.

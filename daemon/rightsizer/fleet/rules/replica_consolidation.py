@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
@@ -15,6 +14,7 @@ from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.fleet.pools.reclaim import sharing_fragments
+from rightsizer.fleet.pools.sharing import has_room
 from rightsizer.fleet.rules.rule import (
     covered,
     least_certain,
@@ -26,7 +26,7 @@ from rightsizer.model.finding import Action, Case, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
-from rightsizer.model.workload import Allocator, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "replica_consolidation"
 _NOISE_RATIO: Final = 0.01
@@ -55,34 +55,22 @@ def replicated(
 
     Its replicas share its load as their needs do, and each is taken for the busiest.
     """
-    case, count = view.case, sum(view.nodes.values())
-    workload, fits = case.workload, case.provisioning
+    case, count = view.case, view.gpus
     if (
-        workload is None
-        or workload.workload_class is not WorkloadClass.SERVING
+        case.workload_class is not WorkloadClass.SERVING
         or count < _SEVERAL
-        or workload.allocator is Allocator.PREALLOCATING
-        or not case.devices
+        or not has_room(case)
         or not (view.has_separate_pods or _is_apart(case, market))
-        or works_on_media(case)
-        or any(fit.is_underprovisioned or fit.memory_is_preallocated for fit in fits)
     ):
         return None
     # The largest need of a replica, with its margin; unknown where one's is.
-    memory = [
-        fit.resources[Resource.MEMORY].need for fit in fits if Resource.MEMORY in fit.resources
-    ]
-    known = [need for need in memory if need is not None]
+    known = [need for need in view.needs(Resource.MEMORY) if need is not None]
     compute = filled(view.compute)
-    if not known or len(known) < len(fits) or compute is None:
+    if not known or len(known) < len(case.provisioning) or compute is None:
         return None
     if known_ratio(view.compute) < minimum_coverage_ratio:
         return None
-    needs = [
-        fit.resources[Resource.COMPUTE].need or 0.0
-        for fit in fits
-        if Resource.COMPUTE in fit.resources
-    ]
+    needs = [need or 0.0 for need in view.needs(Resource.COMPUTE)]
     # Need of the busiest replica over that of the mean one.
     unevenness = max(needs) * len(needs) / sum(needs) if needs and sum(needs) > 0.0 else 1.0
     uneven = unevenness / count
@@ -156,8 +144,7 @@ def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Rep
     by_key = {each.key: each for each in given}
     by_namespace: dict[str, list[HourlyLoad]] = {}
     for each in given:
-        workload = each.view.case.workload
-        by_namespace.setdefault(workload.namespace if workload else "", []).append(each.each)
+        by_namespace.setdefault(each.view.namespace, []).append(each.each)
     return [
         [by_key[key] for key in keys]
         for _, loads in sorted(by_namespace.items())

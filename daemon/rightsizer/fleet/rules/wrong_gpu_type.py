@@ -84,7 +84,7 @@ def judge(
     for each in sorted(view.workloads, key=lambda each: each.case.key):
         subject = CaseSubject(NAME, each.case, market)
         # Other boards of which a pool has enough for all of the workload's GPUs.
-        own, needed = {device.board for device in each.case.devices}, sum(each.nodes.values())
+        own, needed = {device.board for device in each.case.devices}, each.gpus
         near = {some.board for some in room if some.cluster == each.cluster and some.gpus >= needed}
         boards = tuple(sorted(near - own)) if needed > 0 else ()
         sized = _sized(subject, boards, settings)
@@ -122,7 +122,7 @@ def _well(subject: CaseSubject, sized: Finding) -> Finding:
 
 def _given(wanted: _Wanted, left: dict[_SpareBoards, int]) -> Finding:
     """The best board of which enough are left; they are taken off what is left."""
-    needed = sum(wanted.view.nodes.values())
+    needed = wanted.view.gpus
     for option in wanted.options:
         for room, gpus in left.items():
             is_near = room.cluster == wanted.view.cluster
@@ -169,7 +169,7 @@ def _sized(
 
 def _complaint(wanted: _Wanted, option: Option, room: _SpareBoards) -> Finding:
     view, case, sized = wanted.view, wanted.subject.case, wanted.sized
-    name, needed = case.workload.name if case.workload else case.key, sum(view.nodes.values())
+    name, needed = case.workload.name if case.workload else case.key, view.gpus
     cheaper = wanted.subject.market.board(room.board)
     product = (cheaper.usual_name if cheaper else room.board).replace(" ", "-")
     owner = scheduler_of(case.workload.kind if case.workload else None)
