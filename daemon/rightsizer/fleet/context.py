@@ -9,7 +9,7 @@ from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.clusters import clusters_in, inventory_in, joined
 from rightsizer.fleet.fetch import FetchPlan, PlannedSource, plan_of
-from rightsizer.fleet.model import Cluster, FleetDevice, FleetInventory
+from rightsizer.fleet.model import FleetDevice, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, Shard
@@ -187,7 +187,13 @@ def fleet_context(
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
     found = clusters_in(store, fleet.cluster_label, now, lookback)
-    clusters = _of_shard(found.clusters, fleet.shard)
+    clusters, notes = found.clusters, found.warnings
+    if fleet.shard:
+        shard = Shard.parse(fleet.shard)
+        clusters = tuple(each for each in clusters if shard.has(each.name))
+        there = ", ".join(each.name or "the one without a name" for each in clusters) or "none"
+        among = f"Shard {fleet.shard} has {len(clusters)} of {len(found.clusters)} clusters"
+        notes = (*notes, f"{among}: {there}.")
     reports: list[SourceReport] = []
     inventories: list[FleetInventory] = []
     readers: dict[str, tuple[FleetSource, SourceReport]] = {}
@@ -216,20 +222,7 @@ def fleet_context(
     ]
     plan = plan_of(planned, cache.done, now, fleet)
     progress("probing", 1, 1)
-    notes = found.warnings
-    if fleet.shard:
-        there = ", ".join(each.name or "the one without a name" for each in clusters) or "none"
-        among = f"Shard {fleet.shard} has {len(clusters)} of {len(found.clusters)} clusters"
-        notes = (*notes, f"{among}: {there}.")
     return FleetContext(now, tuple(reports), inventory, plan, store, readers, notes)
-
-
-def _of_shard(clusters: tuple[Cluster, ...], shard: str) -> tuple[Cluster, ...]:
-    """The clusters of a shard; all where there is none."""
-    if not shard:
-        return clusters
-    part = Shard.parse(shard)
-    return tuple(each for each in clusters if part.has(each.name))
 
 
 def store_of(

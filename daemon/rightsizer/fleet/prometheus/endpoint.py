@@ -220,7 +220,8 @@ class Endpoint:
             may_repeat = limit or result.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
             # What has never answered is rather a wrong address than a store that restarts.
             patience = settings.patience_seconds if limit or self._has_answered else 0.0
-            pause = max(self._pause(attempt), self._wanted(result))
+            wanted = min(result.retry_after_seconds or 0.0, settings.retry_after_maximum_seconds)
+            pause = max(self._pause(attempt), wanted)
             is_last = not may_repeat or (attempt >= settings.tries and waited + pause > patience)
             if patience and not is_last:
                 self._waiting(waited, patience)
@@ -237,11 +238,6 @@ class Endpoint:
         doubled = settings.backoff_seconds * float(1 << min(attempt - 1, _DOUBLINGS))
         pause = min(doubled, _LONGEST_SECONDS) * (0.5 + self._jitter() / 2)
         return pause if attempt < settings.tries else max(1.0, pause)
-
-    def _wanted(self, failure: Failure) -> float:
-        """What the store asks for."""
-        most = self._settings.retry_after_maximum_seconds
-        return min(failure.retry_after_seconds or 0.0, most)
 
     def close(self) -> None:
         """Close idle connections."""

@@ -1,6 +1,6 @@
 """Devices and holders seen within the lookback, completed by the catalogue."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames
 from rightsizer.fleet.sources.kubernetes import (
@@ -130,9 +130,16 @@ def read_inventory(
     return devices, {holder for found in holders.values() for holder in found}
 
 
-def _largest(metric: str) -> str:
-    """Of each device, of several scrapes."""
-    return f"max by ({_DEVICE}) ({metric})"
+def _latest(
+    store: MetricStore, field: DcgmField, metrics: frozenset[str], now: Nanoseconds
+) -> Iterator[tuple[str, Entity, SampledSeries]]:
+    """Metric, device and series of a field; of several scrapes of a device, the largest."""
+    for metric in dcgm.spelled(field, metrics):
+        query = at_moment(f"max by ({_DEVICE}) ({metric})", now)
+        for series in divided(store, query, dcgm.UUID_LABELS):
+            entity = dcgm.device_of(series.labels)
+            if entity is not None:
+                yield metric, entity, series
 
 
 def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
@@ -184,14 +191,10 @@ def _figure(
         return {}
     _, factor = convert(field.unit)
     found: dict[str, float] = {}
-    for metric in (each for each in dcgm.spellings(field) if each in metrics):
-        for series in divided(store, at_moment(_largest(metric), now), dcgm.UUID_LABELS):
-            entity = dcgm.device_of(series.labels)
-            value = plausible(field.signal, series.values[0] * factor)
-            if entity is None or (entity.is_instance and field.is_of_card):
-                continue
-            if not isinstance(value, Missing):
-                found[entity.device] = value
+    for _, entity, series in _latest(store, field, metrics, now):
+        value = plausible(field.signal, series.values[0] * factor)
+        if not isinstance(value, Missing) and not (entity.is_instance and field.is_of_card):
+            found[entity.device] = value
     return found
 
 
@@ -216,17 +219,13 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
     An exporter shows the last Xid until it is started again, which a reset of the GPU asks for.
     """
     found: dict[str, XidLog] = {}
-    for metric in (name for name in dcgm.spellings(dcgm.XID) if name in report.metrics):
-        for series in divided(store, at_moment(_largest(metric), span.end), dcgm.UUID_LABELS):
-            entity = dcgm.device_of(series.labels)
-            if entity is None or entity.is_instance:
-                continue
-            code = int(series.values[-1])
-            found[entity.device] = XidLog({})
+    for metric, entity, series in _latest(store, dcgm.XID, report.metrics, span.end):
+        if not entity.is_instance:
+            code, log = int(series.values[-1]), XidLog({})
             if code in CRITICAL_XIDS:
                 label = next(each for each in dcgm.UUID_LABELS if series.labels.get(each))
-                chosen = selector(metric, {label: series.labels[label]})
-                found[entity.device] = _xid_log(store, chosen, code, span)
+                log = _xid_log(store, selector(metric, {label: series.labels[label]}), code, span)
+            found[entity.device] = log
     return found
 
 

@@ -96,11 +96,14 @@ DIVIDED_NAMES: Final = frozenset(
 `--kubernetes-virtual-gpus`: `isPerProcessMetric` of its process_metrics.go."""
 
 
-def presence_names(metrics: Iterable[str]) -> tuple[str, ...]:
+def spelled(field: DcgmField, metrics: Collection[str]) -> tuple[str, ...]:
+    """The spellings of a field that are among some metrics."""
+    return tuple(name for name in spellings(field) if name in metrics)
+
+
+def presence_names(metrics: Collection[str]) -> tuple[str, ...]:
     """The metrics whose samples say that a device is watched: one field, in all its spellings."""
-    found = frozenset(metrics)
-    there = (tuple(each for each in spellings(field) if each in found) for field in _PRESENCE)
-    return next(filter(None, there), ())
+    return next(filter(None, (spelled(field, metrics) for field in _PRESENCE)), ())
 
 
 def presence_spellings() -> tuple[str, ...]:
@@ -195,9 +198,9 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     counts = divided(store, over, UUID_LABELS)
     tier = tier_of_metrics(metrics)
     can = [_CAN[tier]] if tier in _CAN else []
-    if not metrics.isdisjoint(spellings(ENERGY)):
+    if spelled(ENERGY, metrics):
         can.append("Energy, by the driver's counter.")
-    if has_throttling := any(not metrics.isdisjoint(spellings(field)) for field in THROTTLING):
+    if has_throttling := any(spelled(field, metrics) for field in THROTTLING):
         can.append("Throttling by power and heat.")
     report = SourceReport(
         NAME,
@@ -274,7 +277,7 @@ def _warnings(
             f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
             "of a fleet."
         )
-    for name in (name for name in spellings(XID) if name in metrics):
+    for name in spelled(XID, metrics):
         query = f'count_values("xid", max by ({_DEVICE}) ({name}))'
         gpus: Counter[int] = Counter()
         for found in divided(store, at_moment(query, now), UUID_LABELS):

@@ -207,7 +207,7 @@ def read_devices(queries: DayQueries, metrics: AbstractSet[str]) -> dict[str, De
         for device, column in _columns(queries, GAINED, each, metrics).items():
             found[device].violations[condition] = array("d", (gain / length for gain in column))
     for each in dcgm.REASONS:
-        if not metrics.isdisjoint(dcgm.spellings(each)):
+        if dcgm.spelled(each, metrics):
             parts = [_columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)]
             for device in set.intersection(*map(set, parts)):
                 found[device].reasons = ThrottleReasons(*(part[device] for part in parts))
@@ -232,7 +232,7 @@ def _signals(
 def _columns(
     queries: DayQueries, form: str, each: DcgmField, metrics: AbstractSet[str]
 ) -> SignalColumns:
-    names = tuple(name for name in dcgm.spellings(each) if name in metrics)
+    names = dcgm.spelled(each, metrics)
     if not names or each.signal is None:
         return {}
     columns = by_device(queries.read(form, names), queries.grid, is_of_card=each.is_of_card)
