@@ -25,10 +25,10 @@ from rightsizer.report.json_encoder import advice_form, attributes, finding_form
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
     """GPUs that work waits for, by the pool that it waits for."""
-    found: dict[str, float] = defaultdict(float)
+    found: dict[str, float] = {}
     for each in waiting:
-        found[each.pool] += each.gpus
-    return dict(found)
+        found[each.pool] = found.get(each.pool, 0.0) + each.gpus
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,7 @@ def encode_plan(
         "kept_device_days": plan.kept,
         "device_days": plan.wanted,
         "shards": len(plan.shards),
-        "queries": plan.queries,
-        "samples": plan.samples,
+        **attributes(plan, "queries samples"),
     }
 
 
@@ -165,8 +164,7 @@ def encode_source(report: SourceReport) -> dict[str, Any]:
         "is_found": bool(report.metrics or report.devices or report.oldest is not None),
         "devices": report.devices,
         "oldest": None if report.oldest is None else seconds(report.oldest),
-        **attributes(report, "resolution_seconds tier"),
-        **{name: list(getattr(report, name)) for name in ("can", "cannot", "warnings")},
+        **attributes(report, "resolution_seconds tier can cannot warnings"),
     }
 
 
@@ -239,10 +237,7 @@ def _peak_now(pool: FleetPool) -> float | None:
 
 def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
     return {
-        "name": pool.name,
-        "cluster": pool.cluster,
-        "board": pool.board,
-        "gpus": pool.gpus,
+        **attributes(pool, "name cluster board gpus"),
         "nodes": len(pool.size_by_node),
         "held_mean": _mean_now(pool, pool.held),
         "held_peak": _peak_now(pool),

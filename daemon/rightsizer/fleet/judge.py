@@ -73,19 +73,18 @@ def fleet_rules_of(settings: FleetConfig) -> tuple[FleetRule[Any], ...]:
 class FleetGuidance:
     """Policies over a fleet; pickled to worker processes."""
 
-    pools: Mapping[str, str]
-    """Of each device, by uuid."""
-    by_pool: Mapping[str, PolicySet]
+    by_device: Mapping[str, PolicySet]
+    """By uuid; those of its pool."""
+    others: PolicySet | None = None
+    """Of what has no known device; `None` without any policies."""
 
     @classmethod
     def of(cls, policies: Sequence[Policy], inventory: FleetInventory) -> "FleetGuidance":
         """What policies say of a fleet."""
         if not policies:
-            return cls({}, {})
-        pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
-        return cls(
-            pools, {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
-        )
+            return cls({})
+        sets = {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
+        return cls({uuid: sets[each.pool] for uuid, each in inventory.devices.items()}, sets[""])
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """The rule with the thresholds that hold for a workload."""
@@ -106,8 +105,7 @@ class FleetGuidance:
 
     def _of(self, uuids: Iterable[str]) -> PolicySet | None:
         """Of the pool of the first known device; a workload is in one pool."""
-        pools = (self.pools[uuid] for uuid in uuids if uuid in self.pools)
-        return self.by_pool.get(next(pools, ""))
+        return next((self.by_device[uuid] for uuid in uuids if uuid in self.by_device), self.others)
 
 
 def _by_pool(
