@@ -25,7 +25,7 @@ from rightsizer.fleet.sources.agent.time_columns import (
     pressure_columns,
     time_columns,
 )
-from rightsizer.fleet.sources.series import by_label, placed, runs_of, word_of
+from rightsizer.fleet.sources.series import by_label, runs_of, word_of
 from rightsizer.model.block import Measure
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
@@ -245,11 +245,10 @@ class DayReader:
         return DayFrame.of(self._whole, columns, demands)
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:
-        shares: dict[str, dict[str, array[float]]] = {}
-        for series in self._range(self._shares_query(labels)):
-            uuid, key = series.labels.get("uuid", ""), series.labels.get("workload", "")
-            if key and uuid in self._devices:
-                shares.setdefault(uuid, {})[key] = placed(series, self._grid, _ZERO)
+        answer = [
+            each for each in self._range(self._shares_query(labels)) if each.labels.get("workload")
+        ]
+        shares = by_label(answer, self._grid, "workload", _ZERO)
         keys = sorted({key for parts in shares.values() for key in parts})
         workloads = {key: workload_by_key(key) for key in keys}
         if keys:
