@@ -91,8 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     against = judged_workloads(earlier.profiles, judges)
     joins = _joined(arguments.history_path, found, settings)
     if joins:
-        comparison = settings.profiles.comparison
-        found = tuple(map(weighed, found, joins, repeat(comparison)))
+        found = tuple(map(weighed, found, joins, repeat(settings.profiles.comparison)))
     answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
     if out is not None:
         with whole_file(out, "report") as file:

@@ -83,8 +83,7 @@ def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
     copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)
     work = sum(each.kernel_seconds for each in times) - collective
     # Copies fill time that would be idle; they are taken off waits for the host first.
-    waits = sum(each.host_wait_seconds for each in times)
-    host = max(0.0, waits - copy)
+    host = max(0.0, sum(each.host_wait_seconds for each in times) - copy)
     at_work = [each for member in members for each in member.kernels_at_work]
     tensor, plain = (
         sum(each.seconds for each in at_work if each.uses_tensor_cores is uses)

@@ -153,8 +153,7 @@ class ProfileService:
 
 def _latest(kept: Mapping[str, str], maximum: int) -> dict[str, str]:
     """Those that were taken last."""
-    latest = sorted(kept.items(), key=lambda each: _taken(each[1]))[-maximum:]
-    return dict(latest)
+    return dict(sorted(kept.items(), key=lambda each: _taken(each[1]))[-maximum:])
 
 
 def _taken(text: str) -> Nanoseconds:

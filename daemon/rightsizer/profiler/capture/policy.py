@@ -13,7 +13,6 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_d
 from rightsizer.profiler.capture.repository import CaptureRecord
 from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
-_NOTHING: Final[Mapping[State, float]] = {}
 _LEAST_POINTS: Final = 3
 
 
@@ -51,11 +50,8 @@ class WorkloadCourse:
     def active_seconds(self) -> float:
         """At work since it began, by the mean of its devices."""
         last = self.points[-1]
-        grown = sum(
-            last.state_seconds.get(state, 0.0) - self.begun_state_seconds.get(state, 0.0)
-            for state in ACTIVE_STATES
-        )
-        return grown / max(1, last.devices)
+        grown = _grown(self.begun_state_seconds, last.state_seconds)
+        return sum(grown[state] for state in ACTIVE_STATES) / max(1, last.devices)
 
     @property
     def covered_seconds(self) -> float:
@@ -107,15 +103,14 @@ def advanced(
     return replace(course, first_seen=first or course.first_seen, points=points)
 
 
+def _grown(before: Mapping[State, float], after: Mapping[State, float]) -> dict[State, float]:
+    return {state: after.get(state, 0.0) - before.get(state, 0.0) for state in State}
+
+
 def _shares(before: WorkloadSample, after: WorkloadSample) -> Mapping[State, float]:
-    grown = {
-        state: after.state_seconds.get(state, 0.0) - before.state_seconds.get(state, 0.0)
-        for state in State
-    }
+    grown = _grown(before.state_seconds, after.state_seconds)
     total = sum(grown.values())
-    if total <= 0:
-        return _NOTHING
-    return {state: value / total for state, value in grown.items()}
+    return {state: value / total for state, value in grown.items()} if total > 0 else {}
 
 
 _DAY_SECONDS: Final = 86400.0

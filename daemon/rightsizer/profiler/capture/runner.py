@@ -247,8 +247,7 @@ class ThreadedCaptureRunner:
                 # Wait until what was only asked for is recorded.
                 is_awaited = called.outcome is CaptureOutcome.CALLED and not called.is_recorded
                 if is_awaited and self._stop.wait(request.seconds + self._settings.margin):
-                    why = "the agent ended meanwhile"
-                    called = CaptureResult(CaptureOutcome.INTERRUPTED, why)
+                    called = CaptureResult(CaptureOutcome.INTERRUPTED, "the agent ended meanwhile")
         except Exception:  # noqa: BLE001 - its end is told and the counters come back, whatever it is.
             self._log.exception("capture_broke", id=request.id)
         finally:

@@ -77,8 +77,7 @@ class CaptureStorage:
         try:
             disk = os.statvfs(self._folder)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            return f"the drop folder cannot be looked at: {reason}"
+            return f"the drop folder cannot be looked at: {(error.strerror or str(error)).lower()}"
         free = disk.f_bavail / disk.f_blocks if disk.f_blocks else 0.0
         if free < self._settings.minimum_free_ratio:
             return f"the file system of the drop folder is nearly full: {free:.0%} are free"

@@ -173,8 +173,7 @@ def python_span(name: str) -> tuple[SpanKind, str] | None:
     """The kind of a frame of Python, and a name without folders; most frames have none."""
     if not name.endswith("save"):
         return None
-    found = ((kind, said) for pattern, kind, said in _PYTHON if pattern.search(name))
-    return next(found, None)
+    return next(((kind, said) for pattern, kind, said in _PYTHON if pattern.search(name)), None)
 
 
 _COUNTED: Final = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
@@ -217,9 +216,8 @@ def range_kind(name: str) -> SpanKind:
         return SpanKind.LOADER
     if _CHECKPOINT_RANGE.search(name) and not _RECOMPUTATION_RANGE.search(name):
         return SpanKind.CHECKPOINT
-    if _SYNCHRONIZATION_RANGE.search(name):
-        return SpanKind.SYNCHRONIZATION
-    return SpanKind.ANNOTATION
+    is_wait = _SYNCHRONIZATION_RANGE.search(name)
+    return SpanKind.SYNCHRONIZATION if is_wait else SpanKind.ANNOTATION
 
 
 def is_step(name: str) -> bool:

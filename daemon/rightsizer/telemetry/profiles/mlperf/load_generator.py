@@ -151,8 +151,8 @@ class LoadGeneratorFindings:
         """The profile that they make."""
         figures, notes = self.figures, self.notes
         for name, others in _HEADLINES:
-            for found in [figures[each] for each in others if each in figures][:1]:
-                figures.setdefault(name, found)
+            if known := [figures[each] for each in others if each in figures]:
+                figures.setdefault(name, known[0])
         has_result = self.validity != "" or any(name.startswith("latency") for name in figures)
         if "accuracy" in self.mode.lower():
             notes.append("An accuracy run: it measures no speed.")

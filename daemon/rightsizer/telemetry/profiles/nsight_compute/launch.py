@@ -231,14 +231,14 @@ def _excess_sectors(launch: KernelLaunch) -> float | None:
 
 def counts_tensor_cores(launch: KernelLaunch) -> bool | None:
     """By counters, else by what a rule says of the pipes; unknown where only a part is counted."""
-    counted = [
-        (name, figure.value)
+    counted = {
+        name: figure.value
         for (section, name), figure in launch.metrics.items()
         if not section and _TENSOR.match(name) and _PEAK not in name
-    ]
-    if any(value > 0 for _, value in counted):
+    }
+    if any(value > 0 for value in counted.values()):
         return True
-    if any(_ALL_TENSOR.match(name) for name, _ in counted):
+    if any(map(_ALL_TENSOR.match, counted)):
         return False
     return True if any(_TENSOR_RULE.search(rule.text) for rule in launch.rules) else None
 
@@ -383,12 +383,11 @@ class ComputePages:
         elif (value := printed_number(table.value(cells), self._mark)) is None:
             self.unread["metric without a value"] += 1
         else:
-            launch.metrics[key] = LaunchMetric(
-                value,
-                table.cell(cells, "Metric Unit"),
-                printed_number(table.cell(cells, "Minimum"), self._mark),
-                printed_number(table.cell(cells, "Maximum"), self._mark),
+            unit, *ends = (
+                table.cell(cells, each) for each in ("Metric Unit", "Minimum", "Maximum")
             )
+            least, most = (printed_number(each, self._mark) for each in ends)
+            launch.metrics[key] = LaunchMetric(value, unit, least, most)
 
     def _wide(self, table: LaunchTable, cells: Sequence[str]) -> KernelLaunch | None:
         """A launch of a wide page; `None` for the row of the units."""

@@ -176,8 +176,7 @@ def _authorize(
 
 
 def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
+    return '"' + name.replace('"', '""') + '"'
 
 
 _KNOWN_PREFIXES = ("GPU-", "MIG-")
