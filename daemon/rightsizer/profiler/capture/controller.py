@@ -31,10 +31,11 @@ from rightsizer.profiler.capture.repository import (
     CaptureOutcome,
     CaptureRecord,
     CaptureRepository,
+    CaptureStorage,
+    new_id,
 )
 from rightsizer.profiler.capture.runner import CaptureRequest, ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureSettings
-from rightsizer.profiler.capture.storage import CaptureStorage, new_id
 from rightsizer.report.json_encoder import attributes
 
 

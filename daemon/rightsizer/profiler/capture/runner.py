@@ -27,6 +27,7 @@ from rightsizer.profiler.capture.repository import (
     CaptureOutcome,
     CaptureRecord,
     CaptureRepository,
+    CaptureStorage,
 )
 from rightsizer.profiler.capture.settings import (
     CaptureKind,
@@ -34,7 +35,6 @@ from rightsizer.profiler.capture.settings import (
     CaptureWebhookSettings,
     DynologSettings,
 )
-from rightsizer.profiler.capture.storage import CaptureStorage
 from rightsizer.report.json_encoder import Form, workload_form
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
 

@@ -13,10 +13,9 @@ from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.controller import CaptureController
 from rightsizer.profiler.capture.drop_folder import DropFolderWatcher
 from rightsizer.profiler.capture.feature import CaptureContext, CaptureState
-from rightsizer.profiler.capture.repository import CaptureRepository
+from rightsizer.profiler.capture.repository import CaptureRepository, CaptureStorage
 from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
-from rightsizer.profiler.capture.storage import CaptureStorage
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.source import ReleaseController, StillHeld
 
