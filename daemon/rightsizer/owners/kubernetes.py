@@ -115,7 +115,18 @@ triggers:
 """KEDA's own minimum is 0, to which it would go as soon as no request waits."""
 
 
-class KubernetesOwner(Scheduler):
+class _ReplicaOwner(Owner):
+    """An owner whose services have replicas."""
+
+    def scale_by_queue(self, workload: Workload) -> Instructions:
+        """A ScaledObject of KEDA."""
+        where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
+        spec = _QUEUE_SPEC.format(where=where).splitlines()
+        notes = ("Put the address of your Prometheus into serverAddress.",)
+        return manifest("Scale by the requests that wait", _scaled_object(workload, spec, notes))
+
+
+class KubernetesOwner(_ReplicaOwner, Scheduler):
     """Pods: commands of kubectl, fragments of manifests and of the cluster's configuration."""
 
     kinds = (WorkloadKind.KUBERNETES,)
@@ -146,19 +157,11 @@ class KubernetesOwner(Scheduler):
         """A ScaledObject of KEDA."""
         return manifest("Scale by the hour with KEDA", _scaled_object(workload, spec, notes))
 
-    def scale_by_queue(self, workload: Workload) -> Instructions:
-        """A ScaledObject of KEDA."""
-        return _scale_by_queue(workload)
 
-
-class SimulatedOwner(Owner):
+class SimulatedOwner(_ReplicaOwner):
     """Simulated workloads, whose services have replicas as pods have."""
 
     kinds = (WorkloadKind.SIMULATED,)
-
-    def scale_by_queue(self, workload: Workload) -> Instructions:
-        """A ScaledObject of KEDA."""
-        return _scale_by_queue(workload)
 
 
 def _scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str]) -> str:
@@ -177,13 +180,6 @@ def _scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str]
         *(f"  {each}" for each in spec),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _scale_by_queue(workload: Workload) -> Instructions:
-    where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
-    spec = _QUEUE_SPEC.format(where=where).splitlines()
-    notes = ("Put the address of your Prometheus into serverAddress.",)
-    return manifest("Scale by the requests that wait", _scaled_object(workload, spec, notes))
 
 
 _PODS_MAXIMUM: Final = 1000

@@ -79,11 +79,6 @@ _CONTROL_MINOR: Final = 254
 """From here on the minor numbers are those of the driver itself."""
 
 
-def has_job_devices(sysfs: Path) -> bool:
-    """Whether Slurm keeps jobs in the devices control groups of version 1."""
-    return any(_root(sysfs).glob("slurm*"))
-
-
 def read_job_devices(sysfs: Path, minor_of: MinorOf) -> Mapping[str, tuple[str, ...]]:
     """Jobs by the device's key; a job whose devices are not constrained says nothing."""
     found: dict[str, list[str]] = {}
@@ -160,7 +155,8 @@ class SlurmCollector(NodeCollector):
             self._read,
             settings,
             interval_seconds=settings.floor_seconds,
-            is_there=lambda: self._map is not None or has_job_devices(sysfs),
+            # Slurm may keep jobs in the devices control groups of version 1.
+            is_there=lambda: self._map is not None or any(_root(sysfs).glob("slurm*")),
             now=now,
         )
 

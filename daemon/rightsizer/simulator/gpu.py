@@ -49,11 +49,6 @@ class GpuTimeline:
             DeviceLocation(slot.index, number) for number in range(len(slot.profiles))
         )
 
-    @property
-    def is_uneventful(self) -> bool:
-        """Whether the node has no faults."""
-        return not self._faults
-
     def around(self, time: Nanoseconds) -> BoardEnvironment:
         """The slot's power, cooling and links."""
         around = self._around

@@ -111,7 +111,7 @@ class ModelReader:
         self._timeline = node.timeline(unit)
         self._support = support_of(unit.slot.board)
         self._missing = {cut: _not_offered(unit, is_cut=cut) for cut in (False, True)}
-        self._varies = not self._timeline.is_uneventful
+        self._varies = node.has_faults
         self._limits = {} if unit.is_instance or self._varies else self._limits_at(0)
         self._errors = {} if self._varies else self._errors_at(0)
         self._links: tuple[int, tuple[Nvlink, ...]] = (-1, ())

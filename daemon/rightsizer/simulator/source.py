@@ -33,8 +33,6 @@ def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -
     A function that hangs holds up all others of its GPU; one that refuses costs its own signals
     alone.
     """
-    if not node.has_faults:
-        return None
     if node.unload(time) is not None:
         return _AWAY
     timeline = node.timeline(unit)

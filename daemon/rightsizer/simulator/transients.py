@@ -61,18 +61,14 @@ _SWING: Final = 3.0
 _KEY: Final = 0x6D6F6D656E7473
 
 
-def instant_watts(state: BoardState, around: BoardEnvironment, time: Nanoseconds) -> float:
-    """The draw of a moment: kernels come and go, and the mean of a second smooths them."""
-    extra = max(0.0, state.power_watts - around.idle_watts)
-    ripple = 2.0 * uniform(_KEY, time // _POWER_STEP) - 1.0
-    return state.power_watts + _RIPPLE_RATIO * ripple * extra
-
-
 def shown_watts(
     state: BoardState, around: BoardEnvironment, time: Nanoseconds, *, averages: bool
 ) -> float:
     """What a board's own power reading is: the mean of a second, or the moment's draw."""
-    return state.power_watts if averages else instant_watts(state, around, time)
+    # Kernels come and go, and the mean of a second smooths them.
+    extra = 0.0 if averages else max(0.0, state.power_watts - around.idle_watts)
+    ripple = 2.0 * uniform(_KEY, time // _POWER_STEP) - 1.0
+    return state.power_watts + _RIPPLE_RATIO * ripple * extra
 
 
 def sampled_busy(busy: float, number: int) -> float:

@@ -1,6 +1,6 @@
 """Enrichment of a snapshot with a dcgm-exporter: matched devices, merged readings, holders."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -98,14 +98,8 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
     return found
 
 
-def unmatched_devices(ours: Sequence[Device], view: ExporterView) -> tuple[Device, ...]:
-    """Devices that the exporter alone knows: none that may be one of ours by another name."""
-    uuids = {device.uuid for device in ours}
-    slots = {kernel_address(device.pci_bus_id) for device in ours} - {None}
-    return tuple(device for device in view.devices if _is_unmatched(device, uuids, slots))
-
-
 def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bool:
+    """Whether the exporter alone knows it: it may not be one of ours by another name."""
     if device.uuid in uuids or kernel_address(device.pci_bus_id) in slots:
         return False
     if device.uuid.startswith("index:"):
@@ -130,14 +124,16 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
         readings[uuid] = merge_readings(
             readings[uuid], known.values, profiled=known.profiled, missing=known.missing
         )
-    added = unmatched_devices(snapshot.devices, view)
+    uuids = {device.uuid for device in snapshot.devices}
+    slots = {kernel_address(device.pci_bus_id) for device in snapshot.devices} - {None}
+    added = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
     for device in added:
         uuid = device.uuid
         if uuid in view.readings and uuid not in view.down:
             known = exported[uuid] = view.readings[uuid]
             bare = Reading(uuid, snapshot.time, {}, known.missing)
             readings[uuid] = bare.enriched(known.values, DCGM)
-    listed = {device.uuid for device in (*snapshot.devices, *added)}
+    listed = uuids | {device.uuid for device in added}
     down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
     driver = {} if view.driver_version is None else {"driver_version": view.driver_version}
     xids = {uuid: log for uuid, log in view.xids.items() if uuid in listed}

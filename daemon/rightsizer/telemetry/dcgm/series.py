@@ -253,7 +253,8 @@ class DcgmExpositionParser:
             if isinstance(series, DcgmSeries):
                 is_stale = time is not None and oldest is not None and time < oldest
                 page.add(series, value, is_stale=is_stale)
-        if not any(found) and _says_something(text):
+        says = any(line.strip() and not line.startswith("#") for line in text.split("\n"))
+        if says and not any(found):
             raise DriverError(
                 "this is not the text of a dcgm-exporter: none of its metrics is in it; "
                 "check the address"
@@ -277,10 +278,6 @@ class DcgmExpositionParser:
             self._known.clear()
         self._known[head] = series
         return series, value, time
-
-
-def _says_something(text: str) -> bool:
-    return any(line.strip() and not line.startswith("#") for line in text.split("\n"))
 
 
 _Candidate: TypeAlias = tuple[DcgmSeries, float]

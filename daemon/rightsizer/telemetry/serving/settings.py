@@ -75,11 +75,6 @@ class ServingEndpoint:
         parts = urlsplit(self.address)
         return f"serving/{parts.netloc}{'' if parts.path == _USUAL_PATH else parts.path}"
 
-    @property
-    def names_owner(self) -> bool:
-        """Whether it says whose it is."""
-        return bool(self.workload or self.namespace or self.pod)
-
 
 @dataclass(frozen=True, slots=True)
 class ServingTelemetrySettings:

@@ -63,7 +63,7 @@ def _devices_of(
     """The devices of an endpoint, and what is wrong with them."""
     if endpoint.gpus:
         return _named(endpoint.gpus, devices)
-    if not endpoint.names_owner:
+    if not (endpoint.workload or endpoint.namespace or endpoint.pod):
         return (), "it names neither GPUs nor an owner; add gpus, workload or pod"
     held: dict[tuple[str, str, str], list[str]] = {}
     for device in devices:
