@@ -43,19 +43,6 @@ def violation_nanoseconds(device: SimulatedHandle, policy: Any) -> int:
 
 
 _reasons = value(lambda device: device.state.electrical.clock_event_reasons)
-CLOCKS: Final[Functions] = {
-    "nvmlDeviceGetClockInfo": value(_clock),
-    "nvmlDeviceGetMaxClockInfo": value(_maximum_clock),
-    "nvmlDeviceGetApplicationsClock": value(_maximum_clock, BoardFeature.APPLICATION_CLOCKS),
-    "nvmlDeviceGetCurrentClocksThrottleReasons": _reasons,
-    "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
-    "nvmlDeviceGetViolationStatus": structure(
-        lambda device, policy: {
-            "referenceTime": device.driver.microseconds() * 1000,
-            "violationTime": violation_nanoseconds(device, policy),
-        }
-    ),
-}
 
 
 def milli(value: float) -> int:
@@ -70,26 +57,6 @@ def _usage(device: SimulatedHandle) -> int:
 
 
 _enforced_limit = value(lambda device: milli(device.around.power_limit_watts))
-POWER: Final[Functions] = {
-    "nvmlDeviceGetPowerUsage": value(_usage),
-    "nvmlDeviceGetEnforcedPowerLimit": _enforced_limit,
-    "nvmlDeviceGetPowerManagementLimit": _enforced_limit,
-    "nvmlDeviceGetPowerManagementDefaultLimit": value(
-        lambda device: milli(device.unit.slot.board.power_limit_watts)
-    ),
-    "nvmlDeviceGetPowerManagementLimitConstraints": values(
-        lambda device: (
-            milli(lowest_limit_watts(device.unit.slot.board)),
-            milli(device.unit.slot.board.power_limit_watts),
-        )
-    ),
-    "nvmlDeviceGetTotalEnergyConsumption": value(
-        lambda device: milli(device.counters.energy_joules), BoardFeature.ENERGY
-    ),
-    "nvmlDeviceGetPerformanceState": value(
-        lambda device: device.state.electrical.performance_state
-    ),
-}
 
 
 _MEMORY_VERSION_2: Final = 0x02000028
@@ -150,7 +117,45 @@ def _fan_speed(device: SimulatedHandle, fan: Any = 0) -> int:
     return fan_percent(_celsius(device))
 
 
-THERMAL: Final[Functions] = {
+_KIB: Final = 1024.0
+
+
+def _throughput(device: SimulatedHandle, direction: Any) -> int:
+    state = device.state
+    rates = state.pcie_transmit_bytes_per_second, state.pcie_receive_bytes_per_second
+    return int(rates[one_of(direction, range(len(rates)))] / _KIB)
+
+
+BOARD: Final[Functions] = {
+    "nvmlDeviceGetClockInfo": value(_clock),
+    "nvmlDeviceGetMaxClockInfo": value(_maximum_clock),
+    "nvmlDeviceGetApplicationsClock": value(_maximum_clock, BoardFeature.APPLICATION_CLOCKS),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": _reasons,
+    "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
+    "nvmlDeviceGetViolationStatus": structure(
+        lambda device, policy: {
+            "referenceTime": device.driver.microseconds() * 1000,
+            "violationTime": violation_nanoseconds(device, policy),
+        }
+    ),
+    "nvmlDeviceGetPowerUsage": value(_usage),
+    "nvmlDeviceGetEnforcedPowerLimit": _enforced_limit,
+    "nvmlDeviceGetPowerManagementLimit": _enforced_limit,
+    "nvmlDeviceGetPowerManagementDefaultLimit": value(
+        lambda device: milli(device.unit.slot.board.power_limit_watts)
+    ),
+    "nvmlDeviceGetPowerManagementLimitConstraints": values(
+        lambda device: (
+            milli(lowest_limit_watts(device.unit.slot.board)),
+            milli(device.unit.slot.board.power_limit_watts),
+        )
+    ),
+    "nvmlDeviceGetTotalEnergyConsumption": value(
+        lambda device: milli(device.counters.energy_joules), BoardFeature.ENERGY
+    ),
+    "nvmlDeviceGetPerformanceState": value(
+        lambda device: device.state.electrical.performance_state
+    ),
     "nvmlDeviceGetTemperature": value(_celsius),
     "nvmlDeviceGetTemperatureV": structure(
         lambda device: {"temperature": _celsius(device)}, version=_TEMPERATURE_VERSION_1
@@ -167,19 +172,6 @@ THERMAL: Final[Functions] = {
     "nvmlDeviceGetNumFans": value(lambda _: 1, BoardFeature.FANS),
     "nvmlDeviceGetFanSpeed": value(_fan_speed, BoardFeature.FANS),
     "nvmlDeviceGetFanSpeed_v2": value(_fan_speed, BoardFeature.FANS),
-}
-
-
-_KIB: Final = 1024.0
-
-
-def _throughput(device: SimulatedHandle, direction: Any) -> int:
-    state = device.state
-    rates = state.pcie_transmit_bytes_per_second, state.pcie_receive_bytes_per_second
-    return int(rates[one_of(direction, range(len(rates)))] / _KIB)
-
-
-PCIE: Final[Functions] = {
     "nvmlDeviceGetCurrPcieLinkGeneration": value(
         lambda device: device.state.electrical.pcie_generation
     ),

@@ -3,8 +3,9 @@
 import ctypes
 from collections.abc import Callable, Container, Mapping
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+_T = TypeVar("_T")
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 """Functions by their names in the library; device or driver are their first argument."""
 
@@ -40,6 +41,13 @@ def refuse_if(is_wrong: object, code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> N
     """Refuse the call with a code where something is wrong."""
     if is_wrong:
         raise NvmlCallError(code)
+
+
+def needed(found: _T | None, code: NvmlCode = NvmlCode.NOT_SUPPORTED) -> _T:
+    """What was found; the call is refused where that is nothing."""
+    if found is None:
+        raise NvmlCallError(code)
+    return found
 
 
 def one_of(argument: Any, known: Container[int], code: NvmlCode = NvmlCode.INVALID_ARGUMENT) -> int:

@@ -16,6 +16,7 @@ from rightsizer.simulator.gpu import GpuTimeline
 from rightsizer.simulator.library.calls import (
     NvmlCallError,
     NvmlCode,
+    needed,
     number,
     out,
     put,
@@ -271,10 +272,7 @@ class SimulatedDriver:
 
     def of_uuid(self, uuid: str) -> SimulatedHandle:
         """The device with a UUID; an unknown one is refused."""
-        handle = self._by_uuid.get(uuid)
-        if handle is None:
-            raise NvmlCallError(NvmlCode.NOT_FOUND)
-        return handle
+        return needed(self._by_uuid.get(uuid), NvmlCode.NOT_FOUND)
 
     def give(self, reference: Any, handle: SimulatedHandle) -> None:
         """Write a device's address, unless the GPU is lost or answers nothing but a code."""

@@ -8,7 +8,14 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.faults import NvlinkErrorCounts
 from rightsizer.simulator.library.board import milli, violation_nanoseconds
-from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, out
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCallError,
+    NvmlCode,
+    number,
+    out,
+    refuse_if,
+)
 from rightsizer.simulator.library.driver import SimulatedHandle
 from rightsizer.simulator.library.health import recovery_action
 from rightsizer.simulator.physics import link_megabytes_per_second
@@ -182,12 +189,9 @@ def _value(device: SimulatedHandle, field: BoardField | LinkField, scope: int) -
     link = scope if field.link is None else field.link
     if link == ALL_LINKS and field.total is not None:
         return field.total(device)
-    if link >= device.support.nvlink_links:
-        raise NvmlCallError(
-            NvmlCode.INVALID_ARGUMENT if field.link is None else NvmlCode.NOT_SUPPORTED
-        )
-    if field.needs_link_up and not device.support.nvlink_up:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    code = NvmlCode.INVALID_ARGUMENT if field.link is None else NvmlCode.NOT_SUPPORTED
+    refuse_if(link >= device.support.nvlink_links, code)
+    refuse_if(field.needs_link_up and not device.support.nvlink_up, NvmlCode.NOT_SUPPORTED)
     return field.read(device, link)
 
 

@@ -6,14 +6,15 @@ from typing import Any, Final
 from rightsizer.simulator.faults import GpuHealth
 from rightsizer.simulator.library.calls import (
     Functions,
-    NvmlCallError,
     NvmlCode,
     need_room,
+    needed,
     number,
     one_of,
     out,
     point,
     read_pointer,
+    refuse_if,
     write_pointer,
 )
 from rightsizer.simulator.library.driver import (
@@ -36,8 +37,7 @@ def _supported_kinds(device: SimulatedHandle) -> int:
 
 
 def _register(device: SimulatedHandle, kinds: Any, event_set: Any) -> None:
-    if number(kinds) & ~_supported_kinds(device):
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    refuse_if(number(kinds) & ~_supported_kinds(device), NvmlCode.NOT_SUPPORTED)
     registered = device.driver.event_sets[read_pointer(event_set)]
     if number(kinds) & _XID:
         registered.register(device.uuid, device.timeline)
@@ -45,9 +45,8 @@ def _register(device: SimulatedHandle, kinds: Any, event_set: Any) -> None:
 
 def _wait(driver: SimulatedDriver, event_set: Any, data: Any, timeout_milliseconds: Any) -> None:
     registered = driver.event_sets[read_pointer(event_set)]
-    event = registered.wait(number(timeout_milliseconds) / 1000.0, time.monotonic)
-    if event is None:
-        raise NvmlCallError(NvmlCode.TIMEOUT)
+    seconds = number(timeout_milliseconds) / 1000.0
+    event = needed(registered.wait(seconds, time.monotonic), NvmlCode.TIMEOUT)
     target = out(data)
     point(target.device, driver.of_uuid(event.uuid).address)
     target.eventType = _XID
@@ -62,10 +61,6 @@ EVENTS_SYSTEM: Final[Functions] = {
     ),
     "nvmlEventSetFree": lambda driver, event_set: driver.event_sets.remove(read_pointer(event_set)),
     "nvmlEventSetWait_v2": _wait,
-}
-EVENTS: Final[Functions] = {
-    "nvmlDeviceGetSupportedEventTypes": value(_supported_kinds),
-    "nvmlDeviceRegisterEvents": _register,
 }
 
 
@@ -112,6 +107,8 @@ HEALTH_OF_INSTANCES: Final[Functions] = {
     # Asked of instances alone: their errors in this run of the driver, but those of its memory.
     "nvmlDeviceGetMemoryErrorCounter": value(lambda *_: 0, BoardFeature.ECC)
 }
+
+
 HEALTH: Final[Functions] = {
     "nvmlDeviceGetEccMode": values(lambda _: (1, 1), BoardFeature.ECC),
     "nvmlDeviceGetTotalEccErrors": value(_counted),
@@ -123,4 +120,6 @@ HEALTH: Final[Functions] = {
     "nvmlDeviceGetPersistenceMode": value(lambda device: device.unit.slot.is_persistent),
     "nvmlDeviceGetComputeMode": _zero,
     "nvmlDeviceGetVirtualizationMode": _zero,
+    "nvmlDeviceGetSupportedEventTypes": value(_supported_kinds),
+    "nvmlDeviceRegisterEvents": _register,
 }

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from rightsizer.simulator.library.calls import (
     Functions,
-    NvmlCallError,
     NvmlCode,
+    needed,
     number,
     out,
     put,
@@ -74,9 +74,7 @@ def _by_bus_id(driver: SimulatedDriver, name: Any, device: Any) -> None:
     """The address may be written in small letters."""
     wanted = text(name).upper()
     found = next((gpu for gpu in driver.present() if wanted in _bus_ids(gpu)), None)
-    if found is None:
-        raise NvmlCallError(NvmlCode.NOT_FOUND)
-    driver.give(device, found)
+    driver.give(device, needed(found, NvmlCode.NOT_FOUND))
 
 
 def _bus_ids(device: SimulatedHandle) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCallError,
     NvmlCode,
+    needed,
     number,
     one_of,
     out,
@@ -39,10 +40,7 @@ def _need_peer(device: SimulatedHandle, link: Any) -> SimulatedHandle | None:
     board, gpu = device.unit.slot.board, device.unit.device.index
     if has_switches(board):
         return None
-    peer = peer_of_link(board, gpu, place, len(device.driver.gpus))
-    if peer is None:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    return device.driver.gpus[peer]
+    return device.driver.gpus[needed(peer_of_link(board, gpu, place, len(device.driver.gpus)))]
 
 
 def _state(device: SimulatedHandle, link: Any) -> bool:
@@ -67,16 +65,6 @@ def _remote_device(device: SimulatedHandle, link: Any) -> Mapping[str, Any]:
     return {"busId": bus_id, "domain": peer.unit.domain, "bus": peer.unit.bus, "device": 0}
 
 
-NVLINK: Final[Functions] = {
-    "nvmlDeviceGetNvLinkState": value(_state),
-    "nvmlDeviceGetNvLinkVersion": value(_version),
-    "nvmlDeviceGetNvLinkRemotePciInfo_v2": structure(_remote_device),
-    "nvmlDeviceGetNvLinkRemoteDeviceType": value(
-        lambda device, link: _SWITCH if _need_peer(device, link) is None else _GPU
-    ),
-}
-
-
 FABRIC_COMPLETED: Final = 3
 _VERSION_2: Final = 0x02000024
 _RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
@@ -87,12 +75,6 @@ def _fabric(device: SimulatedHandle) -> Mapping[str, Any]:
     cluster = _RACK.bytes if device.support.has(BoardFeature.NUMA_NODE) else bytes(16)
     uuid_of_cluster = (c_uint8 * 16)(*cluster)
     return {"clusterUuid": uuid_of_cluster, "status": 0, "cliqueId": 0, "state": FABRIC_COMPLETED}
-
-
-FABRIC: Final[Functions] = {
-    "nvmlDeviceGetGpuFabricInfo": structure(_fabric, BoardFeature.FABRIC),
-    "nvmlDeviceGetGpuFabricInfoV": structure(_fabric, BoardFeature.FABRIC, _VERSION_2),
-}
 
 
 _BITS_OF_WORD: Final = 64
@@ -160,7 +142,15 @@ def _peer_status(device: SimulatedHandle, other: Any, index: Any) -> int:
     return _CHIPSET_NOT_SUPPORTED if is_consumers else _OK
 
 
-TOPOLOGY: Final[Functions] = {
+LINKS: Final[Functions] = {
+    "nvmlDeviceGetNvLinkState": value(_state),
+    "nvmlDeviceGetNvLinkVersion": value(_version),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": structure(_remote_device),
+    "nvmlDeviceGetNvLinkRemoteDeviceType": value(
+        lambda device, link: _SWITCH if _need_peer(device, link) is None else _GPU
+    ),
+    "nvmlDeviceGetGpuFabricInfo": structure(_fabric, BoardFeature.FABRIC),
+    "nvmlDeviceGetGpuFabricInfoV": structure(_fabric, BoardFeature.FABRIC, _VERSION_2),
     "nvmlDeviceGetCpuAffinity": _processors,
     "nvmlDeviceGetMemoryAffinity": _memory_nodes,
     # Only where a GPU's memory is a NUMA node of the host.

@@ -9,8 +9,8 @@ from rightsizer.model.device import MigInstance
 from rightsizer.model.units import MIB
 from rightsizer.simulator.library.calls import (
     Functions,
-    NvmlCallError,
     NvmlCode,
+    needed,
     number,
     out,
     point,
@@ -41,17 +41,11 @@ def _by_index(device: SimulatedHandle, index: Any, instance: Any) -> None:
 
 
 def _mig(device: SimulatedHandle) -> MigInstance:
-    mig = device.unit.device.mig
-    if mig is None:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    return mig
+    return needed(device.unit.device.mig)
 
 
 def _profile(device: SimulatedHandle) -> MigProfile:
-    profile = device.unit.slot.profile(device.unit.spot.instance)
-    if profile is None:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    return profile
+    return needed(device.unit.slot.profile(device.unit.spot.instance))
 
 
 def _multiprocessors(device: SimulatedHandle, profile: MigProfile) -> int:
@@ -82,15 +76,6 @@ MIG_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetGpuInstanceId": value(lambda device: _mig(device).gpu_instance_id),
     "nvmlDeviceGetComputeInstanceId": value(lambda device: _mig(device).compute_instance_id),
     "nvmlDeviceGetAttributes_v2": structure(_attributes),
-}
-MIG: Final[Functions] = {
-    "nvmlDeviceGetMigMode": values(
-        lambda device: [int(bool(device.instances))] * 2, BoardFeature.MIG
-    ),
-    "nvmlDeviceGetMaxMigDeviceCount": value(
-        lambda device: _MOST_INSTANCES if device.support.has(BoardFeature.MIG) else 0
-    ),
-    "nvmlDeviceGetMigDeviceHandleByIndex": _by_index,
 }
 
 
@@ -124,9 +109,7 @@ def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> Non
     target, board = versioned(info, _PROFILE_VERSION_2), device.unit.slot.board
     device.need(BoardFeature.MIG)
     found = (each for each in board.mig_profiles if _number(each) == number(wanted))
-    profile = next(found, None)
-    if profile is None:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    profile = needed(next(found, None))
     slices, (decoders, others) = _slices(profile), _engines(profile)
     target.id, target.name = _IDENTIFIERS[_number(profile)], f"MIG {profile.name}".encode()
     target.isP2pSupported, target.encoderCount = 0, 0
@@ -153,8 +136,17 @@ def _instance_information(driver: SimulatedDriver, instance: Any, info: Any) -> 
     target.placement.size = round(profile.memory_share * _MEMORY_SLICES)
 
 
-INSTANCES: Final[Functions] = {
+INSTANCES_SYSTEM: Final[Functions] = {"nvmlGpuInstanceGetInfo": _instance_information}
+
+
+MIG: Final[Functions] = {
+    "nvmlDeviceGetMigMode": values(
+        lambda device: [int(bool(device.instances))] * 2, BoardFeature.MIG
+    ),
+    "nvmlDeviceGetMaxMigDeviceCount": value(
+        lambda device: _MOST_INSTANCES if device.support.has(BoardFeature.MIG) else 0
+    ),
+    "nvmlDeviceGetMigDeviceHandleByIndex": _by_index,
     "nvmlDeviceGetGpuInstanceProfileInfoV": _profile_information,
     "nvmlDeviceGetGpuInstanceById": _instance_by_id,
 }
-INSTANCES_SYSTEM: Final[Functions] = {"nvmlGpuInstanceGetInfo": _instance_information}

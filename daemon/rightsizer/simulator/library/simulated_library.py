@@ -4,22 +4,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rightsizer.model.units import Nanoseconds
-from rightsizer.simulator.library.board import CLOCKS, MEMORY_OF_INSTANCES, PCIE, POWER, THERMAL
+from rightsizer.simulator.library.board import BOARD, MEMORY_OF_INSTANCES
 from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode
 from rightsizer.simulator.library.driver import SimulatedDriver
 from rightsizer.simulator.library.faults import ScenarioFaults
 from rightsizer.simulator.library.fields import FIELDS
 from rightsizer.simulator.library.gpm import PROFILING, PROFILING_SYSTEM
-from rightsizer.simulator.library.health import EVENTS, EVENTS_SYSTEM, HEALTH, HEALTH_OF_INSTANCES
+from rightsizer.simulator.library.health import EVENTS_SYSTEM, HEALTH, HEALTH_OF_INSTANCES
 from rightsizer.simulator.library.identity import IDENTITY, IDENTITY_OF_INSTANCES, LOOKUP, SYSTEM
-from rightsizer.simulator.library.links import FABRIC, NVLINK, TOPOLOGY
-from rightsizer.simulator.library.mig import INSTANCES, INSTANCES_SYSTEM, MIG, MIG_OF_INSTANCES
-from rightsizer.simulator.library.utilization import (
-    PROCESSES,
-    PROCESSES_OF_INSTANCES,
-    SAMPLES,
-    UTILIZATION,
-)
+from rightsizer.simulator.library.links import LINKS
+from rightsizer.simulator.library.mig import INSTANCES_SYSTEM, MIG, MIG_OF_INSTANCES
+from rightsizer.simulator.library.utilization import PROCESSES_OF_INSTANCES, UTILIZATION
 from rightsizer.simulator.node import SimulatedNode
 
 
@@ -79,10 +74,7 @@ class DeviceFunction(LibraryFunction):
 
 
 _OF_SYSTEM: Final = (LOOKUP, PROFILING_SYSTEM, EVENTS_SYSTEM, INSTANCES_SYSTEM)
-_OF_DEVICES: Final = (
-    *(IDENTITY, UTILIZATION, PROCESSES, POWER, CLOCKS, THERMAL, PCIE, NVLINK, FIELDS),
-    *(MIG, PROFILING, HEALTH, TOPOLOGY, EVENTS, FABRIC, INSTANCES, SAMPLES),
-)
+_OF_DEVICES: Final = (IDENTITY, UTILIZATION, BOARD, LINKS, FIELDS, MIG, PROFILING, HEALTH)
 _OF_INSTANCES: Final = (
     *(IDENTITY_OF_INSTANCES, MEMORY_OF_INSTANCES, PROCESSES_OF_INSTANCES, MIG_OF_INSTANCES),
     HEALTH_OF_INSTANCES,

@@ -96,10 +96,6 @@ PROCESSES_OF_INSTANCES: Final[Functions] = {
     for name, kind in _KINDS
     for version in ("v2", "v3")
 }
-PROCESSES: Final[Functions] = {
-    "nvmlDeviceGetProcessUtilization": _utilization,
-    "nvmlDeviceGetProcessesUtilizationInfo": _utilization_information,
-}
 
 
 _SAMPLING_PERIOD_MICROSECONDS: Final = 167_000
@@ -133,20 +129,6 @@ def _encoder_statistics(device: SimulatedHandle) -> tuple[int, int, int]:
     busy = device.state.load.encoder
     rate = _FRAMES_PER_SECOND * busy
     return encoder_sessions(busy), round(rate), round(1e6 / rate) if rate else 0
-
-
-UTILIZATION: Final[Functions] = {
-    "nvmlDeviceGetUtilizationRates": structure(_rates, BoardFeature.UTILIZATION),
-    "nvmlDeviceGetEncoderUtilization": _engine(
-        lambda load: load.encoder, BoardFeature.ENCODER_DECODER
-    ),
-    "nvmlDeviceGetDecoderUtilization": _engine(
-        lambda load: load.decoder, BoardFeature.ENCODER_DECODER
-    ),
-    "nvmlDeviceGetJpgUtilization": _engine(lambda load: load.jpeg, BoardFeature.JPEG),
-    "nvmlDeviceGetOfaUtilization": _engine(lambda load: load.ofa, BoardFeature.OFA),
-    "nvmlDeviceGetEncoderStats": values(_encoder_statistics, BoardFeature.ENCODER_DECODER),
-}
 
 
 _UNSIGNED_INT: Final = 1
@@ -195,4 +177,18 @@ def _time(place: int) -> Nanoseconds:
     return place * NANOSECONDS_PER_SECOND // UTILIZATION_SAMPLES_PER_SECOND
 
 
-SAMPLES: Final[Functions] = {"nvmlDeviceGetSamples": _samples}
+UTILIZATION: Final[Functions] = {
+    "nvmlDeviceGetUtilizationRates": structure(_rates, BoardFeature.UTILIZATION),
+    "nvmlDeviceGetEncoderUtilization": _engine(
+        lambda load: load.encoder, BoardFeature.ENCODER_DECODER
+    ),
+    "nvmlDeviceGetDecoderUtilization": _engine(
+        lambda load: load.decoder, BoardFeature.ENCODER_DECODER
+    ),
+    "nvmlDeviceGetJpgUtilization": _engine(lambda load: load.jpeg, BoardFeature.JPEG),
+    "nvmlDeviceGetOfaUtilization": _engine(lambda load: load.ofa, BoardFeature.OFA),
+    "nvmlDeviceGetEncoderStats": values(_encoder_statistics, BoardFeature.ENCODER_DECODER),
+    "nvmlDeviceGetProcessUtilization": _utilization,
+    "nvmlDeviceGetProcessesUtilizationInfo": _utilization_information,
+    "nvmlDeviceGetSamples": _samples,
+}
