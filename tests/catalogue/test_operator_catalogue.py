@@ -13,7 +13,6 @@ from rightsizer.catalogue.boards_file import extend_boards
 from rightsizer.catalogue.catalogue import (
     Catalogue,
     built_in,
-    extended_catalogue,
     packaged,
     read_catalogue,
 )
@@ -58,7 +57,7 @@ def faults_of(file: Path) -> list[str]:
 
 def extended(text: str) -> Catalogue:
     """The catalogue with a text of the operator's."""
-    return extended_catalogue(load_yaml(text, "mine.yaml"))
+    return Catalogue(extend_boards(PACKAGED, load_yaml(text, "mine.yaml")))
 
 
 def test_without_a_file_it_is_the_packaged_one() -> None:

@@ -159,12 +159,9 @@ def packaged(name: str) -> Document:
 
 def read_catalogue(file: Path | None) -> Catalogue:
     """The packaged catalogue, with the changes and additions of a file where one is named."""
-    return built_in() if file is None else extended_catalogue(read_document(file))
-
-
-def extended_catalogue(own: Document) -> Catalogue:
-    """The packaged catalogue with an operator's changes and additions."""
-    return Catalogue(extend_boards(packaged(_FILE), own))
+    if file is None:
+        return built_in()
+    return Catalogue(extend_boards(packaged(_FILE), read_document(file)))
 
 
 def read_document(file: Path) -> Document:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Self
 
 from rightsizer.catalogue.catalogue import packaged
 from rightsizer.model.frozen import dataclass, field
@@ -48,14 +47,10 @@ class RatioTable:
     fits: Mapping[str, RatioFit]
     source: str
 
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """The table of a parsed file of the packaged form."""
-        fits = {name: RatioFit(**entry) for name, entry in data["activities"].items()}
-        return cls(fits, data["source"])
-
 
 @cache
 def built_in_ratios() -> RatioTable:
     """The table that comes with the program."""
-    return RatioTable.from_data(packaged("ratios.yaml").data)
+    data = packaged("ratios.yaml").data
+    fits = {name: RatioFit(**entry) for name, entry in data["activities"].items()}
+    return RatioTable(fits, data["source"])
