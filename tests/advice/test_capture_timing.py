@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capture_repositories import record
 from cases import NOW, judgement
 from rightsizer.advice.rules.rule import Exclusion, Judgement
 from rightsizer.model.finding import FindingKind, Reason, Severity
@@ -15,12 +16,12 @@ from rightsizer.model.state import State
 from rightsizer.model.units import nanoseconds
 from rightsizer.profiler.capture.policy import (
     CaptureCandidate,
-    PastCapture,
     WorkloadCourse,
     WorkloadSample,
     advanced,
     capture_candidates,
 )
+from rightsizer.profiler.capture.repository import CaptureOutcome, CaptureRecord
 from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
 KEY: Final = "slurm/llama"
@@ -57,7 +58,7 @@ STEADY: Final = course(*[STARVED] * 20)
 def asked(
     judgements: Sequence[Judgement] = (host_bound(),),
     courses: Mapping[str, WorkloadCourse] | None = None,
-    taken: Sequence[PastCapture] = (),
+    taken: Sequence[tuple[CaptureRecord, float]] = (),
     **more: Any,
 ) -> tuple[CaptureCandidate, ...]:
     """What there is to capture."""
@@ -175,24 +176,32 @@ def test_a_workload_of_several_gpus_is_as_old_as_its_mean_gpu() -> None:
     assert advanced(advanced(None, first, 300.0), later, 300.0).active_seconds == 600.0
 
 
+def past(workload: str, ago_seconds: float, *, is_fruitful: bool) -> tuple[CaptureRecord, float]:
+    """A capture, and the seconds since it began."""
+    outcome = CaptureOutcome.LANDED if is_fruitful else CaptureOutcome.EMPTY
+    return record(workload=workload, outcome=outcome), ago_seconds
+
+
 @pytest.mark.parametrize(
     ("taken", "why"),
     [
-        (PastCapture(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
-        (PastCapture(KEY, 60.0, is_fruitful=False), "it was profiled 1 min ago, and rests for 1 h"),
-        (PastCapture(KEY, 3600.0, is_fruitful=False), None),
-        (PastCapture(KEY, 86400.0, is_fruitful=True), None),
-        (PastCapture("slurm/other", 60.0, is_fruitful=True), None),
+        (past(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
+        (past(KEY, 60.0, is_fruitful=False), "it was profiled 1 min ago, and rests for 1 h"),
+        (past(KEY, 3600.0, is_fruitful=False), None),
+        (past(KEY, 86400.0, is_fruitful=True), None),
+        (past("slurm/other", 60.0, is_fruitful=True), None),
     ],
 )
-def test_a_workload_rests_after_a_capture(taken: PastCapture, why: str | None) -> None:
+def test_a_workload_rests_after_a_capture(
+    taken: tuple[CaptureRecord, float], why: str | None
+) -> None:
     """A day where a profile came of it, an hour where none did."""
     assert why_not(taken=[taken]) == why
 
 
 def test_a_node_has_so_many_captures_a_day() -> None:
     """Of whichever workloads."""
-    taken = [PastCapture(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
+    taken = [past(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
     assert why_not(taken=taken) == "24 captures were made on this node within 24 hours"
     assert why_not(taken=taken[:3]) is None
 
@@ -232,5 +241,5 @@ def test_what_was_just_profiled_is_never_profiled_again(
     minutes: list[Mapping[State, float]], ago: float
 ) -> None:
     """Whatever the workload does meanwhile."""
-    told = why_not(courses={KEY: course(*minutes)}, taken=[PastCapture(KEY, ago, is_fruitful=True)])
+    told = why_not(courses={KEY: course(*minutes)}, taken=[past(KEY, ago, is_fruitful=True)])
     assert (told is not None) or ago >= 86400.0
