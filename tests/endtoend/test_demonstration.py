@@ -20,7 +20,7 @@ LATER = 1_767_816_000 * 10**9 - time.time_ns()
 run_demo(
     DemoSettings(
         listen_address="127.0.0.1:0",
-        speed=5400.0,
+        speed=2700.0,
         tick_seconds=960.0,
         memory_tick_seconds=3600.0,
     ),
