@@ -1,26 +1,21 @@
 """Page of profiles as one HTML document, from their JSON."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
 
+from rightsizer.profiler import figures
 from rightsizer.profiler.figures import (
     CAUSES,
     ProfileForm,
-    beside,
     change_row,
-    family_times,
-    gain_text,
-    host_step_rows,
     idle_parts,
     judged_time,
-    kernel_rows,
-    lost_text,
-    rule_text,
     size_text,
-    span_rows,
     time_text,
 )
-from rightsizer.report.charts import ChartColumn, ChartLane, bar, lanes, shares, stacked_columns
+from rightsizer.report import charts
+from rightsizer.report.charts import ChartColumn, ChartLane, lanes, stacked_columns
 from rightsizer.report.labels import readable_name
 from rightsizer.report.template import rendered, table_script
 
@@ -44,157 +39,86 @@ _LANES: Final = {
 }
 """Words and color of each lane, from the top."""
 _TIMES: Final = 4
-_MOST_KERNELS: Final = 200
 _ALIKE_POINTS: Final = 2
 """Percentage points by which GPUs of one program may differ and be told of once."""
-_LONGEST_NAME: Final = 160
-_MOST_SPANS: Final = 12
-_MOST_STEPS: Final = 200
 _MOST_DEVICES: Final = 64
+_TILES: Final = (
+    ("kernel_seconds", "With a kernel", "of {span}, all GPUs"),
+    ("host_wait_seconds", "Waiting for the host", "no kernel was launched"),
+    ("exposed_collective_seconds", "Waiting for others", "collectives beside no other kernel"),
+)
+_NamedDevice = tuple[str, ProfileForm]
 
 
 def profile_document(answer: ProfileForm) -> str:
     """All workloads of an answer, one after the other."""
-    views = [_workload(each) for each in answer["workloads"]]
     return rendered(
         "profile.html",
-        {},
-        workloads=views,
-        words=_WORDS,
-        broken=answer["broken"],
+        {"change_row": change_row, "copy_row": _copy_row, "size": size_text, "time": time_text},
         alike=f"{_ALIKE_POINTS} points of each share",
+        answer=answer,
+        charts=charts,
+        colored=_colored,
+        every=lambda profiles, key: [each for profile in profiles for each in profile[key]],
+        figures=figures,
+        groups_of=_groups_of,
+        most_devices=_MOST_DEVICES,
+        results_of=_results_of,
+        steps_chart=_steps_chart,
+        tiles=_tiles,
+        timeline=_timeline,
+        words=_WORDS,
         **table_script(),
     )
 
 
-def _workload(form: ProfileForm) -> dict[str, Any]:
-    """What `profile.html` asks of a workload."""
-    profiles = form["profiles"]
-    devices = [(profile, each) for profile in profiles for each in profile["devices"]]
-    findings = [
-        {
-            "title": rule if each["abstained"] is not None else next(iter(each["reasons"]), rule),
-            "form": each,
-            "do": " ".join(option["description"] for option in each["options"]) or rule,
-            "gain": gain_text(each),
-        }
-        for each in form["findings"]
-        if (rule := rule_text(each))
-    ]
-    against = form["against"] or {"workload": "", "changes": ()}
-    host_steps = host_step_rows([each for profile in profiles for each in profile["host_steps"]])
-    spans = span_rows([each for profile in profiles for each in profile["host_spans"]])
-    return {
-        "name": form["workload"],
-        "profiles": profiles,
-        "tiles": _tiles([each for _, each in devices]),
-        "devices": _folded([_device(profile, each) for profile, each in devices[:_MOST_DEVICES]]),
-        "more_devices": max(0, len(devices) - _MOST_DEVICES),
-        "complaints": [each for each in findings if each["form"]["finding"] == "inefficient"],
-        "lost": lost_text(form),
-        "fine": [each for each in findings if each["form"]["finding"] == "optimized"],
-        "silent": [each for each in findings if each["form"]["abstained"] is not None],
-        "host_steps": host_steps[:_MOST_STEPS],
-        "more_host_steps": max(0, len(host_steps) - _MOST_STEPS),
-        "spans": spans[:_MOST_SPANS],
-        "results": [row for profile in profiles for row in _results(profile["benchmark"])],
-        "before": against["workload"],
-        "changes": [change_row(each) for each in against["changes"]],
-        "telemetry": beside(form["telemetry"]),
-    }
-
-
-_EXPOSED: Final = "exposed_collective_seconds"
-
-
-def _tiles(devices: Sequence[ProfileForm]) -> list[tuple[str, str, str]]:
+def _tiles(devices: Sequence[ProfileForm]) -> Iterator[tuple[str, str, str]]:
     """What matters most, over all devices that have a time line."""
     times = [time for each in devices if (time := judged_time(each)) is not None]
     span = sum(each["span_seconds"] for each in times)
     if not span:
-        return []
-    steps = [step for each in devices for step in each["steps"]]
-    mean = sum(each["seconds"] for each in steps) / len(steps) if steps else None
-    tiles = [
-        (title, f"{sum(each[name] for each in times) / span:.0%}", detail)
-        for name, title, detail in (
-            ("kernel_seconds", "With a kernel", f"of {time_text(span)}, all GPUs"),
-            ("host_wait_seconds", "Waiting for the host", "no kernel was launched"),
-            (_EXPOSED, "Waiting for others", "collectives beside no other kernel"),
-        )
-    ]
-    return [*tiles, ("A step", "-" if mean is None else time_text(mean), f"mean of {len(steps)}")]
+        return
+    for name, title, detail in _TILES:
+        share = sum(each[name] for each in times) / span
+        yield title, f"{share:.0%}", detail.format(span=time_text(span))
+    steps = [step["seconds"] for each in devices for step in each["steps"]]
+    mean = time_text(sum(steps) / len(steps)) if steps else "-"
+    yield "A step", mean, f"mean of {len(steps)}"
 
 
-def _device(profile: ProfileForm, form: ProfileForm) -> dict[str, Any]:
-    """What `profile.html` asks of a device."""
-    rank = "" if profile["rank"] is None else f"rank {profile['rank']}, "
-    name = f"{rank}GPU {form['key']}"
-    size = size_text(form["memory_bytes"]) if form["memory_bytes"] else ""
-    peak = form["memory_peak_bytes"]
-    peak_text = "" if peak is None else f"{size_text(peak)} used at the most"
-    time = judged_time(form)
-    parts = {} if time is None else _colored(time)
-    span, launches = sum(parts.values()), form["launches"]
-    return {
-        "name": name,
-        "board": form["name"],
-        "detail": ", ".join(filter(None, (form["name"], size, peak_text))),
-        "shares": {color: value / span for color, value in parts.items()} if span else {},
-        "families": _families(form["kernels"]),
-        "parts": shares(name, parts, _WORDS) if span else "",
-        "causes": [
-            (color, _WORDS[color], time_text(value), f"{value / span:.1%}")
-            for color, value in parts.items()
-            if value
-        ],
-        "timeline": "" if form["timeline"] is None else _timeline(name, form["timeline"]),
-        "steps": _steps(name, form["steps"][:_MOST_STEPS]),
-        "more_steps": max(0, len(form["steps"]) - _MOST_STEPS),
-        "launches": ""
-        if launches is None
-        else f"{launches['count']:,} launches took {time_text(launches['host_seconds'])} of the "
-        f"host; {launches['short_kernels']:,} kernels are shorter than their launch.",
-        "copies": [_copy(each) for each in form["copies"]],
-        "kernels": _kernels(form["kernels"]),
-        "more_kernels": max(0, len(form["kernels"]) - _MOST_KERNELS),
-    }
+def _groups_of(profiles: Iterable[ProfileForm]) -> list[list[_NamedDevice]]:
+    """Devices with their names, those together that spend their time alike."""
+    devices = (
+        (f"{'' if rank is None else f'rank {rank}, '}GPU {device['key']}", device)
+        for profile in profiles
+        for rank, device in ((profile["rank"], each) for each in profile["devices"])
+    )
+    groups: list[list[_NamedDevice]] = []
+    for name, device in islice(devices, _MOST_DEVICES):
+        group = next((each for each in groups if _are_alike(each[0][1], device)), None)
+        if group is None:
+            groups.append([(name, device)])
+        else:
+            group.append((name, device))
+    return groups
 
 
-def _folded(devices: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Devices after the first of their like, with its name; of those that differ, none."""
-    found: list[dict[str, Any]] = []
-    for device in devices:
-        first = next((each for each in found if not each["like"] and _alike(each, device)), None)
-        found.append({**device, "like": first["name"] if first else ""})
-    # What is alike stands together.
-    firsts = [each for each in found if not each["like"]]
-    return [
-        each
-        for first in firsts
-        for each in (first, *(other for other in found if other["like"] == first["name"]))
-    ]
-
-
-def _alike(one: ProfileForm, other: ProfileForm) -> bool:
+def _are_alike(one: ProfileForm, other: ProfileForm) -> bool:
     """Whether two devices are of one board and spend their time in the same way."""
-    ours, theirs = one["shares"], other["shares"]
-    is_of_one_kind = ours and one["board"] == other["board"] and ours.keys() == theirs.keys()
-    return bool(is_of_one_kind) and all(
-        abs(ours[part] - theirs[part]) * 100 <= _ALIKE_POINTS for part in ours
+    ours, theirs = (_colored(judged_time(each)) for each in (one, other))
+    our_span, their_span = sum(ours.values()), sum(theirs.values())
+    if one["name"] != other["name"] or not our_span or not their_span:
+        return False
+    return all(
+        abs(ours[part] / our_span - theirs[part] / their_span) * 100 <= _ALIKE_POINTS
+        for part in ours
     )
 
 
-def _families(kernels: Sequence[ProfileForm]) -> Sequence[Sequence[str]]:
-    """What kernels are for, with a bar, the time, and its share of all."""
-    return [
-        (name, bar(name, share, "g-working"), time_text(time), f"{share:.1%}")
-        for name, time, share in family_times(kernels)
-    ]
-
-
-def _colored(time: ProfileForm) -> dict[str, float]:
-    return {_COLORS[part]: value for part, value in idle_parts(time).items()}
+def _colored(time: ProfileForm | None) -> dict[str, float]:
+    """The parts of a span by the color of each; none of no time line."""
+    parts = {} if time is None else idle_parts(time)
+    return {_COLORS[part]: value for part, value in parts.items()}
 
 
 def _timeline(name: str, form: ProfileForm) -> str:
@@ -213,7 +137,7 @@ def _timeline(name: str, form: ProfileForm) -> str:
     return lanes(f"Time line of {name}", told, rows, ends, tips)
 
 
-def _steps(name: str, steps: Sequence[ProfileForm]) -> str:
+def _steps_chart(name: str, steps: Sequence[ProfileForm]) -> str:
     columns = []
     for each in steps:
         parts = _colored(each["time"])
@@ -223,11 +147,10 @@ def _steps(name: str, steps: Sequence[ProfileForm]) -> str:
         )
         tip = f"{each['name']}, {time_text(each['seconds'])}: {told}"
         columns.append(ChartColumn(each["name"].rpartition("#")[2][:12], parts, tip))
-    told = "Where the time of each step goes."
-    return stacked_columns(f"Steps of {name}", told, columns) if columns else ""
+    return stacked_columns(f"Steps of {name}", "Where the time of each step goes.", columns)
 
 
-def _copy(form: ProfileForm) -> Sequence[str]:
+def _copy_row(form: ProfileForm) -> Sequence[str]:
     rate = form["bytes"] / form["seconds"] if form["seconds"] and form["bytes"] else None
     return (
         readable_name(form["kind"]),
@@ -239,29 +162,11 @@ def _copy(form: ProfileForm) -> Sequence[str]:
     )
 
 
-def _kernels(kernels: Sequence[ProfileForm]) -> Sequence[Sequence[Any]]:
-    """Rows of the table, then the family and what numbers are sorted by."""
-    whole = sum(each["seconds"] for each in kernels) or 1.0
-    rows = zip(kernels, kernel_rows(kernels, _LONGEST_NAME), strict=True)
-    return [
-        (
-            *row[:3],
-            bar(row[0], each["seconds"] / whole, "g-working"),
-            *row[3:],
-            readable_name(each["family"]),
-            each["count"],
-            each["seconds"],
-        )
-        for each, row in rows
-    ][:_MOST_KERNELS]
-
-
-def _results(form: ProfileForm | None) -> list[Sequence[str]]:
-    if form is None:
-        return []
-    valid = {True: "valid", False: "invalid", None: "not stated"}[form["is_valid"]]
-    name = " ".join(filter(None, (form["benchmark"], form["scenario"])))
-    return [
-        (name, valid, readable_name(figure), f"{value:,.6g}")
-        for figure, value in form["figures"].items()
-    ] or [(name, valid, "", "")]
+def _results_of(profiles: Iterable[ProfileForm]) -> Iterator[Sequence[str]]:
+    for form in (each["benchmark"] for each in profiles if each["benchmark"] is not None):
+        valid = {True: "valid", False: "invalid", None: "not stated"}[form["is_valid"]]
+        name = " ".join(filter(None, (form["benchmark"], form["scenario"])))
+        for figure, value in form["figures"].items():
+            yield name, valid, readable_name(figure), f"{value:,.6g}"
+        if not form["figures"]:
+            yield name, valid, "", ""

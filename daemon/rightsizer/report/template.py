@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def rendered(
     name: str,
-    filters: Mapping[str, Callable[..., str]],
+    filters: Mapping[str, Callable[..., object]],
     escape: Callable[[object], str] | None = None,
     /,
     **values: Any,
