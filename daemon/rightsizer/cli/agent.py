@@ -1,19 +1,17 @@
 """Command `rightsizer agent`: the daemon, and the flags of its HTTP server."""
 
 import argparse
-from dataclasses import replace
 from typing import Final
 
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, add_flags
-from rightsizer.console.flags import add_config_flag, checked_address, settings_of
+from rightsizer.console.flags import add_config_flag, checked_address, settings_of, with_values
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.errors import UsageError
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS
 from rightsizer.simulator.packaged import packaged_scenarios
-from rightsizer.telemetry.settings import SimulatedSettings
 from rightsizer.web.settings import WebTree, checked_path
 
 _ACCESS: Final = """
@@ -42,35 +40,6 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
 def add_access_flags(parser: argparse.ArgumentParser) -> None:
     """Who may ask, and for what."""
     add_flags(parser.add_argument, _ACCESS)
-
-
-def with_web_flags(web: WebTree, arguments: argparse.Namespace) -> WebTree:
-    """The settings with what those flags say; a flag goes before the file.
-
-    Raises:
-        UsageError: an address or a path is none.
-    """
-    if arguments.web_listen_address:
-        addresses = tuple(map(checked_address, arguments.web_listen_address))
-        web = replace(web, listen_addresses=addresses)
-    if arguments.web_telemetry_path is not None:
-        web = replace(web, telemetry_path=_path("telemetry-path", arguments.web_telemetry_path))
-    if arguments.web_route_prefix is not None:
-        web = replace(web, route_prefix=_path("route-prefix", arguments.web_route_prefix))
-    file = web.config_file if arguments.web_config_file is None else arguments.web_config_file
-    return replace(
-        web,
-        config_file=file,
-        systemd_socket=web.systemd_socket or arguments.web_systemd_socket,
-        enable_lifecycle=web.enable_lifecycle or arguments.web_enable_lifecycle,
-    )
-
-
-def _path(flag: str, text: str) -> str:
-    try:
-        return checked_path(text)
-    except UsageError as error:
-        raise UsageError(f"--web.{flag}: {error}") from None
 
 
 def add_collector_flags(parser: argparse.ArgumentParser) -> None:
@@ -128,12 +97,12 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
 
 def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
     """The settings with what those flags say."""
-    if arguments.simulated_scenario is not None:
-        simulated = SimulatedSettings(scenario=arguments.simulated_scenario)
-        settings = replace(settings, sources=replace(settings.sources, simulated=simulated))
-    given = {"procfs": arguments.path_procfs, "sysfs": arguments.path_sysfs}
-    path = replace(settings.path, **{key: value for key, value in given.items() if value})
-    return replace(settings, path=path)
+    values = {
+        "sources.simulated.scenario": arguments.simulated_scenario,
+        "path.procfs": arguments.path_procfs or None,
+        "path.sysfs": arguments.path_sysfs or None,
+    }
+    return with_values(settings, values)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -143,14 +112,31 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
+    """What the file says, with what flags say otherwise.
+
+    Raises:
+        UsageError: an address or a path is none.
+    """
     settings = settings_of(arguments, Settings)
-    metrics = with_collector_flags(settings.web.metrics, arguments)
-    web = replace(with_web_flags(settings.web, arguments), metrics=metrics)
-    settings = replace(settings, web=web)
-    if arguments.history_path is not None:
-        history = replace(settings.history, path=arguments.history_path)
-        settings = replace(settings, history=history)
-    return with_source_flags(settings, arguments)
+    values = {
+        "web.listen_addresses": tuple(map(checked_address, arguments.web_listen_address or ()))
+        or None,
+        "web.telemetry_path": _path("telemetry-path", arguments.web_telemetry_path),
+        "web.route_prefix": _path("route-prefix", arguments.web_route_prefix),
+        "web.config_file": arguments.web_config_file,
+        "web.systemd_socket": arguments.web_systemd_socket or None,
+        "web.enable_lifecycle": arguments.web_enable_lifecycle or None,
+        "web.metrics": with_collector_flags(settings.web.metrics, arguments),
+        "history.path": arguments.history_path,
+    }
+    return with_source_flags(with_values(settings, values), arguments)
+
+
+def _path(flag: str, text: str | None) -> str | None:
+    try:
+        return None if text is None else checked_path(text)
+    except UsageError as error:
+        raise UsageError(f"--web.{flag}: {error}") from None
 
 
 COMMAND = Command("agent", configure, run)

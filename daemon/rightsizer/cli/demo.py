@@ -9,24 +9,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from rightsizer.accounting.settings import HistorySettings
-from rightsizer.advice.policy import RecommenderSettings
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.agent import add_access_flags
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.flags import checked_address
-from rightsizer.host.settings import PathSettings
+from rightsizer.console.flags import checked_address, with_values
 from rightsizer.io.clock import FastClock
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.io.log_settings import LogLevel
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
-from rightsizer.telemetry.settings import SamplingSettings, SimulatedSettings, SourceSettings
-from rightsizer.web.settings import WebTree
 
 DEFAULT_SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400.0
@@ -134,26 +130,22 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
 
 
 def _settings(demo: DemoSettings) -> Settings:
-    base = Settings()
-    return replace(
-        base,
-        sampling=SamplingSettings(interval=demo.tick_seconds),
-        sources=replace(SourceSettings(), simulated=SimulatedSettings(scenario=demo.scenario)),
-        history=replace(HistorySettings(), path=""),
-        recommender=replace(RecommenderSettings(), jitter=0.0),
-        web=replace(
-            WebTree(),
-            listen_addresses=(demo.listen_address,),
-            config_file=demo.web_config_file,
-            enable_lifecycle=demo.enable_lifecycle,
-            server=replace(base.web.server, page_refresh_seconds=5.0),
-            # Every panel of every dashboard is to be seen.
-            metrics=replace(base.web.metrics, level=Level.FULL),
-        ),
-        log=replace(base.log, level=type(base.log.level).WARNING),
+    values = {
+        "sampling.interval": demo.tick_seconds,
+        "sources.simulated.scenario": demo.scenario,
+        "history.path": "",
+        "recommender.jitter": 0.0,
+        "web.listen_addresses": (demo.listen_address,),
+        "web.config_file": demo.web_config_file,
+        "web.enable_lifecycle": demo.enable_lifecycle,
+        "web.server.page_refresh_seconds": 5.0,
+        # Every panel of every dashboard is to be seen.
+        "web.metrics.level": Level.FULL,
+        "log.level": LogLevel.WARNING,
         # The socket is for the agent that reads this machine's GPUs.
-        path=replace(PathSettings(), api_socket=""),
-    )
+        "path.api_socket": "",
+    }
+    return with_values(Settings(), values)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

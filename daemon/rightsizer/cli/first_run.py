@@ -3,7 +3,6 @@
 import os
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from rightsizer.agent.agent import Agent
@@ -12,6 +11,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.cli.demo import DemoSettings, run_demo, where_to_look
 from rightsizer.console.command import say
+from rightsizer.console.flags import with_values
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
@@ -49,21 +49,16 @@ def _trouble() -> str | None:
 
 
 def _run_agent() -> None:
-    settings = Settings()
     state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local/state"))
     path = state / "rightsizer" / "history.db"
-    settings = replace(
-        settings,
-        history=replace(settings.history, path=str(path)),
-        web=replace(settings.web, listen_addresses=(_ADDRESS,)),
-    )
+    values = {"history.path": str(path), "web.listen_addresses": (_ADDRESS,)}
 
     def announce(agent: Agent) -> None:
         say(f"Sampling this machine's GPUs; history in {path}")
         for address in agent.server.addresses:
             say(where_to_look(address))
 
-    serve(settings, announce=announce)
+    serve(with_values(Settings(), values), announce=announce)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import argparse
 import sys
 import threading
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.cli.agent import add_source_flags, with_source_flags
 from rightsizer.console.command import Command, add_flags
-from rightsizer.console.flags import add_config_flag, duration, settings_of
+from rightsizer.console.flags import add_config_flag, duration, settings_of, with_values
 from rightsizer.console.text import counted
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure as configure_log
@@ -41,9 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Record until the time is over or a signal comes; what was read is kept either way."""
     settings = with_source_flags(settings_of(arguments, Settings), arguments)
-    if arguments.interval is not None:
-        sampling = replace(settings.sampling, interval=arguments.interval)
-        settings = replace(settings, sampling=sampling)
+    settings = with_values(settings, {"sampling.interval": arguments.interval})
     configure_log(settings.log.format, settings.log.level)
     clock, stop = SystemClock(), stop_on_signals()
     duration = arguments.duration

@@ -6,16 +6,13 @@ import argparse
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from rightsizer.console.flags import with_values
 from rightsizer.simulator.packaged import packaged_scenarios
 
 if TYPE_CHECKING:
     from rightsizer.agent.settings import Settings
-
-_NOWHERE: Final = os.devnull
-"""A simulated node has no files of this machine's kernel."""
 
 
 def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
@@ -36,16 +33,12 @@ def looked_at(settings: Settings, scenario: str | None) -> Iterator[Settings]:
     from rightsizer.io.log import configure as configure_log  # noqa: PLC0415
     from rightsizer.io.log_settings import LogLevel  # noqa: PLC0415
     from rightsizer.telemetry.nvml.library import use_library  # noqa: PLC0415
-    from rightsizer.telemetry.settings import SimulatedSettings  # noqa: PLC0415
 
     configure_log(settings.log.format, LogLevel.ERROR)
-    if scenario:
-        simulated = SimulatedSettings(scenario=scenario)
-        settings = replace(settings, sources=replace(settings.sources, simulated=simulated))
+    settings = with_values(settings, {"sources.simulated.scenario": scenario or None})
     is_simulated = bool(settings.sources.simulated.scenario)
-    if is_simulated:
-        path = replace(settings.path, procfs=_NOWHERE, sysfs=_NOWHERE)
-        settings = replace(settings, path=path)
+    if is_simulated:  # Such a node has no files of this machine's kernel.
+        settings = with_values(settings, dict.fromkeys(("path.procfs", "path.sysfs"), os.devnull))
     try:
         yield settings
     finally:

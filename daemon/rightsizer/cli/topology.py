@@ -15,11 +15,11 @@ from rightsizer.agent.simulated_node import simulate
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, say
-from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of, with_values
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
@@ -232,7 +232,7 @@ def _for_scheduler(settings: Settings, arguments: argparse.Namespace) -> str:
     host = arguments.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
     with looked_at(settings, arguments.scenario) as looked:
         sysfs = _sysfs(arguments, Path(looked.path.sysfs))
-        chosen = replace(looked, path=replace(looked.path, sysfs=str(sysfs)))
+        chosen = with_values(looked, {"path.sysfs": str(sysfs)})
         if arguments.format == _GRES:
             return gres_by_look(chosen, SystemClock(), host)
         return json.dumps(resource_topology_by_look(chosen, SystemClock(), host), indent=1)

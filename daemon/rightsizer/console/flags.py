@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rightsizer.console.command import add_flags
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, parse_duration
 
 if TYPE_CHECKING:
@@ -45,6 +47,22 @@ def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settin
     from rightsizer.config.loader import load_sections  # noqa: PLC0415
 
     return load_sections(root, arguments.config_file, os.environ)
+
+
+def with_values(settings: _Settings, values: Mapping[str, object]) -> _Settings:
+    """Settings with other values by the paths of their keys; `None` leaves one as it is."""
+    for path, value in values.items():
+        if value is not None:
+            settings = _with_value(settings, path, value)
+    return settings
+
+
+def _with_value(settings: Any, path: str, value: object) -> Any:
+    name, _, rest = path.partition(".")
+    return replace(
+        settings,
+        **{name: _with_value(getattr(settings, name), rest, value)} if rest else {name: value},
+    )
 
 
 def add_history_flag(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
+from operator import gt, lt
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from rightsizer.console.flags import (
     duration,
     settings_of,
     whole_number,
+    with_values,
 )
 from rightsizer.console.progress import ProgressLine
 from rightsizer.fleet.answers import Selection, merged, read_answers, selected
@@ -136,30 +137,25 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
-    settings = settings_of(arguments, FleetConfig)
-    fleet, web = settings.fleet, settings.web
-    if arguments.store_url is not None:
-        fleet = replace(fleet, store=replace(fleet.store, url=arguments.store_url))
-    if arguments.lookback is not None:
+    settings, lookback = settings_of(arguments, FleetConfig), arguments.lookback
+    if lookback is not None:
         # A flag may ask for what the file may, and for no more.
         bounds = bounds_of(FleetSettings)["lookback_seconds"]
-        asked, least, most = arguments.lookback, bounds.minimum, bounds.maximum
-        if least is not None and asked < least:
-            shortest = format_duration(least)
-            raise UsageError(f"--lookback: {format_duration(asked)} is less than {shortest}")
-        if most is not None and asked > most:
-            longest = format_duration(most)
-            raise UsageError(f"--lookback: {format_duration(asked)} is more than {longest}")
-        fleet = replace(fleet, lookback_seconds=arguments.lookback)
-    if arguments.shard is not None:
-        try:
-            fleet = replace(fleet, shard=arguments.shard)
-        except ValueError as error:
-            raise UsageError(f"--{error}") from None
-    if arguments.web_listen_address:
-        addresses = tuple(map(checked_address, arguments.web_listen_address))
-        web = replace(web, listen_addresses=addresses)
-    return replace(settings, fleet=fleet, web=web)
+        for limit, word, is_beyond in ((bounds.minimum, "less", lt), (bounds.maximum, "more", gt)):
+            if limit is not None and is_beyond(lookback, limit):
+                told, end = format_duration(lookback), format_duration(limit)
+                raise UsageError(f"--lookback: {told} is {word} than {end}")
+    try:
+        settings = with_values(settings, {"fleet.shard": arguments.shard})
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
+    values = {
+        "fleet.store.url": arguments.store_url,
+        "fleet.lookback_seconds": lookback,
+        "web.listen_addresses": tuple(map(checked_address, arguments.web_listen_address or ()))
+        or None,
+    }
+    return with_values(settings, values)
 
 
 _SELECTED: Final = ("top", "cluster", "team", "since")
