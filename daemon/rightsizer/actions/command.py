@@ -14,7 +14,8 @@ from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.agent_client import add_socket_flag
+from rightsizer.console.command import Command, answer
 from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
@@ -50,11 +51,7 @@ class _ActionCommandSettings:
 def _configure(parser: argparse.ArgumentParser) -> None:
     """Where to ask."""
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
-    flags = f"""
---path.api-socket FILE: the socket to ask at; without it path.api_socket of the configuration
-  (default: {PathSettings().api_socket})
-"""
-    add_flags(parser.add_argument, flags, path_api_socket=Path)
+    add_socket_flag(parser)
     add_history_flag(parser)
     add_config_flag(parser)
 

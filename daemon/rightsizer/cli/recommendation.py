@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
+from rightsizer.console.agent_client import add_socket_flag
 from rightsizer.console.command import Command, add_flags, answer, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
@@ -27,7 +28,6 @@ from rightsizer.console.flags import (
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig
-from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
@@ -51,6 +51,12 @@ asked at its address; it takes decisions of users alone, where web.enable_lifecy
 
 With --fleet, the advice is that of 'rightsizer fleet': its service is asked over fleet.api_socket;
 where none runs, its ledger is changed, and the next look tells of it.
+"""
+_DECISION: Final = """
+--why TEXT: the reason, kept with it
+--for TIME: how long it is to stay so, as in 12h or 7d; without it as recommender.ledger says
+--actor NAME: who does so
+--json: answer in JSON; times in seconds
 """
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
 _CLAIMED: Final = (
@@ -108,17 +114,9 @@ def _target(advice_id: str) -> str:
 def _configure(parser: argparse.ArgumentParser) -> None:
     """Which advice, why, and for how long."""
     parser.add_argument("id", help="the advice's id")
-    user, socket = {"default": _user()}, PathSettings().api_socket
-    flags = f"""
---why TEXT: the reason, kept with it
---for TIME: how long it is to stay so, as in 12h or 7d; without it as recommender.ledger says
---actor NAME: who does so
---json: answer in JSON; times in seconds
---path.api-socket FILE: the socket to ask at; without it path.api_socket of the configuration
-  (default: {socket})
---fleet: the advice of `rightsizer fleet`
-"""
-    add_flags(parser.add_argument, flags, for_=duration_text, actor=user, path_api_socket=Path)
+    add_flags(parser.add_argument, _DECISION, for_=duration_text, actor={"default": _user()})
+    add_socket_flag(parser)
+    parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
     add_url_flags(parser)
     add_history_flag(parser)
     add_config_flag(parser)

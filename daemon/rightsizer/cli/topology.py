@@ -16,6 +16,7 @@ from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, say
 from rightsizer.console.flags import add_config_flag, settings_of, with_values
+from rightsizer.console.text import aligned
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import RightsizerError, UsageError
@@ -194,12 +195,10 @@ def _or_nothing(number: int | None) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Rows with their cells under each other."""
-    lines = [list(row) for row in rows]
-    width = max(map(len, lines), default=0)
-    widths = [max(len(row[at]) for row in lines if at < len(row)) for at in range(width)]
-    padded = ((c.ljust(size) for c, size in zip(row, widths, strict=False)) for row in lines)
-    return ["  ".join(cells).rstrip() for cells in padded]
+    """Rows with their cells under each other; the first has the most."""
+    header, *others = rows
+    padded = [[*row, *[""] * (len(header) - len(row))] for row in others]
+    return aligned(header, padded, header)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -18,13 +18,18 @@ class AgentClientSettings:
     path: PathSettings = field(default_factory=PathSettings)
 
 
-def add_agent_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the agent is."""
+def add_socket_flag(parser: argparse.ArgumentParser, what: str = "the socket to ask at") -> None:
+    """`--path.api-socket`."""
     flags = f"""
---path.api-socket FILE: the agent's socket; without it path.api_socket of the configuration
+--path.api-socket FILE: {what}; without it path.api_socket of the configuration
   (default: {PathSettings().api_socket})
 """
     add_flags(parser.add_argument, flags, path_api_socket=Path)
+
+
+def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the agent is."""
+    add_socket_flag(parser, "the agent's socket")
     add_config_flag(parser)
 
 

@@ -4,25 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rightsizer.console.text import aligned, wrapped
-from rightsizer.profiler.figures import (
-    CAUSES,
-    ProfileForm,
-    beside,
-    change_row,
-    family_text,
-    gain_text,
-    host_step_rows,
-    idle_parts,
-    is_contradicted,
-    judged_time,
-    kernel_rows,
-    lost_text,
-    rule_text,
-    short_text,
-    size_text,
-    span_rows,
-    time_text,
-)
+from rightsizer.profiler import figures
+from rightsizer.profiler.figures import ProfileForm
 from rightsizer.report.figures import percent
 from rightsizer.report.labels import readable_name
 
@@ -43,9 +26,9 @@ def profile_text(answer: ProfileForm) -> str:
         lines += _telemetry(form["telemetry"])
         if against := form["against"]:
             header = (f"  against {against['workload']}", "before", "after", "ratio")
-            rows = [change_row(each) for each in against["changes"]]
+            rows = [figures.change_row(each) for each in against["changes"]]
             lines += ["", *(_table(header, rows) or aligned(header, (), ()))]
-        lines += _findings(form["findings"], lost_text(form))
+        lines += _findings(form["findings"], figures.lost_text(form))
         parts.append("\n".join(lines))
     if answer["broken"]:
         lines = ["Could not be read, and is in none of the above:"]
@@ -69,7 +52,7 @@ def _profile(form: ProfileForm) -> list[str]:
         lines += wrapped(note, 2)
     for device in form["devices"]:
         lines += ["", *_device(device)]
-    steps, spans = host_step_rows(form["host_steps"]), span_rows(form["host_spans"])
+    steps, spans = figures.host_step_rows(form["host_steps"]), figures.span_rows(form["host_spans"])
     for header, rows, most, noun in (
         (("  step of the host", "time", "loader"), steps, _MOST_STEPS, "steps"),
         (("  on the host", "kind", "times", "time"), spans, _MOST_SPANS, "spans"),
@@ -86,37 +69,36 @@ def _profile(form: ProfileForm) -> list[str]:
 
 def _device(form: ProfileForm) -> list[str]:
     name = f" {form['name']}" if form["name"] else ""
-    size = f", {size_text(form['memory_bytes'])}" if form["memory_bytes"] else ""
+    size = f", {figures.size_text(form['memory_bytes'])}" if form["memory_bytes"] else ""
     lines = [f"  GPU {form['key']}{name}{size}"]
     lines += ["    no time line"] if form["time"] is None else _time(form)
     if launches := form["launches"]:
-        lines.append(
-            f"    {launches['count']:,} launches in {time_text(launches['host_seconds'])} of the "
-            f"host; {launches['short_kernels']:,} kernels shorter than their launch"
-        )
+        took = figures.time_text(launches["host_seconds"])
+        short = f"{launches['short_kernels']:,} kernels shorter than their launch"
+        lines.append(f"    {launches['count']:,} launches in {took} of the host; {short}")
     if form["kernels"]:
-        lines += wrapped(f"kernels by family: {family_text(form['kernels'])}", 4)
+        lines += wrapped(f"kernels by family: {figures.family_text(form['kernels'])}", 4)
     if form["memory_peak_bytes"] is not None:
-        lines.append(f"    {size_text(form['memory_peak_bytes'])} of memory at the most")
+        lines.append(f"    {figures.size_text(form['memory_peak_bytes'])} of memory at the most")
     lines += [
         f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
-        f"{size_text(each['bytes'])} in {time_text(each['seconds'])}"
+        f"{figures.size_text(each['bytes'])} in {figures.time_text(each['seconds'])}"
         for each in form["copies"]
     ]
     header = ("    kernel", "runs", "time", "share", "tensor cores", "occupancy")
-    kernels = [row[:-1] for row in kernel_rows(form["kernels"], _NAME_WIDTH)]
+    kernels = [row[:-1] for row in figures.kernel_rows(form["kernels"], _NAME_WIDTH)]
     return [*lines, *_steps(form["steps"]), *_table(header, kernels, _MOST_KERNELS, "kernels")]
 
 
 def _time(form: ProfileForm) -> list[str]:
-    kernels, time = form["time"]["span_seconds"], judged_time(form) or form["time"]
+    kernels, time = form["time"]["span_seconds"], figures.judged_time(form) or form["time"]
     span = time["span_seconds"]
-    whole = time_text(span)
-    steps = f", {whole} from its first step" if whole != time_text(kernels) else ""
-    lines = [f"    {time_text(kernels)} from its first kernel to its last{steps}"]
+    whole = figures.time_text(span)
+    steps = f", {whole} from its first step" if whole != figures.time_text(kernels) else ""
+    lines = [f"    {figures.time_text(kernels)} from its first kernel to its last{steps}"]
     rows = [
-        (CAUSES[part], time_text(value), f"{value / span:.1%}")
-        for part, value in idle_parts(time).items()
+        (figures.CAUSES[part], figures.time_text(value), f"{value / span:.1%}")
+        for part, value in figures.idle_parts(time).items()
         if value > 0
     ]
     return [*lines, *_table(("    where it goes", "time", "share"), rows)]
@@ -128,7 +110,7 @@ def _steps(steps: Sequence[ProfileForm]) -> list[str]:
     for each in steps:
         of_host = each["time"]["host_wait_seconds"], each["loader_seconds"]
         times = each["seconds"], each["time"]["kernel_seconds"], *of_host
-        rows.append((each["name"], *map(time_text, times)))
+        rows.append((each["name"], *map(figures.time_text, times)))
     return _table(header, rows, _MOST_STEPS, "steps")
 
 
@@ -139,7 +121,9 @@ def _table(
     if not rows:
         return []
     indent = " " * (len(header[0]) - len(header[0].lstrip()))
-    cut = [(indent + short_text(first, _NAME_WIDTH), *others) for first, *others in rows[:most]]
+    cut = [
+        (indent + figures.short_text(first, _NAME_WIDTH), *others) for first, *others in rows[:most]
+    ]
     left = header[:2] if "kind" in header else header[:1]
     more = len(rows) - len(cut)
     return [*aligned(header, cut, left), *([f"    and {more:,} more {noun}"] if more else [])]
@@ -151,7 +135,7 @@ def _telemetry(form: ProfileForm | None) -> list[str]:
     lines = ["", "  Telemetry of the same GPUs and time"]
     if not form["devices"]:
         lines += wrapped(form["unmatched"] or "there is no GPU in it", 4)
-    for each in beside(form):
+    for each in figures.beside(form):
         lines += wrapped(each["title"], 4)
         contradictions = (f"CONTRADICTION: {text}" for text in each["contradictions"])
         for text in (*each["details"], *contradictions, *each["agreements"]):
@@ -167,13 +151,13 @@ def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
     for each in complaints:
         lines += _complaint(each)
     for each in fine:
-        doubt = f" ({_DOUBT})" if is_contradicted(each) else ""
-        lines += wrapped(f"not {rule_text(each)}: {each['summary']}{doubt}", 2)
+        doubt = f" ({_DOUBT})" if figures.is_contradicted(each) else ""
+        lines += wrapped(f"not {figures.rule_text(each)}: {each['summary']}{doubt}", 2)
     # What cannot be said: rules with the same reason together.
     silent: dict[str, list[str]] = {}
     for each in findings:
         if each["abstained"] is not None:
-            silent.setdefault(each["abstained"], []).append(rule_text(each))
+            silent.setdefault(each["abstained"], []).append(figures.rule_text(each))
     for why, rules in silent.items():
         lines += wrapped(f"no verdict on {', '.join(rules)}: {why}", 2)
     return lines
@@ -182,8 +166,8 @@ def _findings(findings: Sequence[dict[str, Any]], lost: str) -> list[str]:
 def _complaint(form: dict[str, Any]) -> list[str]:
     lines = wrapped(f"{form['reasons'][0]}: {form['summary']}", 2)
     lines += [line for option in form["options"] for line in wrapped(option["description"], 4)]
-    if gain := gain_text(form):
-        doubt = f"; {_DOUBT}" if is_contradicted(form) else ""
+    if gain := figures.gain_text(form):
+        doubt = f"; {_DOUBT}" if figures.is_contradicted(form) else ""
         sure = f"confidence {percent(form['confidence'])}{doubt}"
         lines += wrapped(f"would give: {gain} ({sure})", 4)
     for each in form["instructions"]:
