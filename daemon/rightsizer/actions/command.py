@@ -16,12 +16,7 @@ from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.console.agent_client import add_socket_flag
 from rightsizer.console.command import Command, answer
-from rightsizer.console.flags import (
-    add_config_flag,
-    add_history_flag,
-    history_path,
-    settings_of,
-)
+from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient

@@ -6,12 +6,7 @@ from typing import Final
 
 from rightsizer.console.advice import advice_lines, dearest_first, finding_line
 from rightsizer.console.command import Command, add_flags, answer
-from rightsizer.console.flags import (
-    add_config_flag,
-    add_history_flag,
-    history_path,
-    settings_of,
-)
+from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.text import WIDTH, counted, wrapped
 from rightsizer.io.log import configure as configure_log

@@ -46,9 +46,7 @@ def _selected_collectors(
 
 
 def _selected(
-    families: Iterable[SampleFamily],
-    names: frozenset[str],
-    collectors: frozenset[Collector] | None,
+    families: Iterable[SampleFamily], names: frozenset[str], collectors: frozenset[Collector] | None
 ) -> list[SampleFamily]:
     """The families of some collectors, with the samples of some names alone."""
     chosen = [each for each in families if collectors is None or each.collector in collectors]

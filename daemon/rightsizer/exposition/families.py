@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import (
-    DEFAULT_COLLECTORS,
-    Collector,
-    Level,
-)
+from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 if TYPE_CHECKING:

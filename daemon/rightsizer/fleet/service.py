@@ -206,11 +206,7 @@ class FleetService:
                 jobs=self._jobs.reports(),
                 trouble=self.trouble,
                 counters={**outcomes, **used, **self._notifications.counters()},
-                gauges={
-                    **gauges,
-                    **self.advice_service.gauges(),
-                    **self._notifications.gauges(),
-                },
+                gauges={**gauges, **self.advice_service.gauges(), **self._notifications.gauges()},
             ),
         )
 
@@ -225,10 +221,7 @@ def serve_fleet(settings: FleetConfig) -> None:
     configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     notifier = Notifier(os.environ)
     signal.signal(signal.SIGHUP, _warn_of_no_reload)
-    with (
-        FleetJudge(settings, clock) as judge,
-        closing(opened_ledger(judge.ledger_path)) as storage,
-    ):
+    with FleetJudge(settings, clock) as judge, closing(opened_ledger(judge.ledger_path)) as storage:
         service = FleetService(settings, judge, storage, clock, notifier)
         for sentence in loss_of(storage):
             structlog.get_logger(component="fleet").warning("ledger_lost", message=sentence)

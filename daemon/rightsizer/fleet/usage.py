@@ -83,10 +83,7 @@ def add_uses(found: Uses, more: Mapping[UseKey, UseSum]) -> None:
 
 _UNNAMED: Final = ""
 _FREE_TIME: Final = " "
-_NOBODY: Final = {
-    _UNNAMED: WorkloadOwner("", UNKNOWN),
-    _FREE_TIME: WorkloadOwner("", FREE),
-}
+_NOBODY: Final = {_UNNAMED: WorkloadOwner("", UNKNOWN), _FREE_TIME: WorkloadOwner("", FREE)}
 """By what stands in place of a workload's key."""
 
 

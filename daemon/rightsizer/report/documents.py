@@ -22,10 +22,7 @@ from rightsizer.report.figures import (
     percent,
     span_line,
 )
-from rightsizer.report.labels import (
-    ACTION_LABELS,
-    GROUP_NAMES,
-)
+from rightsizer.report.labels import ACTION_LABELS, GROUP_NAMES
 from rightsizer.report.model import DeviceRow, ReportDay, ReportModel
 from rightsizer.report.summary import saved_text, summary_of
 from rightsizer.report.template import rendered

@@ -28,11 +28,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import (
-    NumberFormat,
-    ParameterCount,
-    count_parameters,
-)
+from rightsizer.sizing.parameters import NumberFormat, ParameterCount, count_parameters
 from rightsizer.sizing.requirement import (
     Lora,
     ModelTask,

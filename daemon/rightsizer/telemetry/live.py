@@ -259,7 +259,6 @@ def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
         for name, outcome in found.collectors.items():
             other = outcomes.get(name, _NOTHING)
             outcomes[name] = CollectorOutcome(
-                outcome.success and other.success,
-                outcome.duration_seconds + other.duration_seconds,
+                outcome.success and other.success, outcome.duration_seconds + other.duration_seconds
             )
     return outcomes

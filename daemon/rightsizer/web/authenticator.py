@@ -34,9 +34,7 @@ class ConnectionQueue:
     """
 
     def __init__(
-        self,
-        settings: PasswordSettings,
-        clock: Callable[[], float] = time.monotonic,
+        self, settings: PasswordSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._settings, self._clock = settings, clock
         self._changed = threading.Condition()

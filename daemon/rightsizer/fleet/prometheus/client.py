@@ -10,12 +10,7 @@ from functools import reduce
 from itertools import chain
 from typing import Final
 
-from rightsizer.fleet.prometheus.endpoint import (
-    Endpoint,
-    LimitKind,
-    StoreLimit,
-    WaitingCallback,
-)
+from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit, WaitingCallback
 from rightsizer.fleet.prometheus.response_parser import parse_response
 from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.settings import StoreSettings

@@ -20,13 +20,7 @@ from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason,
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
-from rightsizer.model.units import (
-    HOUR_SECONDS,
-    Nanoseconds,
-    format_duration,
-    nanoseconds,
-    seconds,
-)
+from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.model.window import Window
 from rightsizer.report.labels import first_names
 

@@ -22,14 +22,7 @@ from rightsizer.fleet.rules.rule import (
     mostly_covered,
     weekly_conduct,
 )
-from rightsizer.model.finding import (
-    Action,
-    Finding,
-    Option,
-    Reason,
-    Risk,
-    Savings,
-)
+from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass

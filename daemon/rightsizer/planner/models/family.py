@@ -6,9 +6,7 @@ from typing import Any, Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration, wrong
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.parameters import (
-    count_parameters,
-)
+from rightsizer.sizing.parameters import count_parameters
 
 _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
 """Spellings of one number by version and family of transformers, as are the next four."""

@@ -6,13 +6,7 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import DESCRIBE, Configuration, wrong
-from rightsizer.planner.models.layer_work import (
-    LayerWork,
-    convolution,
-    depthwise,
-    linear,
-    vectors,
-)
+from rightsizer.planner.models.layer_work import LayerWork, convolution, depthwise, linear, vectors
 from rightsizer.planner.models.unet import residual_block
 
 _COLORS: Final = 3

@@ -137,8 +137,7 @@ def _by_link(first: int, later: int, field: LinkField) -> _Fields:
 
 
 _SPEED: Final = LinkField(
-    lambda gpu, link: link_megabytes_per_second(gpu.unit.slot.board) * _is_up(gpu, link),
-    kind=_INT,
+    lambda gpu, link: link_megabytes_per_second(gpu.unit.slot.board) * _is_up(gpu, link), kind=_INT
 )
 _LINK_FIELDS: Final[_Fields] = {
     **_by_link(32, 96, _errors("crc")),

@@ -11,13 +11,7 @@ from itertools import chain, pairwise
 from typing import Final, TypeAlias
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import (
-    LaunchUse,
-    ProfileTimeline,
-    SpanKind,
-    TimelineLane,
-    TimeUse,
-)
+from rightsizer.model.profile import LaunchUse, ProfileTimeline, SpanKind, TimelineLane, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.tables import HostSpans
 from rightsizer.telemetry.profiles.time_line import (

@@ -57,11 +57,7 @@ class TextFile:
     """One file of a recording."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        stated: StatedDevices = NOTHING_STATED,
-        fields: str | None = None,
+        self, path: Path, *, stated: StatedDevices = NOTHING_STATED, fields: str | None = None
     ) -> None:
         """Open a file far enough to know that it holds text.
 

@@ -11,12 +11,7 @@ from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
-from rightsizer.model.units import (
-    JOULES_PER_KILOWATT_HOUR,
-    Nanoseconds,
-    format_duration,
-    seconds,
-)
+from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import (
@@ -38,14 +33,7 @@ from rightsizer.web.view.device import (
 )
 from rightsizer.web.view.overview import OverviewRow, overview_rows
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
-from rightsizer.web.view.strip import (
-    COARSE,
-    FINE,
-    Share,
-    shares_of,
-    spans_of_report,
-    state_times,
-)
+from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report, state_times
 from rightsizer.web.view.topology import TopologyView, topology_view
 from rightsizer.web.view.totals import (
     DeviceCounts,

@@ -8,11 +8,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS
-from rightsizer.report.labels import (
-    ABSENT,
-    SEVERITY_COLORS,
-    percent_label,
-)
+from rightsizer.report.labels import ABSENT, SEVERITY_COLORS, percent_label
 from rightsizer.web.view.device import DeviceCardView, Gauge
 from rightsizer.web.view.totals import WasteView, waste_view
 

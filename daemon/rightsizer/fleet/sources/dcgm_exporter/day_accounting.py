@@ -51,10 +51,7 @@ Peaks are upper bounds: utilization, power and clocks may peak at different mome
 
 
 def accounted_intervals(
-    grid: Grid,
-    devices: Sequence[Device],
-    days: Mapping[str, DeviceDay],
-    settings: EntrySettings,
+    grid: Grid, devices: Sequence[Device], days: Mapping[str, DeviceDay], settings: EntrySettings
 ) -> Iterator[AccountedInterval]:
     """Every known interval of some devices in the order of time, as one reading at its end."""
     # An interval accounts for itself alone: one that was not read stays unknown.
@@ -157,10 +154,7 @@ def _by_place(runs: Sequence[DeviceHolding], grid: Grid) -> list[tuple[Holding, 
 
 
 def accounted_days(
-    grid: Grid,
-    devices: Sequence[Device],
-    days: Mapping[str, DeviceDay],
-    settings: EntrySettings,
+    grid: Grid, devices: Sequence[Device], days: Mapping[str, DeviceDay], settings: EntrySettings
 ) -> dict[str, DayFrame]:
     """The frame of each device from what was read of it, accounted for as an agent would."""
     found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}
