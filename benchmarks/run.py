@@ -34,7 +34,7 @@ from benchmarks import (
     tick_cost,
 )
 from benchmarks.options import Options
-from measured import DOCUMENT, Figure, machine, rewrite, table
+from measured import DOCUMENT, Figure, machine, rewrite, rewrite_part, table
 
 BENCHMARKS: Final[Sequence[tuple[str, Callable[[Options], Iterable[Figure]]]]] = (
     ("The agent at 1 Hz on eight simulated H100", agent_cost.measure),
@@ -64,19 +64,23 @@ def main(arguments: Sequence[str]) -> int:
     options = Options(seconds=asked.seconds, replay_megabytes=asked.replay_megabytes)
     place = f"Measured on: {machine()}.\n"
     print(place, flush=True)
-    parts, broken = [place], []
+    parts: dict[str, str] = {}
+    broken: list[Figure] = []
     for title, measure in BENCHMARKS:
         if asked.only.lower() not in title.lower():
             continue
         figures = list(measure(options))
-        part = f"### {title}\n\n{table(figure.cells for figure in figures)}\n"
-        print(part, flush=True)
-        parts.append(part)
+        parts[title] = f"{table(figure.cells for figure in figures)}\n"
+        print(f"### {title}\n\n{parts[title]}", flush=True)
         broken += [figure for figure in figures if not figure.is_kept]
-    if asked.only or asked.dry:
+    if asked.dry or (asked.only and not asked.write):
         print(f"{DOCUMENT.name} stays as it is.")
+    elif asked.only:
+        for title, text in parts.items():
+            rewrite_part("make bench", title, f"{place}\n{text}")
     else:
-        rewrite("make bench", "\n".join(parts))
+        whole = (f"### {title}\n\n{text}" for title, text in parts.items())
+        rewrite("make bench", "\n".join((place, *whole)))
     for figure in broken:
         print(f"not kept: {figure.what}", file=sys.stderr)
     return 1 if broken else 0
@@ -89,6 +93,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--replay-megabytes", type=float, default=100.0, help="size of the log that is replayed"
     )
     parser.add_argument("--only", default="", help="only titles with this in them; writes nothing")
+    parser.add_argument(
+        "--write", action="store_true", help="write what --only names, with its day"
+    )
     parser.add_argument("--dry", action="store_true", help="write nothing")
     return parser.parse_args(arguments)
 

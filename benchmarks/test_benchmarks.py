@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from measured import DOCUMENT, Figure, quantile, rewrite, table
+from measured import DOCUMENT, Figure, quantile, rewrite, rewrite_part, table
 
 RUN: Final = Path(__file__).parent / "run.py"
 
@@ -66,6 +66,21 @@ def test_a_section_is_written_between_its_marks(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no section 'b'"):
         rewrite("b", "new", page)
     assert list(tmp_path.iterdir()) == [page]
+
+
+@pytest.mark.parametrize("title", ["One", "Two"])
+def test_a_part_is_written_below_its_title(tmp_path: Path, title: str) -> None:
+    """First, last or between, and a new one behind the others."""
+    page = tmp_path / "page.md"
+    begin, end = "<!-- a: begin -->\n", "<!-- a: end -->\n"
+    parts = {"One": "old\n\n#### Below", "Two": "old"}
+    page.write_text(f"{begin}day\n\n### One\n\n{parts['One']}\n\n### Two\n\nold\n{end}")
+    for changed in (title, "Three"):
+        parts[changed] = "new"
+        rewrite_part("a", changed, "new\n", page)
+
+        text = "\n".join(f"### {each}\n\n{said}\n" for each, said in parts.items())
+        assert page.read_text() == f"{begin}day\n\n{text}{end}"
 
 
 @pytest.mark.parametrize("section", ["make bench", "make eval"])

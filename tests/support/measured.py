@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DOCUMENT", "Figure", "machine", "quantile", "rewrite", "table"]
+__all__ = ["DOCUMENT", "Figure", "machine", "quantile", "rewrite", "rewrite_part", "table"]
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _HEADINGS: Final = ("what", "measured", "at most", "")
@@ -82,15 +82,34 @@ def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
     Raises:
         ValueError: the document has no such section.
     """
+    head, _, tail = _section(section, path)
+    partial = path.with_suffix(".partial")
+    partial.write_text(f"{head}{text.strip()}\n{tail}", encoding="utf-8")
+    partial.replace(path)
+
+
+def rewrite_part(section: str, title: str, text: str, path: Path = DOCUMENT) -> None:
+    """Put a text below one title of a section, after its other parts where it is new.
+
+    Raises:
+        ValueError: the document has no such section.
+    """
+    _, former, _ = _section(section, path)
+    heading = f"### {title}\n"
+    before, _, rest = former.partition(heading)
+    _, mark, after = rest.partition("\n### ")
+    part = f"{heading}\n{text.strip()}\n"
+    rewrite(section, f"{before.rstrip()}\n\n{part}{mark}{after}", path)
+
+
+def _section(section: str, path: Path) -> tuple[str, str, str]:
+    """A document before, in and behind a section, its marks with what is outside."""
     begin, end = f"<!-- {section}: begin -->\n", f"<!-- {section}: end -->"
-    document = path.read_text(encoding="utf-8")
-    head, has_begin, rest = document.partition(begin)
-    _, has_end, tail = rest.partition(end)
+    head, has_begin, rest = path.read_text(encoding="utf-8").partition(begin)
+    inside, has_end, tail = rest.partition(end)
     if not has_begin or not has_end:
         raise ValueError(f"{path}: there is no section '{section}'")
-    partial = path.with_suffix(".partial")
-    partial.write_text(f"{head}{begin}{text.strip()}\n{end}{tail}", encoding="utf-8")
-    partial.replace(path)
+    return f"{head}{begin}", inside, f"{end}{tail}"
 
 
 def _spell(value: float | None, unit: str) -> str:
