@@ -1,4 +1,4 @@
-"""A program that runs the simulator and nothing else, and says what memory that takes in all."""
+"""A program that runs the simulator beside all that an agent loads, and says what that takes."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from typing import Final
 import pynvml
 from process import memory_mebibytes
 
+import rightsizer.agent.service
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
@@ -31,7 +32,8 @@ def main() -> None:
             pynvml.nvmlDeviceGetUtilizationRates(handle)
             pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
             pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    json.dump({"mebibytes": memory_mebibytes()}, sys.stdout)
+    loaded = rightsizer.agent.service.__name__
+    json.dump({"mebibytes": memory_mebibytes(), "beside": loaded}, sys.stdout)
 
 
 if __name__ == "__main__":
