@@ -37,7 +37,16 @@ from rightsizer.web.view.advice import (
     reasons_label,
     title_label,
 )
-from rightsizer.web.view.device import down_label, fit_view, gauges, missing_labels, model_label
+from rightsizer.web.view.device import (
+    BULLET_SCALE,
+    GAUGES,
+    bullets_label,
+    down_label,
+    fit_view,
+    gauge_detail,
+    missing_labels,
+    model_label,
+)
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
 from rightsizer.web.view.totals import daily_label, savings_label, waste_view
@@ -176,7 +185,7 @@ def test_a_device_that_is_down_shows_no_present() -> None:
     """Its reason is told, its last state and readings are not passed off as current."""
     device = view_of(node_report()).devices[DOWN]
     assert down_label(device.report) == "Lost: NVML: GPU is lost; it has fallen off the bus."
-    assert (device.state, device.gauges) == (State.UNKNOWN, ())
+    assert (device.state, device.readings) == (State.UNKNOWN, None)
     assert device.last_sample is not None
     assert device.last_sample.age == "9 h"
 
@@ -184,7 +193,7 @@ def test_a_device_that_is_down_shows_no_present() -> None:
 def test_a_stale_report_shows_no_present() -> None:
     """A sampler that has stopped empties every card of what it claimed to be now."""
     view = view_of(node_report(), NOW + HOUR)
-    assert all(device.state is State.UNKNOWN and not device.gauges for device in view.devices)
+    assert all(device.state is State.UNKNOWN and device.readings is None for device in view.devices)
     assert view.tiles[0].detail == "9 without fresh readings"
 
 
@@ -231,8 +240,8 @@ def test_a_load_at_its_limit_is_tight_and_only_pressure_is_red(
     )
     current = node_report().devices[0].provisioning["current"]
     only = replace(current, resources={Resource.COMPUTE: fit})
-    (row,) = fit_view({"current": only}, FitSettings()).rows
-    assert row.bullets[0].key == key
+    (bullets,) = fit_view({"current": only}, FitSettings()).bullets.values()
+    assert bullets[0].key == key
 
 
 def test_memory_held_in_advance_is_said_to_be() -> None:
@@ -246,20 +255,22 @@ def test_memory_held_in_advance_is_said_to_be() -> None:
 def test_bullets_stand_for_both_windows_in_words_too() -> None:
     """A resource without a known need has no bullet; a need above capacity passes the line."""
     fit = fit_view(node_report().devices[NEAR_FULL].provisioning, FitSettings())
-    memory = next(row for row in fit.rows if row.name == "Memory")
-    assert memory.bullets[0].need == "112\u00a0%"
-    assert memory.bullets[0].need_x > fit.capacity_x
-    assert [bullet.window for bullet in memory.bullets] == ["current", "24h"]
-    assert memory.label.startswith("Memory: current, demand 97\u00a0%, need 112\u00a0%; 24h,")
+    memory = fit.bullets[Resource.MEMORY]
+    assert memory[0].need == pytest.approx(1.12, abs=0.005)
+    assert memory[0].need < BULLET_SCALE
+    assert [bullet.window for bullet in memory] == ["current", "24h"]
+    label = bullets_label(Resource.MEMORY, memory)
+    assert label.startswith("Memory: current, demand 97\u00a0%, need 112\u00a0%; 24h,")
     serving = fit_view(node_report().devices[SERVING].provisioning, FitSettings())
-    assert "Memory" not in {row.name for row in serving.rows}
+    assert Resource.MEMORY not in serving.bullets
 
 
 def test_gauges_tell_what_is_not_read() -> None:
     """A missing reading is said to be missing, not drawn as nothing."""
-    assert {gauge.text for gauge in gauges({})} == {"not read"}
-    memory = gauges(node_report().devices[0].signals)[2]
-    assert (memory.text, memory.detail) == ("78\u00a0%", "62 of 80 GiB")
+    report = node_report()
+    bare = replace(report, devices=(replace(report.devices[0], signals={}),))
+    assert page_of(bare).count("<b>not read</b>") == len(GAUGES) + 2
+    assert gauge_detail(Signal.MEMORY_USED, report.devices[0].signals) == "62 of 80 GiB"
 
 
 def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:

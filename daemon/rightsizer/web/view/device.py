@@ -1,6 +1,6 @@
 """View of one device's card: gauges, and how it fits its demand."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.block import Blocks
@@ -32,23 +32,10 @@ class Bullet:
     """A resource's demand and need over one window."""
 
     window: str
-    demand_width: float
-    """In percent of the bullet's width."""
-    need_x: float
-    need: str
+    demand: float
+    need: float
     key: str
     """`headroom`, `fits`, `tight` or `act`."""
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class BulletRow:
-    """A resource with its bullet for each window."""
-
-    name: str
-    bullets: tuple[Bullet, ...]
-    """The best window's first."""
-    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +44,19 @@ class FitView:
 
     verdict: str
     key: str
-    rows: tuple[BulletRow, ...]
-    capacity_x: float
+    bullets: Mapping[Resource, tuple[Bullet, ...]]
+    """The best window's first."""
     note: str
     """What the bullets cannot show, empty where there is nothing to add."""
 
 
 def fit_view(provisioning: Mapping[str, Provisioning], settings: FitSettings) -> FitView:
     """The fit of a device from its windows; empty where no window knows a demand."""
-    rows = tuple(
-        row for resource in Resource if (row := _row(resource, provisioning, settings)) is not None
-    )
+    bullets = {each: tuple(_bullets(each, provisioning, settings)) for each in Resource}
     best = next((provisioning[window] for window in _WINDOWS if window in provisioning), None)
     verdict, key = _verdict(best, settings)
-    is_preallocated = best is not None and best.memory_is_preallocated
-    return FitView(verdict, key, rows, 100 / BULLET_SCALE, _PREALLOCATED if is_preallocated else "")
+    note = _PREALLOCATED if best is not None and best.memory_is_preallocated else ""
+    return FitView(verdict, key, {each: own for each, own in bullets.items() if own}, note)
 
 
 def _verdict(current: Provisioning | None, settings: FitSettings) -> tuple[str, str]:
@@ -89,29 +74,23 @@ def _verdict(current: Provisioning | None, settings: FitSettings) -> tuple[str, 
     return f"fits: {percent_label(over)} to spare", "fits"
 
 
-def _row(
+def _bullets(
     resource: Resource, provisioning: Mapping[str, Provisioning], settings: FitSettings
-) -> BulletRow | None:
-    bullets = tuple(
-        _bullet(window, figures, settings)
-        for window in _WINDOWS
-        if window in provisioning
-        and (figures := provisioning[window].resources.get(resource)) is not None
-        and figures.need is not None
+) -> Iterator[Bullet]:
+    for window in _WINDOWS:
+        figures = provisioning[window].resources.get(resource) if window in provisioning else None
+        if figures is not None and (need := figures.need) is not None:
+            demand = need if figures.demand is None else figures.demand
+            yield Bullet(window, demand, need, _fit_key(need, figures, settings))
+
+
+def bullets_label(resource: Resource, bullets: Iterable[Bullet]) -> str:
+    """A resource and its bullets in words."""
+    told = (
+        f"{each.window}, demand {percent_label(each.demand)}, need {percent_label(each.need)}"
+        for each in bullets
     )
-    if not bullets:
-        return None
-    name = display_name(resource)
-    label = f"{name}: " + "; ".join(f"{bullet.window}, {bullet.text}" for bullet in bullets)
-    return BulletRow(name, bullets, label)
-
-
-def _bullet(window: str, figures: ResourceProvisioning, settings: FitSettings) -> Bullet:
-    need = figures.need or 0.0
-    demand = figures.demand if figures.demand is not None else need
-    text = f"demand {percent_label(demand)}, need {percent_label(need)}"
-    key = _fit_key(need, figures, settings)
-    return Bullet(window, _width(demand), _width(need), percent_label(need), key, text)
+    return f"{display_name(resource)}: {'; '.join(told)}"
 
 
 def _fit_key(need: float, figures: ResourceProvisioning, settings: FitSettings) -> str:
@@ -123,12 +102,13 @@ def _fit_key(need: float, figures: ResourceProvisioning, settings: FitSettings) 
     return "headroom" if need < settings.headroom_need_ratio else "fits"
 
 
-def _width(ratio: float) -> float:
+def bullet_width(ratio: float) -> float:
+    """In percent of a bullet's width."""
     return round(min(ratio, BULLET_SCALE) / BULLET_SCALE * 100, 1)
 
 
 _GIB: Final = 2.0**30
-_SHOWN: Final = (
+GAUGES: Final = (
     (Signal.GPU_BUSY, "Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
     (Signal.SM_WORK, "Work", "SM activity times clock: what was computed with"),
     (Signal.MEMORY_USED, "Memory", "Framebuffer used of total"),
@@ -138,38 +118,11 @@ _DETAILS: Final = {
     Signal.MEMORY_USED: (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, _GIB, "GiB"),
     Signal.POWER: (Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, 1.0, "W"),
 }
-"""A quantity, the whole that it is a part of, and their unit."""
+"""By a gauge's signal a quantity, the whole that it is a part of, and their unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """A reading between nothing and everything; `ratio` is `None` where it is not read."""
-
-    key: str
-    """The signal's name."""
-    name: str
-    meaning: str
-    ratio: float | None
-    text: str
-    detail: str
-
-
-def gauges(signals: Mapping[Signal, float]) -> tuple[Gauge, ...]:
-    """The gauges of a device, those without a reading included."""
-    return tuple(
-        Gauge(
-            signal,
-            name,
-            meaning,
-            signals.get(signal),
-            percent_label(signals[signal]) if signal in signals else "not read",
-            _detail(signal, signals),
-        )
-        for signal, name, meaning in _SHOWN
-    )
-
-
-def _detail(signal: Signal, signals: Mapping[Signal, float]) -> str:
+def gauge_detail(signal: Signal, signals: Mapping[Signal, float]) -> str:
+    """How much it is, of what; empty where that is not known."""
     if signal not in _DETAILS or _DETAILS[signal][0] not in signals:
         return ""
     part, whole, size, unit = _DETAILS[signal]
@@ -221,7 +174,8 @@ class DeviceCardView:
     strip: StripView
     signals: tuple[SignalChart, ...]
     """Over the time of the strip, of a GPU that is looked at alone."""
-    gauges: tuple[Gauge, ...]
+    readings: Mapping[Signal, float] | None
+    """`None` where they are no longer the present."""
     fit: FitView
     waste: WasteView
     """Of the span; since the agent started where nothing of the span is known."""
@@ -251,7 +205,7 @@ def device_view(
         is_fresh=is_fresh,
         strip=strip_view(past.drawn, drawn.end, look.drawn, look.grain),
         signals=signal_charts((past.blocks,), drawn) if past.blocks else (),
-        gauges=gauges(report.signals) if is_fresh else (),
+        readings=report.signals if is_fresh else None,
         fit=fit_view(report.provisioning if is_fresh else {}, look.fit),
         waste=of_span if of_span.parts else waste_view([(report.totals, 1.0)]),
         advice_count=sum(

@@ -9,7 +9,7 @@ from rightsizer.model.report import DeviceSpan
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.report.labels import ABSENT, SEVERITY_COLORS, percent_label
-from rightsizer.web.view.device import DeviceCardView, Gauge
+from rightsizer.web.view.device import DeviceCardView
 from rightsizer.web.view.totals import WasteView, waste_view
 
 
@@ -26,10 +26,6 @@ class OverviewRow:
     to_do: Advice | None
     """The one thing to do about it."""
     instances: tuple["OverviewRow", ...] = ()
-
-    def gauge(self, key: str) -> Gauge | None:
-        """A reading by its signal's name."""
-        return next((each for each in self.card.gauges if each.key == key), None)
 
 
 def overview_rows(
