@@ -173,9 +173,9 @@ def test_workloads_are_told_by_what_they_did() -> None:
     devices = (replace(report.devices[0], holdings=(holding,)), *report.devices[1:])
     names = {device.device.uuid: f"GPU {device.device.index}" for device in devices}
     rows = workload_rows(replace(report, devices=devices, workloads=(gone, here)), names, NOW)
-    assert [(row.key, row.busy, row.share) for row in rows] == [
-        ("slurm/here", "25\u00a0%", "50\u00a0%"),
-        ("slurm/gone", "100\u00a0%", "50\u00a0%"),
+    assert [(row.report.workload.key, row.busy_ratio, row.share_ratio) for row in rows] == [
+        ("slurm/here", 0.25, 0.5),
+        ("slurm/gone", 1.0, 0.5),
     ]
     assert rows[0].devices == "GPU 0 (50\u00a0%)"
     assert rows[0].left is None

@@ -12,13 +12,10 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
-from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import (
-    ABSENT,
     SEVERITY_COLORS,
     MomentLabel,
-    display_name,
     moment_label,
     percent_label,
 )
@@ -49,20 +46,16 @@ from rightsizer.web.view.totals import (
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTableRow:
-    """What the template shows of a workload; a dash stands for what is not known."""
+    """What the template shows of a workload; `None` stands for what is not known."""
 
-    key: str
-    workload_class: str
+    report: WorkloadReport
     devices: str
     """With the shares that it holds of them, where they are not whole."""
-    busy: str
-    busy_ratio: float
-    used: str
-    waste: str
-    """The largest causes."""
-    energy: str
-    share: str
+    busy_ratio: float | None
+    share_ratio: float | None
     """Of the time that all workloads of the node held."""
+    waste: WasteView
+    kilowatt_hours: float
     left: MomentLabel | None
     """When it was last seen, `None` where it is here."""
 
@@ -85,25 +78,17 @@ def _row(
     total_seconds: float,
     now: Nanoseconds,
 ) -> WorkloadTableRow:
-    workload, totals = report.workload, report.totals
-    known = _known_seconds(report)
+    key, totals, known = report.workload.key, report.totals, _known_seconds(report)
     busy = sum(totals.state_seconds.get(state, 0.0) for state in ACTIVE_STATES)
-    waste = waste_view([(totals, 1.0)])
-    causes = sorted(waste.parts, key=lambda part: -part.ratio)
-    wasted = [part for part in causes if part.key != "waste-used"][:2]
     joules = totals.used_joules + sum(totals.waste_joules.values())
-    is_class_known = workload.workload_class is not WorkloadClass.UNKNOWN
     return WorkloadTableRow(
-        key=workload.key,
-        workload_class=display_name(workload.workload_class) if is_class_known else ABSENT,
-        devices=_devices(report, held.get(workload.key, {}), names),
-        busy=percent_label(busy / known) if known else ABSENT,
-        busy_ratio=busy / known if known else 0.0,
-        used=waste.used_text or ABSENT,
-        waste=", ".join(f"{part.name.lower()} {part.text}" for part in wasted) or ABSENT,
-        energy=f"{joules / JOULES_PER_KILOWATT_HOUR:,.2f}" if joules else ABSENT,
-        share=percent_label(known / total_seconds) if total_seconds else ABSENT,
-        left=None if workload.key in held else moment_label(report.last_seen, now),
+        report=report,
+        devices=_devices(report, held.get(key, {}), names),
+        busy_ratio=busy / known if known else None,
+        share_ratio=known / total_seconds if total_seconds else None,
+        waste=waste_view([(totals, 1.0)]),
+        kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR,
+        left=None if key in held else moment_label(report.last_seen, now),
     )
 
 
@@ -243,7 +228,7 @@ class _NodePage:
             devices=devices,
             cards=devices if self._is_detailed or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
-            workloads=tuple(row for row in rows if self._workload in {"", row.key}),
+            workloads=tuple(e for e in rows if self._workload in {"", e.report.workload.key}),
             signals=self._signals(),
             selected=self._selected,
             past=drawn_past(

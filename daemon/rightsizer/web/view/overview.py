@@ -1,14 +1,13 @@
 """View of all GPUs as one table: a row a board, the one that wastes most first."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS
-from rightsizer.report.labels import ABSENT, SEVERITY_COLORS, percent_label
+from rightsizer.report.labels import SEVERITY_COLORS
 from rightsizer.web.view.device import DeviceCardView
 from rightsizer.web.view.totals import WasteView, waste_view
 
@@ -21,8 +20,7 @@ class OverviewRow:
     waste: WasteView
     """Of the span; of a divided board, over its instances."""
     wasted_gpu_hours: float
-    wasted: str
-    """Hours of a GPU that were idle, stalled or held up, and their part of the known time."""
+    """Hours of a GPU that were idle, stalled or held up."""
     to_do: Advice | None
     """The one thing to do about it."""
     instances: tuple["OverviewRow", ...] = ()
@@ -65,27 +63,14 @@ def _row(
         for cause, seconds in span.waste_seconds.items()
         if cause is not Cause.HEADROOM
     )
-    wasted_hours = hours / HOUR_SECONDS
-    waste = waste_view(spent)
     uuids = {card.report.device.uuid, *(each.uuid for each in of)}
     return OverviewRow(
         card=card,
-        waste=waste,
-        wasted_gpu_hours=wasted_hours,
-        wasted=_wasted(wasted_hours, waste),
+        waste=waste_view(spent),
+        wasted_gpu_hours=hours / HOUR_SECONDS,
         to_do=_to_do(uuids, open_advice),
         instances=tuple(sorted(instances, key=_worst_first)),
     )
-
-
-_HEADROOM: Final = f"waste-{Cause.HEADROOM}"
-
-
-def _wasted(hours: float, waste: WasteView) -> str:
-    if not waste.parts:
-        return ABSENT
-    kept = sum(part.ratio for part in waste.parts if part.key in {"waste-used", _HEADROOM})
-    return f"{hours:,.1f}\u00a0h ({percent_label(max(0.0, 1.0 - kept))})"
 
 
 def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> Advice | None:
