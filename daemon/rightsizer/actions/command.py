@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from rightsizer.accounting.settings import HistorySettings
@@ -14,13 +13,11 @@ from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.console.agent_client import add_socket_flag
+from rightsizer.console.agent_client import add_socket_flag, asked_at
 from rightsizer.console.command import Command, answer
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.host.settings import PathSettings
-from rightsizer.io.local import LocalClient
-from rightsizer.model.errors import AgentAbsentError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.report.json_encoder import Form
 
@@ -54,22 +51,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     """Ask, and tell."""
     settings = settings_of(arguments, _ActionCommandSettings)
-    asked = _asked(arguments, settings)
+    # Another history than the agent's is read itself.
+    path = "" if arguments.history_path else arguments.path_api_socket or settings.path.api_socket
+    asked = asked_at(path, lambda agent: agent.get(ACTIONS_PATH))
     form = asked or _offline(arguments, settings)
     answer(arguments, form, "\n".join(_lines(form, is_live=asked is not None)))
     return 0
-
-
-def _asked(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form | None:
-    """What the agent answers; `None` where none runs, or another history is named."""
-    path = arguments.path_api_socket or settings.path.api_socket
-    if not path or arguments.history_path:
-        return None
-    try:
-        form: Form = LocalClient(Path(path)).get(ACTIONS_PATH)
-    except AgentAbsentError:
-        return None
-    return form
 
 
 def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form:

@@ -1,20 +1,19 @@
 """Commands on one recommendation: `rightsizer explain`, `claim`, `dismiss` and `snooze`."""
 
 import argparse
-import contextlib
 import getpass
 import json
 import os
 import time
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
+from operator import methodcaller
 from typing import Any, Final
 from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.agent_client import add_socket_flag
+from rightsizer.console.agent_client import add_socket_flag, asked_at
 from rightsizer.console.command import Command, add_flags, answer, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
@@ -31,7 +30,7 @@ from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.errors import AgentAbsentError, HistoryError, RightsizerError
+from rightsizer.model.errors import HistoryError, RightsizerError
 from rightsizer.report.json_encoder import Form, advice_form
 from rightsizer.web.advice_api import ACTS
 
@@ -95,13 +94,11 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _explained(arguments: argparse.Namespace, settings: Settings) -> Form:
-    form: Form = {}
     try:
         return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
     except HistoryError:
-        if settings.path.api_socket:
-            with contextlib.suppress(AgentAbsentError):
-                form = LocalClient(Path(settings.path.api_socket)).get(_target(arguments.id))
+        ask = methodcaller("get", _target(arguments.id))
+        form: Form | None = asked_at(settings.path.api_socket, ask)
         if not form:
             raise
         return form
@@ -140,7 +137,8 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
 
 def _of_fleet(verb: str, arguments: argparse.Namespace) -> Form:
     settings = settings_of(arguments, FleetConfig)
-    asked = _asked_there(verb, arguments, arguments.path_api_socket or settings.fleet.api_socket)
+    socket = arguments.path_api_socket or settings.fleet.api_socket
+    asked: Form | None = asked_at(socket, partial(_asked, verb, arguments))
     if asked is not None:
         return asked
     configure_log(settings.log.format, LogLevel.WARNING)
@@ -151,7 +149,7 @@ def _of_fleet(verb: str, arguments: argparse.Namespace) -> Form:
 def _of_agent(verb: str, arguments: argparse.Namespace) -> Form:
     settings = settings_of(arguments, Settings)
     socket = arguments.path_api_socket or settings.path.api_socket
-    asked = _asked_there(verb, arguments, socket)
+    asked: Form | None = asked_at(socket, partial(_asked, verb, arguments))
     if asked is not None:
         return asked
     path = history_path(arguments, settings.history)
@@ -161,16 +159,6 @@ def _of_agent(verb: str, arguments: argparse.Namespace) -> Form:
     except HistoryError as error:
         there = socket or "path.api_socket, which is ''"
         raise RightsizerError(f"no agent answers at {there}, and {error}") from None
-
-
-def _asked_there(verb: str, arguments: argparse.Namespace, path: str | Path) -> Form | None:
-    """The advice as the process at a socket answers; `None` where there is none."""
-    if not path:
-        return None
-    try:
-        return _asked(verb, arguments, LocalClient(Path(path)))
-    except AgentAbsentError:
-        return None
 
 
 def _asked(verb: str, arguments: argparse.Namespace, client: LocalClient | RemoteAgent) -> Form:

@@ -1,13 +1,15 @@
 """Client of the running agent for commands: its flags, its socket."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rightsizer.console.command import add_flags
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.errors import AgentAbsentError, RightsizerError
 from rightsizer.model.frozen import dataclass, field
 
 
@@ -37,6 +39,14 @@ def socket_of(arguments: argparse.Namespace) -> str:
     """The agent's socket by the flags or the configuration; empty where that names none."""
     named = arguments.path_api_socket
     return str(named or settings_of(arguments, AgentClientSettings).path.api_socket)
+
+
+def asked_at(path: str | Path, ask: Callable[[LocalClient], Any]) -> Any | None:
+    """What the process at a socket answers; `None` where there is none."""
+    try:
+        return ask(LocalClient(Path(path))) if path else None
+    except AgentAbsentError:
+        return None
 
 
 def client_of(arguments: argparse.Namespace) -> LocalClient:
