@@ -35,11 +35,9 @@ from rightsizer.web.view.topology import TopologyView, topology_view
 from rightsizer.web.view.totals import (
     DeviceCounts,
     Spent,
-    Tile,
     WasteView,
     device_counts,
     part_of,
-    tiles,
     waste_view,
 )
 
@@ -132,7 +130,9 @@ class NodeView:
     trouble: str = ""
     interval: str = ""
     time: MomentLabel | None = None
-    tiles: tuple[Tile, ...] = ()
+    counts: DeviceCounts | None = None
+    shares: tuple[Share, ...] = ()
+    """Of the span, over all devices."""
     waste: WasteView | None = None
     waste_since: str = ""
     """Over which time the waste is summed."""
@@ -202,7 +202,7 @@ class _NodePage:
 
     def view(self) -> NodeView:
         """All that the template shows."""
-        report, span = self._report, self._look.span
+        report = self._report
         counts, shares = device_counts(self._shown, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
         own = self._advice(is_open=True)
@@ -217,7 +217,8 @@ class _NodePage:
             trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
             interval=format_duration(report.agent.interval_seconds),
             time=moment_label(report.wall_time, self._now),
-            tiles=tiles(counts, shares, waste, own, span),
+            counts=counts,
+            shares=shares,
             waste=waste,
             waste_since=since,
             names=self._names,

@@ -5,14 +5,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Savings
+from rightsizer.model.finding import Savings, Severity
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import DeviceSpan, Report, Span, Totals
+from rightsizer.model.report import DeviceSpan, Report, Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Cause, State
 from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, format_duration
 from rightsizer.report.labels import (
-    ABSENT,
     PAGE_CAUSE_LABELS,
     SEVERITY_COLORS,
     display_name,
@@ -186,63 +185,12 @@ def device_counts(report: Report, fresh: Collection[str]) -> DeviceCounts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A figure of the headline; the script on the page renews it by its id."""
-
-    id: str
-    name: str
-    value: str
-    detail: str
-    key: str = ""
-
-
-def tiles(
-    now: DeviceCounts,
-    shares: Sequence[Share],
-    waste: WasteView,
-    open_advice: Sequence[Advice],
-    span: Span,
-) -> tuple[Tile, ...]:
-    """All of them, in the order that they are read."""
-    has_instances = now.counted > now.gpus
-    devices = f"{now.counted} devices with MIG; " if has_instances else ""
-    answering, working = f"{devices}all responding", f"{now.working} of {now.counted}"
-    silent = f"{now.silent} without fresh readings" if now.silent else ""
-    counts = ((now.idle, "idle"), (now.stalled, "stalled"), (now.unknown, "unknown"))
-    doing = [f"{count} {word}" for count, word in counts if count]
-    if now.power_watts is not None:
-        doing.append(f"{now.power_watts / 1000:.1f}\u00a0kW")
-    idle, stalled, unknown = (
-        percent_label(part_of(shares, *states))
-        for states in (IDLE_STATES, (State.HIDDEN_STALL,), (State.UNKNOWN,))
-    )
-    past = f"stalled {stalled}, unknown {unknown}" if shares else "nothing known yet"
-    lost = f"lost {waste.lost}" if waste.lost else ""
-    severities = Counter(piece.finding.severity for piece in open_advice)
-    found = [severity for severity in SEVERITY_COLORS if severities[severity]]
-    color = SEVERITY_COLORS[found[0]] if found else ""
-    urgency = ", ".join(f"{severities[severity]} {severity}" for severity in found)
-    return (
-        Tile("gpus", "GPUs", str(now.gpus), silent or answering, "act" if silent else ""),
-        Tile("working", "At work now", working, ", ".join(doing) or "all of them"),
-        Tile("idle", f"Idle, last {span.text}", idle if shares else ABSENT, past),
-        Tile("used", "Effective utilization", waste.used_text or ABSENT, lost),
-        Tile("advice", "Open advice", str(len(open_advice)), urgency or "nothing to do", color),
-        _savings(open_advice),
-    )
+def severity_counts(advice: Iterable[Advice]) -> dict[Severity, int]:
+    """How many there are of each severity that there is, the most urgent first."""
+    counts = Counter(piece.finding.severity for piece in advice)
+    return {severity: counts[severity] for severity in SEVERITY_COLORS if counts[severity]}
 
 
 def part_of(shares: Sequence[Share], *states: State) -> float:
     """The part of the time in any of these states."""
     return sum(share.ratio for share in shares if share.key in states)
-
-
-def _savings(open_advice: Sequence[Advice]) -> Tile:
-    total = savings_sum(open_advice)
-    gpus = f"{interval(total.gpus_low, total.gpus_high, '{:.1f}')} GPUs"
-    if not total.has_price:
-        is_known = total.gpus_high > 0
-        return Tile("savings", "It would free", gpus if is_known else ABSENT, "no price is known")
-    money = interval(total.dollars_per_hour_low, total.dollars_per_hour_high, "{:,.0f}")
-    return Tile("savings", "It would save", f"${money}", f"an hour; {gpus}")
