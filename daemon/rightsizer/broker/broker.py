@@ -362,8 +362,9 @@ class Broker:
 
     def _scheduling(self, state: BrokerState, node: NodeObservation) -> SchedulingState:
         settling = nanoseconds(self._settings.settling_seconds)
-        held = state.leases, state.bookings
-        return SchedulingState(state.as_of, node, *held, self._placement, settling)
+        return SchedulingState(
+            state.as_of, node, state.leases, state.bookings, self._placement, settling
+        )
 
     def _notified(self, state: BrokerState, record: LeaseRecord) -> BrokerTransition:
         record, events = with_notices(record, state.as_of, self._settings)

@@ -162,8 +162,9 @@ class LeaseManager:
                 return
             self._warn_once(observed.trouble)
             waiting = step.waiting or before.waiting if observed.node is None else step.waiting
-            served = step.state, waiting, step.promised
-            self.overview = BrokerOverview(*served, observed.node, observed.trouble)
+            self.overview = BrokerOverview(
+                step.state, waiting, step.promised, observed.node, observed.trouble
+            )
             for lease in (record.lease for record in step.grants):
                 waited_seconds = seconds(lease.granted - lease.asked)
                 self.counters[_GRANTS] += 1

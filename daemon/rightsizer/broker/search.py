@@ -99,8 +99,18 @@ class PackedTable:
 
     def empty(self) -> PartialSet:
         """The empty set."""
-        every, added, ways = (1 << self.size) - 1, list(self._alone), [0] * self.size
-        return PartialSet((), 0, 0, _NO_SLOT, _NO_SLOT, 0, every, 0, added, ways)
+        return PartialSet(
+            places=(),
+            bits=0,
+            sum=0,
+            power=_NO_SLOT,
+            temperature=_NO_SLOT,
+            groups=0,
+            allowed=(1 << self.size) - 1,
+            first=0,
+            added=list(self._alone),
+            ways=[0] * self.size,
+        )
 
     def followers(self, partial: PartialSet) -> Iterator[int]:
         """The places that may be added: of a class the next one alone."""

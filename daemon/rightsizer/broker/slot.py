@@ -12,7 +12,7 @@ from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import GIB, format_duration
 
-_INSTANCES: Final = "divided into MIG instances; ask for one of those by its profile"
+_DIVIDED: Final = "divided into MIG instances; ask for one of those by its profile"
 _NO_INSTANCE: Final = (
     "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
 )
@@ -180,7 +180,7 @@ def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
 def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Obstacles:
     mig, profile = slot.device.mig, request.mig_profile
     if slot.device.has_mig_instances:
-        yield SlotObstacle.DIVIDED, _INSTANCES
+        yield SlotObstacle.DIVIDED, _DIVIDED
     if slot.device.awaits_mig_instances:
         yield SlotObstacle.DIVIDED, _NO_INSTANCE
     if profile is not None and mig is None:
