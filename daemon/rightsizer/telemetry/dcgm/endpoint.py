@@ -11,7 +11,7 @@ from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import DriverError
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
@@ -194,12 +194,11 @@ class DcgmEndpoint:
             away = Down(Missing.STALE, f"dcgm-exporter: {fetched.error}")
             down = dict.fromkeys(self._listed, away)
             return ExporterView(fetched.outcome, fetched.error, devices, down, xids=xids)
-        down = dict.fromkeys(self._listed.keys() - page.values.keys(), _LOST)
+        down = {each: _LOST for each in self._listed if each not in page.values}
         down.update(dict.fromkeys(self._still, _STANDS_STILL))
-        readings, about = _readings(page, self._still), (fetched.outcome, fetched.error)
-        return ExporterView(
-            *about, devices, down, readings, page.instances, xids, page.driver_version
-        )
+        view = ExporterView(fetched.outcome, fetched.error, devices, down, xids=xids)
+        readings, version = _readings(page, self._still), page.driver_version
+        return replace(view, readings=readings, instances=page.instances, driver_version=version)
 
 
 def _readings(page: ExporterPage, still: frozenset[str]) -> Mapping[str, ExporterDevice]:

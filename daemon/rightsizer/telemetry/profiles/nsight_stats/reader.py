@@ -83,7 +83,7 @@ class StatsSums:
 
     def notes(self) -> Iterator[str]:
         """What is not known of copies."""
-        times, sums, sizes = map(bool, self._copies.values())
+        times, sums, sizes = (bool(self._copies[each]) for each in _COPY_REPORTS)
         if (times or sums) != sizes:
             yield f"The {'times' if sizes else 'sizes'} of copies are not in it."
 
