@@ -39,6 +39,7 @@ class WebPage:
         self, report: Report | None, now: Nanoseconds, look: PageQuery | None = None
     ) -> bytes:
         """The document for a report."""
+        # Loaded for the first reader, not by every agent.
         from rightsizer.web.summary import revision_of  # noqa: PLC0415
         from rightsizer.web.view.node import node_view  # noqa: PLC0415
 
@@ -83,6 +84,7 @@ def content_security_policy() -> str:
 
 @functools.cache
 def _template() -> Template:
+    # As late as in `render`.
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
     environment = environment_of("rightsizer.web")
