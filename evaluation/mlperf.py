@@ -27,6 +27,12 @@ _SCENARIOS: Final = {
     WorkloadActivity.INFERENCE: frozenset({"Offline", "Server"}),
     WorkloadActivity.TRAINING: frozenset({"train"}),
 }
+_TRAINED: Final = {
+    "time_to_train_min": "time to train",
+    "throughput_logged": "samples a second",
+    "samples/s": "samples a second",
+}
+"""How fast a training was, by the name of its metric; the latter two agree where a run has both."""
 _FAMILIES: Final = {
     "resnet50": ModelKind.CNN,
     "resnet": ModelKind.CNN,
@@ -43,12 +49,17 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One round, benchmark, scenario and metric; training at one count of accelerators."""
+    """One round, benchmark, scenario and metric; training at one count of accelerators.
+
+    Runs differ in the samples that they need for the same accuracy, by their batches: the samples
+    of a second tell of the GPUs alone, the time to train is what is published.
+    """
 
     round: str
     benchmark: str
     """Without the accuracy target."""
     scenario: str
+    """Of trainings, what was measured of them."""
     workload: ComparedWorkload
     logs: Mapping[str, float]
     """Logarithms of throughput by GPU, medians over systems."""
@@ -79,8 +90,10 @@ def read_cells(file: Path, activity: WorkloadActivity) -> tuple[Cell, ...]:
         for row in csv.DictReader(opened):
             if row["scenario"] not in _SCENARIOS[activity] or not _counts(row, activity):
                 continue
-            last = row["count"] if activity is WorkloadActivity.TRAINING else row["metric"]
-            key = (row["round"], row["benchmark"], row["scenario"], last)
+            scenario, last = row["scenario"], row["metric"]
+            if activity is WorkloadActivity.TRAINING:
+                scenario, last = _TRAINED[row["metric"]], row["count"]
+            key = (row["round"], row["benchmark"], scenario, last)
             found = values.setdefault(key, {}).setdefault(row["gpu_key"], [])
             found.append(_log_throughput(row, activity))
     return tuple(
@@ -102,14 +115,15 @@ def _counts(row: Row, activity: WorkloadActivity) -> bool:
     if not row["gpu_key"] or row["division"] != "closed" or _plain(row["benchmark"]) is None:
         return False
     if activity is WorkloadActivity.TRAINING:
-        return row["metric"] == "time_to_train_min"
+        return row["metric"] in _TRAINED
     return bool(row["per_accelerator"])
 
 
 def _log_throughput(row: Row, activity: WorkloadActivity) -> float:
-    if activity is WorkloadActivity.TRAINING:
-        return -math.log(float(row["value"]))
-    return math.log(float(row["per_accelerator"]))
+    if activity is WorkloadActivity.INFERENCE:
+        return math.log(float(row["per_accelerator"]))
+    log = math.log(float(row["value"]))
+    return -log if _TRAINED[row["metric"]] == "time to train" else log
 
 
 def _cell(key: tuple[str, ...], logs: Mapping[str, float], activity: WorkloadActivity) -> Cell:

@@ -50,9 +50,9 @@ full; what is not NVIDIA's is not what engines are tuned on."""
 _EXPONENT_PER_SHARE: Final = 0.4
 """That moves from bandwidth to compute with a part of the time; with a benchmark left out the same
 does well for both activities."""
-_OF_FIGURE: Final = 30.0
-_OF_BOARD: Final = 3.0
-_OF_ARCHITECTURE: Final = 6.0
+_OF_FIGURE: Final = {WorkloadActivity.INFERENCE: 30.0, WorkloadActivity.TRAINING: 3.0}
+"""Trainings are told better by less, whatever is left out; inference is not."""
+_PENALTIES: Final = {"board": 3.0, "architecture": 6.0}
 _HUBER_LOG: Final = 0.1
 _ROUNDS: Final = 3
 _REST: Final = "power"
@@ -72,9 +72,10 @@ def fit_cells(cells: Sequence[Cell], activity: WorkloadActivity) -> RatioFit:
     repeats = Counter(map(_measurement, cells))
     shares = [1.0 / repeats[_measurement(cell)] for cell in cells]
     weights = [[share] * len(cell) for share, cell in zip(shares, rows, strict=True)]
+    penalties = {"figure": _OF_FIGURE[activity], **_PENALTIES}
     found: dict[Name, float] = {}
     for _ in range(_ROUNDS):
-        found = _solved(rows, weights, names)
+        found = _solved(rows, weights, {name: penalties[name[0]] for name in names})
         weights = [_weights(cell, found, share) for cell, share in zip(rows, shares, strict=True)]
     return _as_fit(found, before)
 
@@ -121,21 +122,16 @@ def _rows(cell: Cell, before: RatioFit) -> list[tuple[Features, float]]:
     return rows
 
 
-def _penalty(name: Name) -> float:
-    of = {"figure": _OF_FIGURE, "architecture": _OF_ARCHITECTURE, "board": _OF_BOARD}
-    return of[name[0]]
-
-
 def _solved(
     rows: Sequence[Sequence[tuple[Features, float]]],
     weights: Sequence[Sequence[float]],
-    names: Sequence[Name],
+    penalties: Mapping[Name, float],
 ) -> dict[Name, float]:
-    at = {name: index for index, name in enumerate(names)}
-    left = [[0.0] * len(names) for _ in names]
-    right = [0.0] * len(names)
+    at = {name: index for index, name in enumerate(penalties)}
+    left = [[0.0] * len(at) for _ in at]
+    right = [0.0] * len(at)
     for name, index in at.items():
-        left[index][index] = _penalty(name)
+        left[index][index] = penalties[name]
     for cell, weighted in zip(rows, weights, strict=True):
         for weight, centered, level in _centered(cell, weighted):
             items = [(at[name], value) for name, value in centered.items() if value]
@@ -144,7 +140,7 @@ def _solved(
                 line = left[index]
                 for other, also in items:
                     line[other] += weight * value * also
-    return dict(zip(names, _eliminated(left, right), strict=True))
+    return dict(zip(at, _eliminated(left, right), strict=True))
 
 
 def _centered(

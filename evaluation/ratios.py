@@ -5,7 +5,7 @@ Run as a program with the folder of the truth, it prints `catalogue/ratios.yaml`
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,10 +72,23 @@ def evaluate(options: Options) -> Iterator[str]:
     for activity in WorkloadActivity:
         cells = read_cells(options.truth / FILE, activity)
         judged = list(left_out(cells, activity))
-        rows = [*_baselines(cells), *_fitted(judged)]
-        headings = (f"{activity}", "pairs", "median", "p90", "90 % intervals cover")
-        yield table(rows, headings)
-        yield ""
+        for title, scenarios in _tables(activity, cells):
+            rows = [
+                *_baselines([cell for cell in cells if cell.scenario in scenarios]),
+                *_fitted(judged, scenarios),
+            ]
+            yield table(rows, (title, "pairs", "median", "p90", "90 % intervals cover"))
+            yield ""
+
+
+def _tables(activity: str, cells: Sequence[Cell]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Trainings by what was measured of them, inference as a whole."""
+    scenarios = frozenset(cell.scenario for cell in cells)
+    if activity == WorkloadActivity.INFERENCE:
+        yield activity, scenarios
+        return
+    for scenario in sorted(scenarios, reverse=True):
+        yield f"{activity}, {scenario}", frozenset({scenario})
 
 
 def fitted_errors(judged: Sequence[Judged]) -> dict[str, float]:
@@ -118,9 +131,10 @@ def _rounded_each(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[s
     return {name: _rounded(values[name]) for name in sorted(values)}
 
 
-def _fitted(judged: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
+def _fitted(judged: Sequence[Judged], scenarios: Collection[str]) -> Iterator[tuple[str, ...]]:
     for way in ("GPU", "family", "benchmark", "round"):
-        group = [each for each in judged if each.left_out == way]
+        ways = [each for each in judged if each.left_out == way]
+        group = [each for each in ways if each.pair.cell.scenario in scenarios]
         name = f"**ours, {way} left out**"
         yield _row(name, [each.log_error for each in group], _covered(group, judged))
 

@@ -134,6 +134,30 @@ def test_cells_are_medians_of_one_benchmark(tmp_path: Path) -> None:
     assert read_cells(file, WorkloadActivity.TRAINING) == ()
 
 
+def test_trainings_are_compared_by_time_and_by_samples(tmp_path: Path) -> None:
+    """At one count of accelerators, by the time to train and apart by the samples of a second."""
+    rows = [
+        ("A30", "8", "time_to_train_min", "60", ""),
+        ("L40", "8", "time_to_train_min", "40", ""),
+        ("L40", "4", "time_to_train_min", "90", ""),
+        ("A30", "8", "throughput_logged", "100", ""),
+        ("L40", "8", "samples/s", "120", "15"),
+    ]
+    lines = [
+        f"v1,closed,s,y,a,{gpu},{count},bert,train,{metric},{value},{each},,u"
+        for gpu, count, metric, value, each in rows
+    ]
+    file = tmp_path / FILE
+    file.write_bytes(gzip.compress("\n".join([HEAD, *lines]).encode()))
+    cells = read_cells(file, WorkloadActivity.TRAINING)
+    ratios_of = {cell.scenario: cell.logs["L40"] - cell.logs["A30"] for cell in cells}
+    assert {cell.workload.gpus for cell in cells} == {8}
+    assert ratios_of == {
+        "time to train": pytest.approx(math.log(1.5)),
+        "samples a second": pytest.approx(math.log(1.2)),
+    }
+
+
 def test_without_the_truth_evaluations_say_so(tmp_path: Path) -> None:
     """And print nothing else."""
     for module, folder in itertools.product((mig, ratios, training_truth), (None, tmp_path)):

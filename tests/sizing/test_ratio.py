@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -228,6 +229,45 @@ def test_a_bridge_joins_two() -> None:
     )
     assert alone == 0.0
     assert 0.0 < 10.0 * two < eight
+
+
+def test_bridges_carry_a_part_of_a_sum_but_little_of_what_goes_to_all() -> None:
+    """Of two that are joined, each sums half beyond; features go to six of eight all the same."""
+    bridged = built_in().get("A100-PCIE-80GB")
+    bare = replace(bridged, linked_gpu_count=None)
+    shares = {
+        family: exchange_seconds(bridged, family, 8) / exchange_seconds(bare, family, 8)
+        for family in (ModelKind.LLM, ModelKind.RECOMMENDER)
+    }
+    assert shares[ModelKind.LLM] == pytest.approx(3 / 7, abs=0.02)
+    assert shares[ModelKind.RECOMMENDER] == pytest.approx(6 / 7, abs=0.02)
+
+
+FIGURES: Final = (
+    "peak_per_second",
+    "memory_bandwidth_bytes_per_second",
+    "power_limit_watts",
+    "nominal_memory_bytes",
+    "linked_gpu_count",
+    "nvlink_bytes_per_second",
+    "pcie_width",
+)
+
+
+@given(st.sampled_from(TRAININGS), BOARDS, st.sampled_from(FIGURES), st.sampled_from((1, 2, 6, 64)))
+def test_more_of_any_one_figure_never_trains_slower(
+    workload: ComparedWorkload, board: Board, figure: str, gpus: int
+) -> None:
+    """Whatever the others are, and without the rule for boards that are no worse."""
+    known: Any = getattr(board, figure) or 0
+    more = (
+        {name: 2 * peak for name, peak in known.items()}
+        if known is board.peak_per_second
+        else 2 * known
+    )
+    asked, fit = replace(workload, gpus=gpus), TABLE.fits[WorkloadActivity.TRAINING]
+    larger = log_score(fit, asked, replace(board, **{figure: more}))
+    assert larger >= log_score(fit, asked, board) - 1e-9
 
 
 def test_little_memory_exchanges_more_often() -> None:

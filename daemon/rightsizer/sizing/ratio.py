@@ -67,8 +67,11 @@ _SERVER_GPUS: Final = 8
 """Of larger groups the links within a server count: exchanges go over them first."""
 _EXPOSED_SHARE: Final = 0.5
 """Of an exchange, that does not hide behind compute; as training of language models showed."""
-_PCIE_SHARE: Final = 0.4
-"""Of a slot's bandwidth, that GPUs behind it reach when all exchange."""
+_PCIE_SHARE: Final = 0.2
+"""Of a slot's bandwidth, that GPUs behind it reach when all exchange: the geometric mean of sums
+measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
+_ALL_TO_ALL: Final = frozenset({ModelKind.RECOMMENDER, ModelKind.GRAPH})
+"""Families whose GPUs send each other something else each; all others sum what all have."""
 
 
 def board_features(
@@ -173,16 +176,19 @@ def log_score(
 def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
     """What GPUs that train together wait for each other, for a second's work of an A100.
 
-    A board with less memory takes smaller batches, and exchanges the same gradients more often.
+    Those that links join sum among themselves first, so that each takes only its part of the sum
+    beyond. A board with less memory takes smaller batches, and exchanges the same more often.
     """
-    if gpus == 1:
-        return 0.0
-    is_linked = (board.linked_gpu_count or 0) >= min(gpus, _SERVER_GPUS)
+    together = min(gpus, _SERVER_GPUS)
+    linked = min(board.linked_gpu_count or 1, together)
+    within, beyond = (linked - 1) / linked, (together - linked) / (together * linked)
+    if family in _ALL_TO_ALL:
+        within, beyond = (linked - 1) / together, (together - linked) / together
     pcie = _PCIE_SHARE * board.pcie_bytes_per_second
-    link = max(board.link_bytes_per_second, pcie) if is_linked else pcie
+    seconds_per_byte = within / max(board.link_bytes_per_second, pcie) + beyond / pcie
     steps = max(1.0, _REFERENCE_MEMORY_BYTES / (board.nominal_memory_bytes or board.memory_bytes))
-    handed_on = 2.0 * (gpus - 1) / gpus * EXCHANGED_BYTES_PER_SECOND[family] * steps
-    return _EXPOSED_SHARE * handed_on / link
+    handed_on = 2.0 * EXCHANGED_BYTES_PER_SECOND[family] * steps
+    return _EXPOSED_SHARE * handed_on * seconds_per_byte
 
 
 def is_no_worse(board: Board, other: Board) -> bool:
@@ -197,7 +203,7 @@ def is_no_worse(board: Board, other: Board) -> bool:
 def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: Board) -> str:
     """What is known of a pair, as the table's errors are named."""
     near = "same" if board.architecture == other.architecture else "across"
-    if workload.family is ModelKind.LLM:
+    if workload.family is ModelKind.LLM and workload.activity is WorkloadActivity.INFERENCE:
         # A roofline of its own, and single submissions: how much is measured does not tell.
         return f"{near} llm"
     boards = (board.key, other.key)
