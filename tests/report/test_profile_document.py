@@ -155,6 +155,15 @@ def test_gpus_that_are_alike_are_told_of_once() -> None:
     assert page.count('<details class="like">') == 1
 
 
+def test_gpus_of_one_name_stand_once_each() -> None:
+    """Two nodes call different GPUs the same; each stands with those that it is like."""
+    board = ProfiledDevice("0", 0, "NVIDIA H100 80GB HBM3")
+    times = (time_use(kernel=share) for share in (0.8, 0.5, 0.8, 0.5))
+    nodes = tuple(profile(device(device=board, time=time)) for time in times)
+    page = _page(ProfiledWorkload("nodes", nodes, ()))
+    assert (page.count("<h3>GPU 0</h3>"), page.count('<details class="like">')) == (2, 2)
+
+
 def test_kernels_are_summed_by_what_they_are_for() -> None:
     """With a row each, and a table that can be sorted by its numbers."""
     families = (KernelFamily.MATRIX_PRODUCT, KernelFamily.ELEMENTWISE, KernelFamily.ELEMENTWISE)
