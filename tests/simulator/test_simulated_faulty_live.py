@@ -47,7 +47,7 @@ def test_a_scenario_s_troubles_cost_their_own_gpus_alone(tmp_path: Path) -> None
         "{kind: answer, gpus: [3], after: 4, for: 3, code: unknown}",
     )
     uuids = [unit.device.uuid for unit in node.units]
-    with reading(library, clock, deadline_seconds=0.3, hung_after_seconds=0.01) as source:
+    with reading(library, clock, deadline_seconds=0.5, hung_after_seconds=0.3) as source:
         assert not until(source, clock, 3).down
         snapshot = until(source, clock, 5)
         assert {uuid: down.reason for uuid, down in snapshot.down.items()} == {

@@ -14,7 +14,7 @@ from rightsizer.telemetry.live import LiveSource
 
 POWER = "nvmlDeviceGetPowerUsage"
 PEERS = "nvmlDeviceGetTopologyCommonAncestor"
-PATIENCE = {"deadline_seconds": 0.05, "hung_after_seconds": 0.02, "abandon_after_seconds": 0.05}
+PATIENCE = {"deadline_seconds": 0.3, "hung_after_seconds": 0.2, "abandon_after_seconds": 0.3}
 SLOW = {"deadline_seconds": 0.05, "hung_after_seconds": 30.0}
 
 

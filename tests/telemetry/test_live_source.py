@@ -63,7 +63,7 @@ def test_snapshot_carries_both_clocks() -> None:
 def test_hung_device_delays_nobody_and_resumes() -> None:
     """A stuck GPU is down with the call that holds it; its neighbor is read at every tick."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
-    with reading(driver, clock, deadline_seconds=0.05, hung_after_seconds=0.01) as source:
+    with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2) as source:
         read_until_up(source, clock, "GPU-1")
         driver.hanging[POWER, 1] = gate
         for _ in range(4):
@@ -85,7 +85,7 @@ def test_hung_device_is_tried_by_few_threads() -> None:
     """Fresh threads try a hung device, but no more of them than the setting allows."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     bounds = {"abandon_after_seconds": 0.01, "abandoned_threads_maximum": 2}
-    with reading(driver, clock, deadline_seconds=0.05, hung_after_seconds=0.01, **bounds) as source:
+    with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, **bounds) as source:
         read_until_up(source, clock, "GPU-1")
         before = threading.active_count()
         driver.hanging[POWER, 1] = gate
@@ -103,7 +103,7 @@ def test_fresh_thread_recovers_a_device_whose_call_never_returns() -> None:
     """When only one call hangs for good, the next thread gets through."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     with reading(
-        driver, clock, deadline_seconds=0.05, hung_after_seconds=0.01, abandon_after_seconds=0.01
+        driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, abandon_after_seconds=0.2
     ) as source:
         read_until_up(source, clock, "GPU-1")
         driver.hanging[POWER, 1] = gate
@@ -118,7 +118,7 @@ def test_hung_start_says_so_and_recovers() -> None:
     """While NVML does not open, the snapshot says where it hangs; then the devices appear."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     driver.hanging["nvmlInitWithFlags", -1] = gate
-    with reading(driver, clock, deadline_seconds=0.05, hung_after_seconds=0.01) as source:
+    with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2) as source:
         # A machine with other work may not have begun to open it at the first look.
         snapshot = read_until(
             source,

@@ -153,7 +153,7 @@ def test_hung_gpu_still_holds_its_counters() -> None:
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
-        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+        driver, clock, controls=controls, deadline_seconds=0.3, hung_after_seconds=0.2
     ) as source:
         source.read()
         driver.hanging[POWER, 1] = gate
@@ -234,7 +234,7 @@ def test_release_waits_for_a_call_that_hangs() -> None:
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
-        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+        driver, clock, controls=controls, deadline_seconds=0.3, hung_after_seconds=0.2
     ) as source:
         source.read()
         driver.hanging[POWER, 1] = gate
@@ -260,7 +260,7 @@ def test_release_during_opening(call: str) -> None:
     controls = ReleaseController(clock)
     driver.hanging[call, -1] = gate
     with reading(
-        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+        driver, clock, controls=controls, deadline_seconds=0.3, hung_after_seconds=0.2
     ) as source:
         source.read()
         release = controls.release(ReleasableResource.GPUS)
@@ -281,7 +281,7 @@ def test_taken_back_while_it_is_let_go() -> None:
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     controls = ReleaseController(clock)
     with reading(
-        driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
+        driver, clock, controls=controls, deadline_seconds=0.3, hung_after_seconds=0.2
     ) as source:
         source.read()
         driver.hanging["nvmlShutdown", -1] = gate

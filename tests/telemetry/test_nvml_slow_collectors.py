@@ -97,7 +97,7 @@ def test_hanging_slow_collector_names_itself() -> None:
     gpus = FakeGpu("GPU-0"), FakeGpu("GPU-1", bus_id="00000000:18:00.0")
     driver, clock, gate = FakeDriver(*gpus), FastClock(0), threading.Event()
     with reading(
-        driver, clock, deadline_seconds=0.05, hung_after_seconds=0.01, slow_interval_seconds=1.0
+        driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, slow_interval_seconds=1.0
     ) as source:
         source.read()
         driver.hanging[LIMIT, 1] = gate
