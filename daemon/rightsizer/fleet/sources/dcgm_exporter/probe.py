@@ -141,6 +141,7 @@ FACT_LABELS: Final = (
     *("parent_uuid", *_NODE_LABELS, "instance"),
 )
 EXPORTER: Final = "dcgm-exporter"
+"""In the names of its own pods."""
 
 
 def device_of(labels: Mapping[str, str]) -> Entity | None:
