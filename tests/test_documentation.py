@@ -172,6 +172,17 @@ def test_every_source_of_owners_is_in_the_table_of_telemetry() -> None:
     assert not [name for name in SOURCE_NAMES if f"`{name}`" not in text]
 
 
+def test_every_test_that_a_page_names_is_there() -> None:
+    """What holds a promise keeps its name, or the page takes the new one."""
+    tests, pages = (ROOT / "tests").rglob("test_*.py"), "".join(map(_prose, PAGES))
+    known = {
+        name for each in tests for name in re.findall(r"def (test_\w+)", each.read_text("utf-8"))
+    }
+    named = set(re.findall(r"`(test_\w+)`", pages))
+    assert named
+    assert named <= known
+
+
 def test_no_page_names_a_path_of_the_machine_that_it_was_written_on() -> None:
     """Folders of the one who wrote a page are on no reader's machine."""
     own = re.compile(rf"{re.escape(str(ROOT))}\b|(?<![\w.~-])/(?:root|home|work)/")
