@@ -1,6 +1,6 @@
 """A month of the simulated eight-GPU node as an agent would have kept it, advice and outcomes too.
 
-`python tests/month_history.py HISTORY` writes it; `tests/screenshots.py` shows it.
+`python tests/support/month_history.py HISTORY` writes it; `tests/support/screenshots.py` shows it.
 """
 
 import sys

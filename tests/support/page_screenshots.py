@@ -1,6 +1,7 @@
 """Makes the pictures of the page in `docs/screenshots/` again, of a demonstration after its day.
 
-`python tests/page_screenshots.py [NAME...]`; `tests/screenshots.py` makes those of reports.
+`python tests/support/page_screenshots.py [NAME...]`; `screenshots.py` beside it makes those of
+reports.
 """
 
 import argparse

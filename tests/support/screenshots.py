@@ -1,6 +1,7 @@
 """Makes the pictures of `docs/screenshots/` again, in headless Chromium.
 
-`python tests/screenshots.py [NAME...] [--history FILE]`; the month to be shown is lived first.
+`python tests/support/screenshots.py [NAME...] [--history FILE]`; the month that is
+shown is lived first.
 """
 
 import argparse

@@ -111,7 +111,7 @@ CREATE TABLE holding (
 HISTORY_SCHEMAS: Final = (_FIRST, _SECOND)
 """The n-th script leads from schema n-1 to n; what was released is never changed.
 
-Times are nanoseconds since the epoch; `data` is a window in `window_form`; ids grow as time was
+Times are nanoseconds since the epoch; `data` is a window of `window_codec`; ids grow as time was
 lived, whatever the clock said.
 """
 _ROWS_FORGOTTEN: Final = 64

@@ -184,7 +184,7 @@ def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:
 
 
 class EventSink(Protocol):
-    """Somewhere that wants to know of changes of advice, an `AnnotationSink` for one."""
+    """Somewhere that wants to know of changes of advice, `GrafanaAnnotations` for one."""
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Take note of events; quick, without a request."""
