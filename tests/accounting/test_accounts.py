@@ -252,6 +252,7 @@ def test_restart_changes_no_case() -> None:
     after = NodeAccounts()
     for known in before.device_records():
         after.restore_record(known)
+    after.restore_node(before.device_records())
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + 7200 * SECOND

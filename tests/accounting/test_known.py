@@ -9,6 +9,11 @@ from readings import EPOCH, gpu, workload
 from rightsizer.accounting.device_account import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.power import LearnedPower
 from rightsizer.model.device import MigInstance
+from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.reading import Process, Reading
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Topology
+from rightsizer.model.workload import Holding
 
 LEARNED: Final = LearnedPower(68.5, 640.25, 70.0, 3600.0)
 KNOWN: Final = DeviceRecord(gpu(), workload(), EPOCH, LEARNED)
@@ -19,6 +24,13 @@ KNOWN: Final = DeviceRecord(gpu(), workload(), EPOCH, LEARNED)
     [
         KNOWN,
         DeviceRecord(gpu(), power=LearnedPower(68.5, 640.25)),
+        DeviceRecord(
+            gpu(),
+            reading=Reading("GPU-0", 5, {Signal.GPU_BUSY: 0.5}, processes=(Process(7),)),
+            xids=XidLog({79: 2}, last=79),
+            holdings=(Holding(workload(), 1.0),),
+            topology=Topology(numa_nodes={0: (0, 1)}),
+        ),
         DeviceRecord(gpu(3, assumed=("power_limit_watts",), facts={"vbios_version": "96"})),
         DeviceRecord(gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))),
     ],

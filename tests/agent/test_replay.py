@@ -262,7 +262,7 @@ def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
     form = json.loads(json.dumps(replay_form(replayed(story))))
     (device,), (advice,) = form["devices"], form["advice"]
 
-    assert set(form) == {"devices", "findings", "advice"}
+    assert set(form) == {"span", "devices", "findings", "advice"}
     assert set(device) >= FORM_KEYS
     assert device["seconds"] == 3 * HOUR
     assert device["states"] == {"idle_held": 3 * HOUR}

@@ -132,6 +132,15 @@ def test_advice_stands_at_the_end_of_the_span() -> None:
     assert model.outcomes == ()
 
 
+def test_advice_that_closed_with_the_span_is_not_open() -> None:
+    """It is among the outcomes alone."""
+    end = story_facts().until
+    closed = Advice(finding(id="b"), AdviceState.EXPIRED, EPOCH, end, closed=end)
+    model = report_model(story_facts(advice=(closed,)))
+
+    assert ([row.id for row in model.advice], [row.id for row in model.outcomes]) == ([], ["b"])
+
+
 def test_failed_advice_is_told_with_the_rest() -> None:
     """With what was measured and why; latest first."""
     model = report_model(story_facts())

@@ -12,11 +12,14 @@ from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
 from rightsizer.io.codec import convert
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import asdict, dataclass
+from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.histogram import Histogram
+from rightsizer.model.reading import Reading
 from rightsizer.model.report import StripCell, Totals
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.state import Resource, State
+from rightsizer.model.topology import Topology
 from rightsizer.model.units import DAY, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import EnergySource, Entry, Window
 from rightsizer.model.workload import Holding, Workload
@@ -132,10 +135,20 @@ class DeviceRecord:
     holder_since: Nanoseconds = 0
     power: LearnedPower | None = None
     """The range of its draw as far as it was learned."""
+    reading: Reading | None = None
+    """The last of it, so that a history tells what was read at all."""
+    xids: XidLog | None = None
+    holdings: tuple[Holding, ...] = ()
+    topology: Topology | None = None
+    """Of the whole node, kept with one of its devices."""
 
 
 def encode_device(known: DeviceRecord) -> str:
     """The device as JSON."""
+    reading = known.reading
+    if reading is not None:  # Mappings that are shared cannot be copied.
+        missing, origins = dict(reading.missing), dict(reading.origins)
+        known = replace(known, reading=replace(reading, missing=missing, origins=origins))
     form = asdict(known)
     form["held_since"] = form.pop("holder_since")  # The stored name.
     return json.dumps(form)

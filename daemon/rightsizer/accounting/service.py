@@ -132,11 +132,29 @@ class NodeAccounts:
 
     def device_records(self) -> tuple[DeviceRecord, ...]:
         """The devices of the last snapshot with their holders."""
-        found = []
+        found: list[DeviceRecord] = []
+        node = self._node
         for uuid, device in self._devices.items():
             tenancy, power = self.device(uuid).tenancy, self._builder.learned_power(uuid)
-            found.append(DeviceRecord(device, tenancy.holder, tenancy.since, power))
+            known = DeviceRecord(
+                *(device, tenancy.holder, tenancy.since, power),
+                reading=node.readings.get(uuid),
+                xids=node.xids.get(uuid),
+                holdings=node.holdings.get(uuid, ()),
+                topology=None if found else node.topology,
+            )
+            found.append(known)
         return tuple(found)
+
+    def restore_node(self, records: Collection[DeviceRecord]) -> None:
+        """Put back the node as it was last read, to judge what is over; an agent reads its own."""
+        self._node = Node(
+            devices=tuple(each.device for each in records),
+            readings={each.device.uuid: each.reading for each in records if each.reading},
+            xids={each.device.uuid: each.xids for each in records if each.xids},
+            holdings={each.device.uuid: each.holdings for each in records if each.holdings},
+            topology=next((each.topology for each in records if each.topology), None),
+        )
 
     def drain_closed(self) -> list[Window]:
         """The five-minute windows that were closed since the last call."""
@@ -279,9 +297,12 @@ class AccountingService:
     ) -> int:
         """Put back devices and windows from a history; how many windows."""
         restored = 0
+        records = tuple(devices)
         with self._lock:
-            for known in devices:
+            for known in records:
                 self._accounts.restore_record(known)
+            if counts:
+                self._accounts.restore_node(records)
             for window in windows:
                 self._accounts.restore(window, counts=counts)
                 restored += 1

@@ -10,6 +10,7 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, finding_id, known_seconds
 from rightsizer.advice.verification import RELEASING, REPLACING
+from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds
@@ -84,6 +85,12 @@ def complaints(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         for each in findings
         if each.is_complaint and each.evidence.keys().isdisjoint(("held_back", "excluded"))
     )
+
+
+def unadvised(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
+    """Complaints that no advice tells of; what was closed still holds of the span as a whole."""
+    told = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
+    return tuple(each for each in complaints(findings) if each.id not in told)
 
 
 def judge_all(

@@ -34,6 +34,7 @@ _STATED_BY: Final = {
     "power_limit_watts": Signal.POWER_LIMIT_WATTS,
     "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
 }
+_NO_TIME: Final = Window("", 0, 0)
 _MAGIC: Final = b"SQLite format 3\0"
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
@@ -55,10 +56,31 @@ class Replay:
     """What came of a recording."""
 
     devices: tuple[DeviceSummary, ...]
+    """Each accounted for from its own first reading to its last."""
     findings: tuple[Finding, ...]
     """Every rule's verdict on the whole recording."""
     advice: tuple[Advice, ...]
     """What the ledger would have opened, closed advice included."""
+
+    @property
+    def span(self) -> tuple[Nanoseconds, Nanoseconds]:
+        """From the first reading of any device to the last, as a report has it."""
+        windows = [each.window for each in self.devices if each.window.accounted] or [_NO_TIME]
+        return min(each.start for each in windows), max(each.end for each in windows)
+
+    @property
+    def coverage_ratio(self) -> float:
+        """How much of the span is known of all devices together.
+
+        What was not recorded of one that came later, or left, is not.
+        """
+        start, end = self.span
+        known = total = 0.0
+        for each in self.devices:
+            part = each.device.capacity_ratio
+            known += each.window.known_seconds * part
+            total += seconds(max(end - start, each.window.accounted)) * part
+        return known / total if total else 0.0
 
 
 def replay(
@@ -158,7 +180,9 @@ class _ReplayRun:
 
 def replay_form(result: Replay) -> dict[str, Any]:
     """The replay as JSON has it."""
+    start, end = map(seconds, result.span)
     return {
+        "span": {"start": start, "end": end, "coverage_ratio": result.coverage_ratio},
         "devices": [_device_form(summary) for summary in result.devices],
         "findings": [finding_form(finding) for finding in result.findings],
         "advice": [advice_form(advice) for advice in result.advice],

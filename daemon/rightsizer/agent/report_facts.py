@@ -22,7 +22,7 @@ from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import State
 from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,
@@ -91,10 +91,12 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         since, until = _span(query, *extent)
         sums = _read(history, since, until)
         known, tenures = history.devices(), history.tenures()
-        findings = findings_over(known, history.load(since, until), settings)
+        is_latest = until >= extent[1]
+        read_then = known if is_latest else tuple(map(_unread, known))
+        findings = findings_over(read_then, history.load(since, until), settings)
         ledger = storage.ledger(settings.recommender.ledger)
     tenures = tuple(each for each in tenures if each.since < until and each.seen > since)
-    advice, is_judged_now = _advice(path, settings, ledger, is_latest=until >= extent[1])
+    advice, is_judged_now = _advice(path, settings, ledger, is_latest=is_latest)
     return ReportFacts(
         since=since,
         until=until,
@@ -111,6 +113,11 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         is_judged_now=is_judged_now,
         version=__version__,
     )
+
+
+def _unread(known: DeviceRecord) -> DeviceRecord:
+    """Without its last reading, which tells nothing of an earlier span."""
+    return replace(known, reading=None, xids=None, holdings=(), topology=None)
 
 
 def _span(

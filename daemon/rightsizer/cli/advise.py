@@ -29,7 +29,7 @@ def advise_text(
     findings: Sequence[Finding], advice: Sequence[Advice], *, is_verbose: bool = False
 ) -> str:
     """In lines of at most 100 columns; why rules abstain only where that is asked for."""
-    from rightsizer.advice.engine import complaints  # noqa: PLC0415 - the rules, as said below.
+    from rightsizer.advice.engine import unadvised  # noqa: PLC0415 - the rules, as said below.
 
     still_open = [each for each in advice if each.is_open]
     still_open.sort(key=lambda each: (each.opened, each.id))
@@ -38,9 +38,8 @@ def advise_text(
         told = (f"  {each.id}  {each.state}: {each.finding.summary}" for each in closed[:_NAMED])
         cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in told)
         lines += ["Closed:", *cut, ""]
-    advised = {each.id for each in advice}
-    if others := [each for each in complaints(findings) if each.id not in advised]:
-        lines.append("Findings over the whole history that are no advice:")
+    if others := unadvised(findings, advice):
+        lines.append("Findings over the whole history that are no open advice:")
         for finding in others:
             lines += wrapped(finding_line(finding), 2)
         lines.append("")

@@ -57,6 +57,10 @@ def replay_text(result: Replay) -> str:
     lines = [line for summary in result.devices for line in _device_lines(summary)]
     found = complaints(result.findings)
     abstained = sum(finding.abstained is not None for finding in result.findings)
+    if (coverage := result.coverage_ratio) < 1.0:
+        start, end = result.span
+        length = format_duration(seconds(end - start))
+        lines.append(f"Of the span of {length} {coverage:.1%} is known of all of them together.")
     lines.append("")
     lines.extend(finding_line(finding) for finding in found)
     lines.append(

@@ -35,6 +35,6 @@ def convert(form: Any, kind: type[_Value]) -> _Value:
     import msgspec  # noqa: PLC0415 - as said above.
 
     try:
-        return msgspec.convert(form, kind)
+        return msgspec.convert(form, kind, str_keys=True)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None

@@ -1,9 +1,9 @@
 """Advice that is open, ranked by what it saves, and what became of the rest."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rightsizer.model.advice import Advice
+from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Finding, Reason, Savings, Severity
 from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
@@ -24,14 +24,16 @@ HARDWARE: Final = frozenset(
 
 def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
     """Advice that is open at the end of the span, by what it saves, most first."""
-    labels, until = {each.device.uuid: each.label for each in facts.devices}, facts.until
-    was_open = (
-        each
-        for each in facts.advice
-        if each.opened <= until
-        and (each.is_open or (each.closed is not None and each.closed >= until))
-    )
-    return tuple(sorted((_row(each, labels) for each in was_open), key=_rank))
+    labels = {each.device.uuid: each.label for each in facts.devices}
+    return tuple(sorted((_row(each, labels) for each in _open_at_end(facts)), key=_rank))
+
+
+def _open_at_end(facts: ReportFacts) -> Iterator[Advice]:
+    until = facts.until
+    for each in facts.advice:
+        is_later = each.is_open or (each.closed is not None and each.closed > until)
+        if each.opened <= until and is_later:
+            yield each
 
 
 def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
@@ -154,9 +156,13 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def finding_rows(facts: ReportFacts) -> tuple[FindingRow, ...]:
-    """What the rules say of the span and no advice does, the surest first."""
+    """What the rules say of the span and no open advice does, the surest first.
+
+    What was closed still holds of the span as a whole; what was dismissed is not wanted.
+    """
     labels = {each.device.uuid: each.label for each in facts.devices}
-    advised = {each.id for each in facts.advice}
-    found = (each for each in facts.findings if each.id not in advised)
+    told = {each.id for each in _open_at_end(facts)}
+    told |= {each.id for each in facts.advice if each.state is AdviceState.DISMISSED}
+    found = (each for each in facts.findings if each.id not in told)
     rows = (FindingRow(**_of_finding(each, labels)) for each in found)
     return tuple(sorted(rows, key=lambda row: (-row.confidence, row.id)))
