@@ -152,9 +152,24 @@ class AccountsSnapshot:
         self._views, self._node, self._now = tuple(views), node, now
         self._reader = WindowReader()
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
+        self._whole_cases = cache(self._cases)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
-        """The case of each holder over a span back from now; `None` for all that was posted."""
+        """The case of each holder over a span back from now; `None` for all that was posted.
+
+        All spans that go back before what is remembered have the same cases.
+        """
+        if span is None or span < self._longest:
+            return self._cases(span)
+        return self._whole_cases(self._longest)
+
+    @cached_property
+    def _longest(self) -> Nanoseconds:
+        devices = (each.window_query for view in self._views for each in view.devices)
+        groups = (view.group for view in self._views if view.group is not None)
+        return self._now - min((each.oldest for each in (*devices, *groups)), default=self._now)
+
+    def _cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         cases = tuple(self._case(view, span) for view in self._views)
         around = replace(self._node, cases=cases)
         return tuple(replace(case, node=around) for case in cases)

@@ -55,6 +55,19 @@ class WindowQuery:
     """From when on the five-minute windows are kept; a whole hour."""
     remembered: StoredBlocks
 
+    @property
+    def oldest(self) -> Nanoseconds:
+        """The beginning of a day before which nothing is remembered."""
+        rings = (ring.slots for ring in (self.fine, self.hours, self.days))
+        growing = (each for each in (self.open_fine, self.open_hour, self.open_day) if each)
+        slots = (
+            *chain.from_iterable(rings),
+            *(each.slot for each in growing),
+            *(day for day, _ in self.remembered.days),
+        )
+        first = min(slots, default=0)
+        return first - first % DAY
+
     def grain(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
         """How exactly a span can be answered: either end is off by less than this."""
         fine = all(at % HOUR == 0 or at >= self.fine_since for at in (start, end))

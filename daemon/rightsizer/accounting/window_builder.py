@@ -148,17 +148,21 @@ class WindowBuilder(EntrySums):
         self._end = end if self._end is None else max(self._end, end)
 
     def _combine(self, window: Window, sign: int) -> None:
+        # Most of what a window may hold is empty, and left alone.
         for name in DURATIONS:
-            counts: Counter[Any] = getattr(self, f"_{name}")
-            for key, duration in getattr(window, name).items():
-                counts[key] += sign * duration
+            if durations := getattr(window, name):
+                counts: Counter[Any] = getattr(self, f"_{name}")
+                for key, duration in durations.items():
+                    counts[key] += sign * duration
         for name in AMOUNTS:
-            sums: defaultdict[Cause, float] = getattr(self, f"_{name}")
-            for cause, part in getattr(window, name).items():
-                sums[cause] = max(0.0, sums[cause] + sign * part)
+            if parts := getattr(window, name):
+                sums: defaultdict[Cause, float] = getattr(self, f"_{name}")
+                for cause, part in parts.items():
+                    sums[cause] = max(0.0, sums[cause] + sign * part)
         for name in SUMS:
-            amount = getattr(self, f"_{name}") + sign * getattr(window, name)
-            setattr(self, f"_{name}", max(0.0, amount))
+            if part := getattr(window, name):
+                attribute = f"_{name}"
+                setattr(self, attribute, max(0.0, getattr(self, attribute) + sign * part))
 
 
 def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:

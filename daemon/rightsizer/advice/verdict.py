@@ -260,8 +260,11 @@ class CaseSubject:
             options = tuple(
                 replace(each, savings=each.savings and LOW_CONFIDENCE) for each in options
             )
-        return replace(
-            self._finding(finding_id(self.case.key, reasons[0], action, target), summary, factors),
+        return self._finding(
+            finding_id(self.case.key, reasons[0], action, target),
+            summary,
+            factors,
+            evidence,
             kind=kind or reasons[0].kind,
             reasons=reasons,
             culprits=culprits,
@@ -269,7 +272,6 @@ class CaseSubject:
             options=options,
             risk=risk,
             savings=savings if is_sure else LOW_CONFIDENCE,
-            evidence=_span(self.case) | dict(evidence),
             severity=severity or severity_of(affected_gpus),
             instructions=instructions,
         )
@@ -281,20 +283,24 @@ class CaseSubject:
         evidence: Mapping[str, object] = _NOTHING,
     ) -> Finding:
         """A finding that the rule has nothing to complain of."""
-        return replace(
-            self._finding(finding_id(self.case.key, self.rule, Action.NONE, ""), summary, factors),
+        return self._finding(
+            finding_id(self.case.key, self.rule, Action.NONE, ""),
+            summary,
+            factors,
+            evidence,
             kind=FindingKind.OPTIMIZED,
             risk=Risk.VERY_LOW,
             savings=_NOTHING_TO_SAVE,
-            evidence=_span(self.case) | dict(evidence),
         )
 
     def abstain(self, why: str, reason: Reason = Reason.UNSUPPORTED_TELEMETRY) -> Finding:
         """A finding that the rule cannot say, and why."""
-        finding = self._finding(
-            finding_id(self.case.key, self.rule, reason, ""), f"No verdict: {why}."
+        return self._finding(
+            finding_id(self.case.key, self.rule, reason, ""),
+            f"No verdict: {why}.",
+            reasons=(reason,),
+            abstained=why,
         )
-        return replace(finding, reasons=(reason,), abstained=why)
 
     def abstain_early(self, minimum_seconds: float) -> Finding | None:
         """No verdict where too little of the window is known, `None` where there is enough."""
@@ -305,25 +311,34 @@ class CaseSubject:
         return self.abstain(why, Reason.INSUFFICIENT_DATA)
 
     def _finding(
-        self, advice_id: str, summary: str, factors: Mapping[str, float] | None = None
+        self,
+        advice_id: str,
+        summary: str,
+        factors: Mapping[str, float] | None = None,
+        evidence: Mapping[str, object] = _NOTHING,
+        **said: Any,
     ) -> Finding:
+        """What is said, in place of nothing: a rule's every verdict on every case is made here."""
         case = self.case
+        unsaid: dict[str, Any] = {
+            "kind": FindingKind.UNKNOWN,
+            "reasons": (),
+            "culprits": (),
+            "action": Action.NONE,
+            "options": (),
+            "risk": Risk.UNKNOWN,
+            "savings": _NO_VERDICT,
+        }
         return Finding(
             id=advice_id,
             rule=self.rule,
-            kind=FindingKind.UNKNOWN,
-            reasons=(),
             devices=tuple(device.uuid for device in case.devices),
-            culprits=(),
             workload=None if case.workload is None else case.workload.key,
-            action=Action.NONE,
             summary=summary,
-            options=(),
             confidence=0.0 if factors is None else confidence_of(factors),
             confidence_factors={name: round(value, 3) for name, value in (factors or {}).items()},
-            risk=Risk.UNKNOWN,
-            savings=_NO_VERDICT,
-            evidence=_span(case),
+            evidence=_span(case) | dict(evidence),
+            **unsaid | said,
         )
 
 
