@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help run demo test compiled lint bench reliability eval shape golden docs dist deb rpm sbom
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 run: $(INSTALLED) ## The agent on this machine's GPUs, on simulated ones where there are none
 	$(BIN)/python -m rightsizer.cli.first_run

@@ -39,7 +39,7 @@ def test_the_defaults_name_nothing_that_could_be_wrong() -> None:
         ("sources: {dcgm: {ca_file: /dev/null}}", "/dev/null holds no certificate in PEM"),
         (
             "grafana: {url: 'http://grafana:3000', token_file: /nowhere}",
-            "grafana.token_file: /nowhere cannot be read: no such file or directory; mend the path",
+            "grafana.token_file: /nowhere cannot be read: no such file or directory; check ",
         ),
         (
             "grafana: {url: 'http://grafana:3000', token_file: /dev/null}",

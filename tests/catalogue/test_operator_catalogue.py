@@ -183,9 +183,9 @@ def test_what_is_no_catalogue_is_told(raw: bytes, message: str, tmp_path: Path) 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """With what to do about it."""
-    with pytest.raises(ConfigurationError, match=r"no.yaml: there is no such file; mend the path"):
+    with pytest.raises(ConfigurationError, match=r"no.yaml: there is no such file; check the path"):
         read_catalogue(tmp_path / "no.yaml")
-    with pytest.raises(ConfigurationError, match=r"cannot be read: is a directory; mend the path"):
+    with pytest.raises(ConfigurationError, match=r"cannot be read: is a directory; check the path"):
         read_catalogue(tmp_path)
 
 

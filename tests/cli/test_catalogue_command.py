@@ -119,8 +119,8 @@ def test_files_of_the_operator_change_what_is_said(tmp_path: Path, capsys: Captu
         (["T4", "Voodoo 2"], 2, "board 'Voodoo 2' is not in the catalogue; "),
         (["T4", "--search", "x"], 2, "--search lists boards; leave it out"),
         (["--search", "voodoo"], 1, "no board has all of 'voodoo' in its key, names"),
-        (["--catalogue", "no.yaml"], 78, "no.yaml: there is no such file; mend the path"),
-        (["--prices", "no.yaml"], 78, "no.yaml: there is no such file; mend the path"),
+        (["--catalogue", "no.yaml"], 78, "no.yaml: there is no such file; check the path"),
+        (["--prices", "no.yaml"], 78, "no.yaml: there is no such file; check the path"),
     ],
 )
 def test_what_is_not_there_is_told(

@@ -238,7 +238,7 @@ def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> No
 
     assert line.startswith("rightsizer: nowhere.yaml: there is no such file; name the file to")
     assert "the flag" not in line
-    assert other.endswith("mend the path, or leave the flag out to run with the defaults")
+    assert other.endswith("check the path, or leave the flag out to run with the defaults")
 
 
 @pytest.mark.parametrize(

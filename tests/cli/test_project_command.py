@@ -110,7 +110,7 @@ def test_a_target_that_lacks_the_format_says_so_alone(
         ("gpu: L4\nto: 'A30:5g'", "profile.yaml:2:1: to: 'A30:5g': A30 has no MIG profile '5g'"),
         ("gpu: L9000\nto: L4", "profile.yaml:1:1: gpu: board 'L9000' is not in the catalogue"),
         ("", "is empty; 'rightsizer project --help' shows what it takes"),
-        ("a: [", "mend the YAML or JSON"),
+        ("a: [", "correct the YAML or JSON"),
         ("- 1\n", ""),
     ],
 )

@@ -226,10 +226,10 @@ def _locked(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (_missing, "/missing.yaml: there is no such file; mend the path, or leave the flag out"),
+        (_missing, "/missing.yaml: there is no such file; check the path, or leave the flag out"),
         (Path, ": is a directory; name the file in it, such as /"),
         (_latin, "/latin.yaml:2:1: is not UTF-8; save it as UTF-8"),
-        (_loop, "/loop.yaml: too many levels of symbolic links; mend the path"),
+        (_loop, "/loop.yaml: too many levels of symbolic links; check the path"),
         pytest.param(
             _locked,
             "/locked.yaml: may not be read; let the user that runs the program read it",

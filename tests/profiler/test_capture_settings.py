@@ -78,7 +78,7 @@ def test_what_captures_name_is_looked_at_by_check_config(tmp_path: Path) -> None
     assert list(faults_of(load(Settings, text, "f"), {})) == [
         (
             f"profiles.drop_folder.path: {tmp_path}/nowhere cannot be read: no such file or "
-            "directory; mend the path, or let the agent's user read it"
+            "directory; check the path, or let the agent's user read it"
         ),
         (
             "profiles.capture.command: there is no program 'no-such-program'; install it, or name "

@@ -311,7 +311,7 @@ class ActionController:
     def _tell_suspensions(self, suspended: AbstractSet[str]) -> None:
         """Say once of an action that it is suspended, and once that it is no more."""
         for name in sorted(suspended - self.suspended):
-            remedy = "see `rightsizer actions`; mend it, and give it another name"
+            remedy = "see `rightsizer actions`; fix it, and give it another name"
             self._log.warning("action_suspended", action=name, remedy=remedy)
         for name in sorted(self.suspended - suspended):
             self._log.info("action_resumed", action=name)

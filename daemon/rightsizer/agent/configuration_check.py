@@ -22,7 +22,7 @@ from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.live import check_collectors
 from rightsizer.web.web_config import WebConfigReader
 
-_MEND: Final = "mend the path, or let the agent's user read it"
+_REMEDY: Final = "check the path, or let the agent's user read it"
 _SERVICE_FOLDER: Final = Path(PathSettings().api_socket).parent
 """Made by systemd."""
 _Look = tuple[str, Callable[[], object]]
@@ -44,7 +44,9 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
             found.extend(f"{key}: {line}" for line in str(error).splitlines())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            found.append(f"{key}: {error.filename or 'the file'} cannot be read: {reason}; {_MEND}")
+            found.append(
+                f"{key}: {error.filename or 'the file'} cannot be read: {reason}; {_REMEDY}"
+            )
         except ValueError as error:
             found.append(f"{key}: {error}")
     return tuple(found)
@@ -127,7 +129,7 @@ def _own_file(settings: Settings) -> None:
     there = next(each for each in (file, *file.parents) if each.exists())
     if not os.access(there, os.W_OK) or (there != file and not there.is_dir()):
         raise ValueError(
-            f"{path} cannot be written by user {os.geteuid()}: {there} is in the way; mend the "
+            f"{path} cannot be written by user {os.geteuid()}: {there} is in the way; check the "
             "path, or give its folder to the agent's user"
         )
 

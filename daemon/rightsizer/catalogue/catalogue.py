@@ -169,10 +169,10 @@ def read_document(file: Path) -> Document:
     try:
         return load_yaml(file.read_text(encoding="utf-8-sig"), str(file))
     except FileNotFoundError:
-        raise ConfigurationError(f"{file}: there is no such file; mend the path") from None
+        raise ConfigurationError(f"{file}: there is no such file; check the path") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ConfigurationError(f"{file}: cannot be read: {reason}; mend the path") from None
+        raise ConfigurationError(f"{file}: cannot be read: {reason}; check the path") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
     except YamlError as error:

@@ -22,7 +22,7 @@ upgrade that nobody watches must not keep an agent from its start.
 _PREFIX: Final = "RIGHTSIZER_"
 _STEP: Final = "__"
 _Settings = TypeVar("_Settings")
-_MEND: Final = "mend the path, or leave the flag out to run with the defaults"
+_REMEDY: Final = "check the path, or leave the flag out to run with the defaults"
 _NOTHING: Final[Mapping[str, str]] = {}
 _NAMES: Final = (
     "accounting acting actions broker catalogue fleet grafana history labels log node path"
@@ -206,7 +206,7 @@ def load_file(
     path: Path,
     environ: Mapping[str, str] = _NOTHING,
     others: Collection[str] = (),
-    remedy: str = _MEND,
+    remedy: str = _REMEDY,
 ) -> _Settings:
     """The settings in a file, its drop-ins over it, and the environment over both.
 
@@ -223,7 +223,7 @@ def load_with_origins(
     path: Path,
     environ: Mapping[str, str] = _NOTHING,
     others: Collection[str] = (),
-    remedy: str = _MEND,
+    remedy: str = _REMEDY,
 ) -> tuple[_Settings, SettingOrigins]:
     """As `load_file`, with where each setting comes from."""
     texts = [(str(each), _text(each, remedy)) for each in (path, *drop_ins(path))]

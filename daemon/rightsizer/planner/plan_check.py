@@ -346,7 +346,7 @@ def trace_comparisons(
             raise ProfileError(f"{run.source}: {fault}; {remedy}")
         yield from _steps(requirement, candidate, run.step_seconds)
     time = run.time
-    waits = "the GPU waits for its host, which no prediction counts: mend that first"
+    waits = "the GPU waits for its host, which no prediction counts: fix that first"
     yield _share("kernel_time", time.busy, waits if time.host_wait > _MUCH else "")
     yield _share("tensor_core_kernel_time", time.tensor)
     yield _share("host_wait_time", time.host_wait)

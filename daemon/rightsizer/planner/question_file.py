@@ -24,11 +24,11 @@ def _documents(file: Path, remedy: str) -> list[Document]:
         documents = load_yaml_documents(plain, str(file))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise RequirementError(f"{file}: cannot be read: {reason}; mend the path") from None
+        raise RequirementError(f"{file}: cannot be read: {reason}; check the path") from None
     except UnicodeDecodeError:
         raise RequirementError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
     except YamlError as error:
-        raise RequirementError(f"{error}; mend the YAML or JSON") from None
+        raise RequirementError(f"{error}; correct the YAML or JSON") from None
     filled = [each for each in documents if each.data is not None]
     if not filled:
         raise RequirementError(f"{file}: is empty; {remedy}")

@@ -217,7 +217,7 @@ class WorkloadProfile:
             raise RequirementError(f"shares: {fault}; {remedy}")
         if self.shares.nvlink > 0.0 and self.place.link_bytes_per_second == 0.0:
             fault = f"{self.place.name} has no NVLink to receive or transmit over"
-            remedy = "leave nvlink_receive and nvlink_transmit out, or mend gpu"
+            remedy = "leave nvlink_receive and nvlink_transmit out, or correct gpu"
             raise RequirementError(f"shares: {fault}; {remedy}")
 
     def peak_precision(self) -> Precision:

@@ -185,7 +185,7 @@ class WebConfigReader:
             raise ConfigurationError(f"{self.path}: is not UTF-8; save it as UTF-8") from None
         except OSError as error:
             raise ConfigurationError(
-                f"{self.path}: {error.strerror}; mend --web.config.file, or leave it out for "
+                f"{self.path}: {error.strerror}; check --web.config.file, or leave it out for "
                 "plain HTTP without users"
             ) from None
         faults = Faults(document, quotes_values=False)

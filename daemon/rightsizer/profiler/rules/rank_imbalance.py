@@ -60,7 +60,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
         action=Action.INVESTIGATE_STRAGGLER,
         # From what it is behind at least to the mean of it.
         gain=Gain(min(each.ratio for each in lags), ratio, step),
-        description="Even out the load, or mend the slow rank.",
+        description="Even out the load, or fix the slow rank.",
         instructions=(_COMPARE,),
     )
 
