@@ -179,7 +179,7 @@ def _links() -> list[Panel]:
         ).max(1),
         lines(
             "PCIe replays",
-            "Packets sent again each second: a bad seat, riser or retimer.",
+            "PCIe replays each second: a bad seat, riser or retimer.",
             "cps",
             over(named(per_second("rightsizer_pcie_replays_total")), _DEVICE),
         ),

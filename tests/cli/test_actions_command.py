@@ -53,7 +53,7 @@ def served(
         ((), "nothing to do: no advice was open when the agent last looked"),
         (
             (Reason.HOST_BOUND,),
-            "nothing to do: 1 piece of advice is open, none of a reason and workload named here",
+            "nothing to do: 1 recommendation is open, none of a reason and workload named here",
         ),
         ((Reason.IDLE_HELD,), "not now on advice-0 by release: its mode is dry_run"),
     ],

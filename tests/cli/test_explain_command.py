@@ -130,7 +130,7 @@ def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> No
 
 def test_nothing_to_say_is_said() -> None:
     """One line."""
-    assert advise_text([], []) == "0 pieces of advice are open."
+    assert advise_text([], []) == "0 recommendations are open."
 
 
 def test_factors_are_told_as_a_product() -> None:

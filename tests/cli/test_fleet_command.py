@@ -77,7 +77,7 @@ def test_what_is_not_there_is_not_listed_as_found() -> None:
     text = text_of(advice=(), node_advice=(), judgements=(), tallies={})
     assert "  slurm" not in text
     assert "  not in the store: slurm" in text
-    assert "0 pieces of advice are open." in text
+    assert "0 recommendations are open." in text
     assert "No rule found anything that holds over both of its spans" in text
     assert "Rules that would not say anything" not in text
 

@@ -109,7 +109,7 @@ def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> 
     assert "40 min" in text
     assert "profiling tier" in text
     assert "hidden_stall 75.0%, compute_bound 25.0%" in text
-    assert re.search(r"^1 finding, \d+ abstentions, 0 pieces of advice opened", text, re.MULTILINE)
+    assert re.search(r"^1 finding, \d+ abstentions, 0 recommendations opened", text, re.MULTILINE)
 
 
 def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
@@ -138,7 +138,7 @@ def test_one_answer_gives_timeline_and_history_too(folder: Path, capsys: Capture
 
     assert (line["state"], float(line["end"]) - float(line["start"])) == ("idle_held", 4 * HOUR)
     assert [advice["reasons"] for advice in form["advice"]] == [["IdleHeld"]]
-    assert "1 piece of advice is open." in text
+    assert "1 recommendation is open." in text
 
 
 def test_a_single_poll_is_told_to_have_no_length(folder: Path, capsys: Captured) -> None:

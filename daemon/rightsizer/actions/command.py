@@ -92,7 +92,7 @@ def _nothing_text(proposals: Sequence[Form], *, is_live: bool) -> str:
         return "nothing to do: no advice was open when the agent last looked"
     if any(each["action"] for each in proposals):
         return ""
-    advice = counted(len(proposals), "piece of advice is open", "pieces of advice are open")
+    advice = counted(len(proposals), "recommendation is open", "recommendations are open")
     return f"nothing to do: {advice}, none of a reason and workload named here"
 
 

@@ -62,8 +62,8 @@ def open_lines(forms: Sequence[Form]) -> list[str]:
 
 
 def _open_count(count: int) -> str:
-    pieces = counted(count, "piece of advice is", "pieces of advice are")
-    return f"{pieces} open." + (" 'rightsizer explain ID' tells why." if count else "")
+    are = counted(count, "recommendation is", "recommendations are")
+    return f"{are} open." + (" 'rightsizer explain ID' tells why." if count else "")
 
 
 def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:

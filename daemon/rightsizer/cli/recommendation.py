@@ -59,17 +59,17 @@ _DECISION: Final = """
 """
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
 _CLAIMED: Final = (
-    "Say that you act on a piece of advice. It stays open, and once what it is about has changed, "
+    "Mark a recommendation as being worked on. It stays open, and once its GPUs have changed, "
     "before and after are compared."
 )
 _DISMISSED: Final = (
-    "Close a piece of advice that is not wanted. The same is not advised again for a while."
+    "Close a recommendation that is not wanted. The same is not recommended again for a while."
 )
-_SNOOZED: Final = "Put a piece of advice off: it stays open, and alerts of it rest for a while."
+_SNOOZED: Final = "Postpone a recommendation: it stays open, and its alerts are silent for a while."
 
 
 def _configure_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="the id of a piece of advice, or of a verdict")
+    parser.add_argument("id", help="the id of a recommendation, or of a verdict")
     parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
     add_history_flag(parser)
     add_url_flags(parser)

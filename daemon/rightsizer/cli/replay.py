@@ -65,7 +65,7 @@ def replay_text(result: Replay) -> str:
     lines.extend(finding_line(finding) for finding in found)
     lines.append(
         f"{counted(len(found), 'finding')}, {counted(abstained, 'abstention')}, "
-        f"{counted(len(result.advice), 'piece of advice', 'pieces of advice')} "
+        f"{counted(len(result.advice), 'recommendation')} "
         f"opened over the recording, {sum(each.is_open for each in result.advice)} open at its end."
     )
     return "\n".join(lines)

@@ -42,7 +42,7 @@ without --save the advice is not even remembered. docs/fleet.md has more.
 
   rightsizer fleet --store.url http://prometheus:9090
   rightsizer fleet --store.url http://thanos-query:10902 --dry-run
-  rightsizer fleet --config.file fleet.yaml --save --html estate.html
+  rightsizer fleet --config.file fleet.yaml --save --html fleet.html
   rightsizer fleet --config.file fleet.yaml --serve
   rightsizer fleet --shard 3/16 --json > 3.json; rightsizer fleet merge *.json
 """
@@ -53,19 +53,19 @@ _LOOK: Final = """
 --json: answer in JSON; docs/fleet.md tells every key
 """
 _MODES: Final = """
---serve: go on as a service, on port 19400
---dry-run: tell what would be asked, and end
---explain ID: tell the whole reasoning behind a verdict
+--serve: run as a service, on port 19400
+--dry-run: show what the store has and what a run would query, and exit
+--explain ID: show the whole reasoning behind a verdict
 """
 _SELECTION: Final = """
---top N: show the first so many pieces of advice, by money, then by severity
+--top N: show the first N recommendations, by money, then by severity
 --cluster NAME: answer for one cluster
 --shard I/N: look at one part of the clusters, of N; `merge` makes one answer of all
 --team NAME: answer for one team
 --since DURATION: advice that was opened within it, as in 24h; a kept ledger knows when that was
 """
 _ANSWER: Final = """
---all: in JSON, give every verdict, not complaints alone
+--all: in JSON, give every verdict, not findings alone
 --html OUT: write the answer as one page of HTML too
 --save: keep the advice, and tell Grafana and webhooks of it; for a CronJob
 --web.listen-address ADDRESS: with --serve, where to listen, as host:port; may be given more than

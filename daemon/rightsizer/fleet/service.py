@@ -183,7 +183,7 @@ class FleetService:
         self._generation += 1
         self._report = self._new_report()
         open_count = sum(each.is_open for each in self.advice)
-        self._notifier.status(self.trouble or f"{open_count} pieces of advice are open")
+        self._notifier.status(self.trouble or f"{open_count} recommendations are open")
 
     def _new_report(self) -> Report:
         found, limit = self._found, self._settings.fleet.exported_maximum

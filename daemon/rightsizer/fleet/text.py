@@ -117,7 +117,7 @@ def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
         yield f"  and {len(still_open) - top} more; --top shows more, --json has all"
     if still_open:
         yield ""
-    is_or_are = counted(len(still_open), "piece of advice is", "pieces of advice are")
+    is_or_are = counted(len(still_open), "recommendation is", "recommendations are")
     yield f"{is_or_are} open."
 
 
@@ -129,9 +129,9 @@ def _node_advice(
         return
     known = {each["id"] for each in advice if each["state"] in OPEN_STATES}
     same = sum(each["id"] in known for each in pieces)
-    told = f", {same} of them told above too" if same else ""
+    told = f", {same} of them listed above too" if same else ""
     yield ""
-    yield f"The nodes' own agents have {counted(len(pieces), 'piece')} of advice open{told}:"
+    yield f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{told}:"
     ordered = sorted(pieces, key=lambda each: (each["reason"], each["action"], each["id"]))
     for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
         named = first_names(list(dict.fromkeys(each["id"] for each in group)), _MOST_IDS)

@@ -114,7 +114,7 @@ def _to_do(model: ReportModel) -> str:
             return f"No advice is open; there is 1 finding over the span. {told}"
         return f"No advice is open; there are {found} findings over the span. First: {told}"
     count = len(model.advice)
-    pieces = "1 piece of advice is" if count == 1 else f"{count} pieces of advice are"
+    pieces = "1 recommendation is" if count == 1 else f"{count} recommendations are"
     total = model.summary.savings
     saves = (
         f" and would save {saved_text(total)} together"

@@ -38,7 +38,7 @@ class HardwareFaultSettings:
         nvlink_errors_maximum: NVLink errors since the driver was loaded from which on the links are
             looked at.
             Source: assumed; single errors are sent again and cost nothing
-        pcie_replays_maximum: PCIe packets sent again since the driver was loaded from which on the
+        pcie_replays_maximum: PCIe replays since the driver was loaded from which on the
             slot is looked at.
             Source: assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960
         momentary_ratio: Confidence in what a single reading shows and may pass by itself.
