@@ -1,7 +1,10 @@
 """The demonstration: its clock, its memory, and where it tells people to look."""
 
+import socket
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -11,8 +14,9 @@ from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.cli.demo import DemoClock, DemoSettings, remember, where_to_look
+from rightsizer.cli.demo import DemoClock, DemoSettings, remember, run_demo, where_to_look
 from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import AgentReport
 from rightsizer.model.state import State
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -120,3 +124,33 @@ def test_people_are_told_where_to_look() -> None:
     assert "http://127.0.0.1:19400/metrics\n" in text
     assert "http://127.0.0.1:19400/api/v1/advice\n" in text
     assert "Ctrl-C" in text
+
+
+def test_command_is_named_by_its_path_where_the_environment_is_not_activated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed can be typed in the folder that `make run` was called in."""
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    program = folder / "rightsizer"
+    program.touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.chdir(tmp_path)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "  terminal  .venv/bin/rightsizer top --url " in where_to_look("127.0.0.1:19400")
+    monkeypatch.setenv("PATH", str(folder))
+    assert "  terminal  rightsizer top --url " in where_to_look("127.0.0.1:19400")
+
+
+def test_port_in_use_is_told_before_the_days_before_are_simulated() -> None:
+    """The refusal comes at once, and names the port."""
+    told: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(
+            RightsizerError, match=f"cannot listen on {address}: the port is in use"
+        ):
+            run_demo(DemoSettings(listen_address=address), told.append)
+
+    assert told == []

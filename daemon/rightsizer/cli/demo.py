@@ -2,11 +2,14 @@
 
 import argparse
 import math
+import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.agent import Agent
@@ -23,6 +26,8 @@ from rightsizer.model.metric_family import Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
+from rightsizer.web.listener import listening_socket
+from rightsizer.web.settings import parse_address
 
 DEFAULT_SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400.0
@@ -87,6 +92,10 @@ def run_demo(
     clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
     settings = _settings(demo)
 
+    if demo.days_before:
+        # A port that is in use is told now, not once the days before are simulated.
+        listening_socket(parse_address(demo.listen_address)).close()
+
     def prepare(agent: Agent) -> None:
         tell(f"Simulating {demo.scenario}; remembering {demo.days_before:g} days first ...")
         remember(agent, demo, clock.wall_time())
@@ -106,9 +115,17 @@ def where_to_look(address: str, scheme: str = "http") -> str:
         f"  page      {scheme}://{address}/\n"
         f"  metrics   {scheme}://{address}/metrics\n"
         f"  advice    {scheme}://{address}/api/v1/advice\n"
-        f"  terminal  rightsizer top --url {scheme}://{address}\n"
+        f"  terminal  {_command()} top --url {scheme}://{address}\n"
         "Stop it with Ctrl-C."
     )
+
+
+def _command() -> str:
+    """How a terminal calls `rightsizer`: by its path, where the environment is not activated."""
+    installed = Path(sys.executable).with_name("rightsizer")
+    if shutil.which("rightsizer") is not None or not installed.exists():
+        return "rightsizer"
+    return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
 
 
 def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
