@@ -38,7 +38,6 @@ def test_what_is_typed_answers_as_it_is_shown(tmp_path: Path) -> None:
         text=True,
     )
     assert (answer.returncode, answer.stderr) == (0, "")
-    told = answer.stdout.splitlines()
-    assert [line for block in shown for line in block.splitlines() if line not in told] == []
+    assert [block for block in shown if block not in answer.stdout] == []
     made = {file.name for file in tmp_path.iterdir()}
     assert {"gpu.csv", "try.db", "report.html", "hours.csv", "model.yaml"} <= made

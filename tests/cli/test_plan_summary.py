@@ -47,6 +47,7 @@ def test_an_answer_is_a_screenful(capsys: Captured) -> None:
     assert all(" cost" in line or "in time" in line for line in table[1:])
     assert any(line.startswith("rejected, ") for line in lines)
     assert any(line.startswith("to be sure, keep ") for line in lines)
+    assert any(line.endswith("TTFT, TPOT: ms") for line in lines)
     assert lines[-1].startswith("--details: ")
 
 

@@ -106,10 +106,13 @@ def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
     yield from map(SummaryLine, others)
     if any(each.format is not None for each in shown):
         yield SummaryLine(STARRED, LineKind.FAINT)
-    rest = fitting[_SHOWN:]
-    if rest:
-        more = counted(len(rest), "kind", "kinds")
-        yield SummaryLine(f"and {more} more that fit", LineKind.FAINT)
+    below = []
+    if rest := fitting[_SHOWN:]:
+        below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that fit")
+    if plan.requirement.answers_in_tokens and not plan.requirement.task.trains:
+        below.append("TTFT, TPOT: ms")
+    if below:
+        yield SummaryLine("; ".join(below), LineKind.FAINT)
 
 
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
