@@ -229,7 +229,7 @@ class _NodePage:
             devices=devices,
             cards=devices if self._is_detailed or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
-            workloads=tuple(e for e in rows if self._workload in {"", e.report.workload.key}),
+            workloads=tuple(row for row in rows if self._workload in {"", row.report.workload.key}),
             signals=self._signals(),
             selected=self._selected,
             past=drawn_past(
