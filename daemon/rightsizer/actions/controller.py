@@ -207,7 +207,8 @@ class ActionController:
         deeds = [PastAction(each, self._audit.ago_seconds(each)) for each in begun]
         limits = self._acting.limits
         self.proposals = found = proposals(advice, fitting, deeds, scene, limits)
-        self._tell_suspensions({e for e in self._actions if is_suspended(e, deeds, limits)})
+        suspended = {each for each in self._actions if is_suspended(each, deeds, limits)}
+        self._tell_suspensions(suspended)
         self._tell_withdrawals(found, scene, records)
         self._tell(found, records)
         due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)

@@ -110,7 +110,7 @@ def is_suspended(name: str, deeds: Sequence[PastAction], limits: ActionLimits) -
 def _failures_of(name: str, deeds: Sequence[PastAction], limits: ActionLimits) -> tuple[int, int]:
     """How many results of an action were failures, of how many that count."""
     own = (each for each in deeds if each.record.action == name)
-    recent = [e.is_failure for e in own if e.ago_seconds < limits.results_within_seconds]
+    recent = [each.is_failure for each in own if each.ago_seconds < limits.results_within_seconds]
     return recent.count(True), len(recent) - recent.count(None)
 
 

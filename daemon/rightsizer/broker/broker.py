@@ -47,7 +47,8 @@ _LONGEST_SHOWN_SECONDS: Final = 1000 * 366 * 86400.0
 
 def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> str | None:
     """Why a ticket is rejected; `None` where it is accepted."""
-    client, mine = ticket.client, [t for t in state.tickets if t.client.uid == ticket.client.uid]
+    client = ticket.client
+    mine = [each for each in state.tickets if each.client.uid == client.uid]
     if len(state.tickets) >= settings.maximum_tickets:
         return f"{len(state.tickets)} tickets wait already, as many as allowed; ask again later"
     if len(mine) >= settings.maximum_tickets_per_user:

@@ -158,7 +158,7 @@ def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
 def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     """The least of memory, power and heat that are left, each where all are known."""
     each, slots = " each" if len(verdicts) > 1 else "", [verdict.slot for verdict in verdicts]
-    memory = [None if (left := v.memory_left_bytes) is None else left / GIB for v in verdicts]
+    memory = [None if (left := each.memory_left_bytes) is None else left / GIB for each in verdicts]
     power = [slot.power_headroom_watts for slot in slots]
     heat = [slot.temperature_headroom_celsius for slot in slots]
     for values, text in (

@@ -117,7 +117,7 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         key = window.workload_key or job
         held = {each.uuid for each in tenures}
         known = (each.device for each in history.devices() if each.device.uuid in held)
-        devices = tuple(JobDevice(e.uuid, e.name, e.memory_total_bytes) for e in known)
+        devices = tuple(JobDevice(each.uuid, each.name, each.memory_total_bytes) for each in known)
         advice = storage.ledger(settings.recommender.ledger).advice()
     measures_energy, memory = window.energy_joules > 0.0, window.demands.get(Resource.MEMORY)
     return JobUsageReport(

@@ -94,8 +94,8 @@ def topology_text(survey: NodeSurvey) -> str:
     columns = tuple(_columns(topology.adapters))
     absent = "not offered by the driver", _NOTHING
     gpus = [
-        (labels[e.uuid], *((e.name or _NOTHING, e.uuid) if e.uuid in offered else absent))
-        for e in survey.devices
+        (labels[gpu.uuid], *((gpu.name or _NOTHING, gpu.uuid) if gpu.uuid in offered else absent))
+        for gpu in survey.devices
     ]
     adapters = [
         (column.label, each.pci_bus_id, _or_nothing(each.numa_node), column.names)
