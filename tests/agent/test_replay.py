@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -254,6 +255,19 @@ def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
 
     assert forth == back
     assert set(forth["devices"][0]["signals"]) >= {"gpu_busy", "memory_used"}
+
+
+def test_advice_on_pods_closes_when_they_end(tmp_path: Path) -> None:
+    """Nothing is to be scaled or released where nothing is, while another pod goes on."""
+    idle, busy = SIGNALS_OF[State.IDLE_HELD], SIGNALS_OF[State.COMPUTE_BOUND]
+    rows = [(at, "POD-1", busy) for at in range(0, 12 * HOUR, 60)]
+    rows += [(at, "POD-0", idle) for at in range(0, 5 * HOUR, 60)]
+    result = replayed(write_recording(tmp_path / "log.csv", sorted(rows, key=itemgetter(0))))
+    (advice,) = (each for each in result.advice if each.finding.devices == ("POD-0",))
+
+    assert advice.closed is not None
+    assert advice.closed < (START + 8 * HOUR) * NANOSECONDS_PER_SECOND
+    assert {summary.device.uuid for summary in result.devices} == {"POD-0", "POD-1"}
 
 
 def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:

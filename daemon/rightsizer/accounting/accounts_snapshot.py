@@ -18,7 +18,7 @@ from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.pattern import Exceedance, Shape, Trend
 from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Workload
 
@@ -130,6 +130,12 @@ class CaseInput:
     """Of the workload, where one is known."""
 
 
+def _lasting(view: CaseInput, since: Nanoseconds) -> CaseInput:
+    """With the devices that something was accounted of since a time, or nothing yet."""
+    lasting = (each for each in view.devices if not each.whole.end or each.whole.end >= since)
+    return replace(view, devices=tuple(lasting))
+
+
 def allocator_of(workload: Workload | None) -> Allocator:
     """How a device's holder takes memory."""
     return Allocator.UNKNOWN if workload is None else workload.allocator
@@ -150,6 +156,9 @@ class AccountsSnapshot:
     ) -> None:
         self._settings = settings
         self._views, self._node, self._now = tuple(views), node, now
+        latest = max((each.whole.end for view in views for each in view.devices), default=0)
+        gap = nanoseconds(settings.holder_gap_seconds)
+        self._present = tuple(_lasting(view, latest - gap) for view in views)
         self._reader = WindowReader()
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
         self._whole_cases = cache(self._cases)
@@ -157,6 +166,7 @@ class AccountsSnapshot:
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """The case of each holder over a span back from now; `None` for all that was posted.
 
+        A pod of a recording whose readings ended long before those of others is judged no more.
         All spans that go back before what is remembered have the same cases.
         """
         if span is None or span < self._longest:
@@ -170,7 +180,8 @@ class AccountsSnapshot:
         return self._now - min((each.oldest for each in (*devices, *groups)), default=self._now)
 
     def _cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
-        cases = tuple(self._case(view, span) for view in self._views)
+        views = self._views if span is None else self._present
+        cases = tuple(self._case(view, span) for view in views if view.devices)
         around = replace(self._node, cases=cases)
         return tuple(replace(case, node=around) for case in cases)
 
