@@ -108,6 +108,7 @@ def test_they_agree_on_logs_of_every_format(
     assert_agreement([RECORDINGS / name], (), str(tmp_path / "history.db"), capsys)
 
 
+@pytest.mark.timeout(600)
 def test_they_agree_on_a_production_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

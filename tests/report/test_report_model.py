@@ -13,7 +13,7 @@ from readings import DAY, EPOCH, HOUR, gpu
 from report_stories import RATE, device_facts, story_facts
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Savings
-from rightsizer.model.state import Cause, State
+from rightsizer.model.state import Cause, State, UnknownReason
 from rightsizer.report.builder import report_model
 from rightsizer.report.figures import dollars, number, percent, span_text
 from rightsizer.report.labels import StateGroup, confidence_label, reason_label
@@ -176,6 +176,15 @@ def test_the_longest_gaps_come_first() -> None:
 
     assert health.gaps[0].end - health.gaps[0].start == 12 * 3600
     assert (len(health.gaps), health.further_gaps) == (10, 2)
+
+
+def test_the_story_says_why_time_is_not_known() -> None:
+    """In its last sentence, as far as there is a reason."""
+    model = report_model(story_facts())
+    health = replace(model.health, unknown_reasons={UnknownReason.NO_READING: 12.0})
+    *_, last = summary_of(replace(model, health=health))
+
+    assert "of GPU time nothing is (12 h: nothing was read), and none" in last
 
 
 def test_the_story_says_when_nothing_is_to_do() -> None:

@@ -136,6 +136,7 @@ def test_gpus_that_the_driver_hides_are_added_under_free_indices() -> None:
     [found] = supplemented(text, snapshot(5, [ours], {ours: NVML}))
 
     assert [(device.uuid, device.index) for device in found.devices] == [(OTHER, 0), (BUSY, 1)]
+    assert [device.title for device in found.devices] == ["GPU 0", BUSY]
 
 
 def test_a_gpu_without_uuid_is_known_by_its_slot() -> None:

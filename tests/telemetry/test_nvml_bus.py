@@ -71,6 +71,7 @@ def test_gpu_that_the_driver_does_not_offer_is_listed(tmp_path: Path) -> None:
     with reading(driver, FastClock(0), tmp_path) as source:
         snapshot = source.read()
     assert [device.uuid for device in snapshot.devices] == ["GPU-0", f"pci:{SECOND}"]
+    assert [device.stated_index for device in snapshot.devices] == [0, None]
     assert set(snapshot.readings) == {"GPU-0"}
     down = snapshot.down[f"pci:{SECOND}"]
     assert down.reason is Missing.LOST

@@ -40,7 +40,7 @@ def summary_of(model: ReportModel) -> Iterator[str]:
     else:
         yield (
             f"{percent(span.coverage_ratio)} of the span is known; of {hours(missing)} of GPU time "
-            "nothing is, and none of it is counted as idle."
+            f"nothing is{unknown_text(model.health)}, and none of it is counted as idle."
         )
 
 

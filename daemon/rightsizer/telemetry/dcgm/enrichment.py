@@ -165,12 +165,12 @@ def _with_holdings(
 
 
 def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, ...]:
-    """The added devices with indices that none of ours has; instances keep their GPU's."""
+    """The added devices after ours; the exporter's index would name another GPU of this node."""
     used = {device.index for device in ours}
     if not used:
         return tuple(added)
     first = max(used) + 1
-    return tuple(replace(device, index=first + device.index) for device in added)
+    return tuple(replace(each, index=first + each.index, has_index=False) for each in added)
 
 
 class DcgmSecondarySource:

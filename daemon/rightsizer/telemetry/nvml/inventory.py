@@ -360,11 +360,13 @@ class DeviceRegistry:
             for index in indices:
                 self._list(Device(f"{_BY_INDEX}{index}", index), now)
             return
-        if len(addresses) > len(indices):
+        is_guessed = len(addresses) > len(indices)
+        if is_guessed:
             first = 1 + max((each.index for each in self._devices.values()), default=-1)
             indices = list(range(first, first + len(addresses)))
         for index, address in zip(indices, addresses, strict=True):
-            self._list(Device(f"pci:{address}", index, pci_bus_id=address), now)
+            uuid = f"pci:{address}"
+            self._list(Device(uuid, index, pci_bus_id=address, has_index=not is_guessed), now)
 
     def _list(self, device: Device, now: Nanoseconds) -> None:
         self._devices[device.uuid] = device
