@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification_settings import ClassificationSettings
 from rightsizer.accounting.signals import highest, memory_work, tier_of
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import State, Tier, UnknownReason
 
@@ -219,8 +218,7 @@ _WAITS: Final = (State.STORAGE_BOUND, State.HOST_BOUND)
 """What explains that a device has gaps, or does nothing at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateMatch:
+class StateMatch(NamedTuple):
     """The state of a stretch, the next best explanation, and how clear the case is."""
 
     state: State

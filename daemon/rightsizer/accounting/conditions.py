@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification_settings import (
     ConditionSettings,
@@ -209,8 +209,7 @@ def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings)
     return signals[Signal.GPU_BUSY] < settings.gap_busy_ratio
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionInput:
+class ConditionInput(NamedTuple):
     """What is known of a device for one stretch of time, beside its state."""
 
     signals: Mapping[Signal, float]

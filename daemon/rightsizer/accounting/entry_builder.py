@@ -1,7 +1,7 @@
 """EntryBuilder: snapshots into entries, so that each device's time is accounted for once."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification import StateEvidence, classify, looks_stalled
 from rightsizer.accounting.conditions import ConditionInput, ImbalanceDetector, conditions, job_of
@@ -17,7 +17,6 @@ from rightsizer.accounting.signals import (
     waste,
 )
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
@@ -31,8 +30,7 @@ _ABSENT_KEPT: Final = 64
 """Ranges of boards that are not there; MIG reconfiguration makes new uuids each time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Interval:
+class _Interval(NamedTuple):
     start: Nanoseconds
     end: Nanoseconds
     steady_end: Nanoseconds

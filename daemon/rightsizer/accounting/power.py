@@ -1,5 +1,7 @@
 """Power range learned from a device itself, and its energy by counter or by power over time."""
 
+from typing import NamedTuple
+
 from rightsizer.accounting.settings import EnergySettings, PowerSettings
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
@@ -7,8 +9,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseco
 from rightsizer.model.window import EnergySource
 
 
-@dataclass(frozen=True, slots=True)
-class PowerLevels:
+class PowerLevels(NamedTuple):
     """The range of a device's draw as far as it is known."""
 
     idle_watts: float | None = None
@@ -98,8 +99,7 @@ class PowerRange:
         return self._idle or 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredEnergy:
+class MeasuredEnergy(NamedTuple):
     """What was drawn, and how that is known."""
 
     joules: float

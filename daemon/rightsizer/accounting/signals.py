@@ -1,12 +1,12 @@
 """Signals of a reading as ratios of the device's own capacity, their tier, and use by resource."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification_settings import SignalSettings, UsageSettings
 from rightsizer.accounting.power import PowerLevels
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import HOST_SIGNALS, MEDIA_ENGINES, PIPES, RATIO_SIGNALS, Signal
 from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
@@ -153,8 +153,7 @@ _CAUSES: Final = {
 """States with a cause of their own; in the others it is throttling, then headroom."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceUsage:
+class DeviceUsage(NamedTuple):
     """What was used, by resource."""
 
     shares: Mapping[Resource, float]
@@ -162,6 +161,17 @@ class DeviceUsage:
     saturated: frozenset[Resource]
     used_ratio: float | None
     """Of the most used resource's achievable part; memory capacity does not count as work."""
+
+
+_LIMITS: Final[Mapping[Resource, Callable[[UsageSettings], float]]] = {
+    Resource.COMPUTE: attrgetter("compute_saturated_ratio"),
+    Resource.MEMORY: attrgetter("memory_saturated_ratio"),
+    Resource.MEMORY_BANDWIDTH: attrgetter("bandwidth_saturated_ratio"),
+    Resource.PCIE: attrgetter("link_saturated_ratio"),
+    Resource.NVLINK: attrgetter("link_saturated_ratio"),
+    Resource.MEDIA: attrgetter("compute_saturated_ratio"),
+}
+"""From which share on a resource is saturated."""
 
 
 def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettings) -> DeviceUsage:
@@ -183,19 +193,11 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
     }
     shares = {resource: share for resource, share in found.items() if share is not None}
     work = at_most if at_least is None else at_least
-    limits = {
-        Resource.COMPUTE: settings.compute_saturated_ratio,
-        Resource.MEMORY: settings.memory_saturated_ratio,
-        Resource.MEMORY_BANDWIDTH: settings.bandwidth_saturated_ratio,
-        Resource.PCIE: settings.link_saturated_ratio,
-        Resource.NVLINK: settings.link_saturated_ratio,
-        Resource.MEDIA: settings.compute_saturated_ratio,
-    }
     at_work = shares if work is None else shares | {Resource.COMPUTE: work}
     return DeviceUsage(
         shares,
         at_least,
-        frozenset(resource for resource, share in at_work.items() if share >= limits[resource]),
+        frozenset([each for each, share in at_work.items() if share >= _LIMITS[each](settings)]),
         _used(shares, work, device, settings),
     )
 
@@ -243,11 +245,9 @@ def _compute_bounds(
 def _used(
     shares: Mapping[Resource, float], work: float | None, device: Device, settings: UsageSettings
 ) -> float | None:
-    achievable = {
-        Resource.MEMORY_BANDWIDTH: device.achievable_bandwidth_ratio,
-        Resource.PCIE: settings.link_achievable_ratio,
-        Resource.NVLINK: settings.link_achievable_ratio,
-    }
-    achieved = [shares[each] / ratio for each, ratio in achievable.items() if each in shares]
-    achieved += [] if work is None else [work]
+    achieved = [] if work is None else [work]
+    if (share := shares.get(Resource.MEMORY_BANDWIDTH)) is not None:
+        achieved.append(share / device.achievable_bandwidth_ratio)
+    links = [shares[link] for link in (Resource.PCIE, Resource.NVLINK) if link in shares]
+    achieved += [share / settings.link_achievable_ratio for share in links]
     return min(1.0, max(achieved)) if achieved else None

@@ -55,6 +55,9 @@ DURATIONS: Final[Mapping[str, type[Any]]] = {
     "pressed": Resource,
 }
 AMOUNTS: Final[Mapping[str, type[Any]]] = {"waste_seconds": Cause, "waste_joules": Cause}
+_MEMBERS: Final = {
+    key: {str(each): each for each in kind} for key, kind in {**DURATIONS, **AMOUNTS}.items()
+}
 SUMS: Final = (
     *("used_seconds", "used_joules", "energy_joules"),
     *("cycles", "cycle_seconds", "cycle_busy_seconds"),
@@ -87,8 +90,8 @@ def decode_window(uuid: str, data: bytes) -> Window:
         if text is data and form.get("v") != 1:
             raise ValueError(f"window of form {form.get('v')}, which this program cannot read")
         keyed: dict[str, Any] = {
-            key: {kind(name): value for name, value in form.get(key, {}).items()}
-            for key, kind in (*DURATIONS.items(), *AMOUNTS.items())
+            key: {members[name]: value for name, value in form.get(key, {}).items()}
+            for key, members in _MEMBERS.items()
         }
         demands = form.get("demands", {}).items()
         return Window(
