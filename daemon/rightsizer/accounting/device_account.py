@@ -206,9 +206,10 @@ class Tenancy:
 class RunningTotals(EntrySums):
     """The totals of one device or workload while they grow."""
 
-    def __init__(self, *, keeps_distributions: bool = True) -> None:
+    def __init__(self, distributions: Collection[Signal] = RATIO_SIGNALS) -> None:
+        """Nothing yet; the distributions of some ratios are kept, and the means of those."""
         super().__init__()
-        self._keeps_distributions = keeps_distributions
+        self._kept = distributions
         self._energy_joules: dict[EnergySource, float] = {}
         self._distributions: dict[Signal, Histogram] = {}
         self._signal_seconds: dict[Signal, float] = {}
@@ -216,22 +217,22 @@ class RunningTotals(EntrySums):
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
         super().add(entry)
-        if self._keeps_distributions:
-            duration = entry.duration
-            length, sums = seconds(duration), self._signal_seconds
-            for signal, value in entry.signals.items():
-                if signal in RATIO_SIGNALS:
-                    found = self._distributions.get(signal)
-                    if found is None:
-                        found = self._distributions[signal] = Histogram()
-                    found.add(value, duration)
-                    sums[signal] = sums.get(signal, 0.0) + value * length
+        duration = entry.duration
+        length, sums = seconds(duration), self._signal_seconds
+        for signal in self._kept:
+            value = entry.signals.get(signal)
+            if value is not None:
+                found = self._distributions.get(signal)
+                if found is None:
+                    found = self._distributions[signal] = Histogram()
+                found.add(value, duration)
+                sums[signal] = sums.get(signal, 0.0) + value * length
         if entry.used_ratio is not None and entry.energy_source is not None:
             known = self._energy_joules.get(entry.energy_source, 0.0)
             self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)
 
-    def totals(self, distributions: Collection[Signal] = RATIO_SIGNALS) -> Totals:
-        """The totals so far, for any thread to read, with the distributions of some signals."""
+    def totals(self) -> Totals:
+        """The totals so far, for any thread to read."""
         return Totals(
             state_seconds={state: seconds(time) for state, time in self._states.items()},
             condition_seconds={name: seconds(time) for name, time in self._conditions.items()},
@@ -239,11 +240,7 @@ class RunningTotals(EntrySums):
             waste_joules=dict(self._waste_joules),
             used_seconds=self._used_seconds,
             used_joules=self._used_joules,
-            distributions={
-                signal: found.copy()
-                for signal, found in self._distributions.items()
-                if signal in distributions
-            },
+            distributions={signal: found.copy() for signal, found in self._distributions.items()},
             signal_seconds=dict(self._signal_seconds),
             energy_joules=dict(self._energy_joules),
         )
@@ -252,9 +249,11 @@ class RunningTotals(EntrySums):
 class DeviceAccount:
     """One device's."""
 
-    def __init__(self, uuid: str, settings: AccountingSettings) -> None:
+    def __init__(
+        self, uuid: str, settings: AccountingSettings, distributions: Collection[Signal]
+    ) -> None:
         self.windows = DeviceWindows(uuid, settings.decay)
-        self.totals = RunningTotals()
+        self.totals = RunningTotals(distributions)
         self.whole = WindowBuilder(uuid)
         self.last: Entry | None = None
         self.tenancy = Tenancy(nanoseconds(settings.holder_gap_seconds))

@@ -33,6 +33,7 @@ from rightsizer.model.report import (
     TimeRange,
     WorkloadReport,
 )
+from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Entry, Provisioning, Window
@@ -40,7 +41,6 @@ from rightsizer.model.window import Entry, Provisioning, Window
 DAY_WINDOW: Final = "24h"
 WEEK_WINDOW: Final = "7d"
 CURRENT_WINDOW: Final = "current"
-_EXPORTED: Final = frozenset(DISTRIBUTION_SIGNALS)
 _ABSENT_KEPT: Final = 64
 """Accounts of devices that are not there; MIG reconfiguration makes new uuids each time."""
 
@@ -48,8 +48,13 @@ _ABSENT_KEPT: Final = 64
 class NodeAccounts:
     """The accounts of all devices and workloads. Not safe for threads."""
 
-    def __init__(self, settings: AccountingSettings | None = None) -> None:
-        self._settings = settings or AccountingSettings()
+    def __init__(
+        self,
+        settings: AccountingSettings | None = None,
+        distributions: Collection[Signal] = RATIO_SIGNALS,
+    ) -> None:
+        """Accounts of nothing yet; the totals keep the distributions of some ratios."""
+        self._settings, self._distributions = settings or AccountingSettings(), distributions
         self._builder = EntryBuilder(self._settings.books)
         self._accounts: dict[str, DeviceAccount] = {}
         self._devices: dict[str, Device] = {}
@@ -65,7 +70,7 @@ class NodeAccounts:
     def device(self, uuid: str) -> DeviceAccount:
         """A device's account, an empty one for a device that was never seen."""
         if uuid not in self._accounts:
-            self._accounts[uuid] = DeviceAccount(uuid, self._settings)
+            self._accounts[uuid] = DeviceAccount(uuid, self._settings, self._distributions)
         return self._accounts[uuid]
 
     def post(self, snapshot: Snapshot) -> list[Entry]:
@@ -101,7 +106,7 @@ class NodeAccounts:
     def begin(self) -> None:
         """Count totals from 0 again; windows stay as they are."""
         for account in self._accounts.values():
-            account.totals = RunningTotals()
+            account.totals = RunningTotals(self._distributions)
             account.whole = WindowBuilder(account.windows.uuid)
         self._workloads.begin()
 
@@ -236,7 +241,7 @@ class AccountingService:
         enrich: Enrich = lambda snapshot: snapshot,
         gauges_every: Nanoseconds = _GAUGES_EVERY,
     ) -> None:
-        self._accounts = NodeAccounts(settings)
+        self._accounts = NodeAccounts(settings, DISTRIBUTION_SIGNALS)
         self._enrich = enrich
         self._gauges_every = gauges_every
         self._lock = threading.Lock()
@@ -378,7 +383,7 @@ class AccountingService:
             state=entry.state,
             conditions=entry.conditions,
             tier=entry.tier,
-            totals=account.totals.totals(_EXPORTED),
+            totals=account.totals.totals(),
             provisioning=provisioning,
             strip=strip,
             holdings=snapshot.holdings.get(uuid, ()),

@@ -1,5 +1,6 @@
 """Builders of windows and of their five-minute blocks."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -219,7 +220,8 @@ class BlockBuilder:
         for measure, value in values.items():
             durations[measure] = durations.get(measure, 0) + duration
             sums[measure] = sums.get(measure, 0.0) + value * duration
-            peaks[measure] = max(peaks.get(measure, value), value)
+            if value > peaks.get(measure, -math.inf):
+                peaks[measure] = value
 
     def blocks(self, start: Nanoseconds) -> Blocks:
         """The block so far, or none where nothing is known of it."""

@@ -38,7 +38,7 @@ class WorkloadAccount:
         self.devices: tuple[str, ...] = ()
         self.seen: Nanoseconds = 0
         self.rollups = RollupStore(workload_subject(key))
-        self.totals = RunningTotals(keeps_distributions=False)
+        self.totals = RunningTotals(())
         self._latest: dict[str, _Latest] = {}
 
     def post(
@@ -136,7 +136,7 @@ class WorkloadAccounts:
     def begin(self) -> None:
         """Count totals from 0 again; windows stay as they are."""
         for account in self._accounts.values():
-            account.totals = RunningTotals(keeps_distributions=False)
+            account.totals = RunningTotals(())
 
     def open_windows(self) -> list[Window]:
         """The five-minute windows that are still running."""

@@ -7,20 +7,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import cpu_set, read_file, read_integer, read_names
 from rightsizer.host.rates import MonotonicCounter
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.units import seconds as in_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class ControlGroup:
-    """A control group that is not the root."""
+class ControlGroup(NamedTuple):
+    """A control group that is not the root; a key of many mappings each second."""
 
     top: str
     """Where its hierarchy is mounted."""
@@ -56,8 +54,7 @@ def _lineage(group: ControlGroup) -> tuple[ControlGroup, ...]:
     return (group, *(_lineage(group.parent) if group.parent else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class ControlGroupMembership:
+class ControlGroupMembership(NamedTuple):
     """The groups that account for a process; `None` where only the node as a whole does."""
 
     cpu_time: ControlGroup | None = None

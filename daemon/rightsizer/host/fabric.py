@@ -131,6 +131,8 @@ class FabricPortReader:
     def near(self, place: Placement, now: Nanoseconds) -> Mapping[Signal, float]:
         """The throughput of the active ports nearest to a GPU, all together."""
         time, last = self._pass(now)
+        if not last:
+            return {}
         ports = {port.name: port for port in last if port.is_active}
         rates = self._meter.look(time, lambda: _counters(last, time))
         located = [each for each in self._all(now) if each.port.name in ports]

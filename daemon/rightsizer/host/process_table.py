@@ -79,7 +79,7 @@ class ProcessTable:
         except OSError as error:
             return _WHY_UNSEEN.get(error.errno or 0, Unseen.UNKNOWN)
         # The command name may itself hold spaces and parentheses.
-        text = raw.decode(errors="replace").rpartition(")")[2].split()
+        text = raw.decode(errors="replace").rpartition(")")[2].split(maxsplit=_STARTED + 1)
         try:
             parent, session, started = (int(text[at]) for at in (_PARENT, _SESSION, _STARTED))
             return ProcessRow(pid, parent, session, started, text[_STATE] not in _DEAD)

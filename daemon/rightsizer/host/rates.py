@@ -2,17 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class MonotonicCounter:
+class MonotonicCounter(NamedTuple):
     """Something that only grows, beside what it could have grown by."""
 
     used: float

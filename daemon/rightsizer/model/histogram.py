@@ -56,8 +56,8 @@ class Histogram:
 
     def add(self, value: float, weight: float) -> None:
         """Count a ratio with a weight."""
-        percent = bin_of(value)
-        self._weights[percent] = self._weights.get(percent, 0.0) + weight
+        percent, weights = bin_of(value), self._weights
+        weights[percent] = weights.get(percent, 0.0) + weight
 
     def merge(self, other: "Histogram") -> None:
         """Add another histogram's weights to this one's."""

@@ -1,6 +1,7 @@
 """Everything that was known at one tick, immutable: what telemetry hands to accounting."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
@@ -31,8 +32,7 @@ class Slow:
     """The collectors that are asked less often for it, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorOutcome:
+class CollectorOutcome(NamedTuple):
     """How a collector's last pass over all devices went."""
 
     success: bool

@@ -256,9 +256,9 @@ def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
     """Each collector over all devices: successful if it was on each, with the time of all."""
     outcomes: dict[str, CollectorOutcome] = {}
     for found in rounds:
-        for name, outcome in found.collectors.items():
+        for name, (success, duration_seconds) in found.collectors.items():
             other = outcomes.get(name, _NOTHING)
             outcomes[name] = CollectorOutcome(
-                outcome.success and other.success, outcome.duration_seconds + other.duration_seconds
+                success and other.success, duration_seconds + other.duration_seconds
             )
     return outcomes

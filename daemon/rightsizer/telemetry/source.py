@@ -96,6 +96,8 @@ class ReleaseController:
 
     def released(self, held: ReleasableResource) -> ReleaseRequest | None:
         """The release in force that lasts longest; those whose time is up are taken back."""
+        if not self._releases:  # As nearly always, and every thread asks in every round.
+            return None
         now = self._clock.time()
         with self._lock:
             self._releases = {

@@ -11,7 +11,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _OVERTIME: Final = 10.0
@@ -148,7 +148,7 @@ class DeviceCollectors:
         """All that may have to wait, where the driver is slow."""
         return (*self.optional, *self.slow)
 
-    def due(self) -> list[NvmlCollector]:
-        """What this round is to ask."""
-        waiting = (item for item in self.waiting if item.is_scheduled)
-        return [item.collector for item in (*self.essential, *waiting)]
+    def due_fields(self) -> list[FieldKey]:
+        """The numbered fields that this round is to ask for."""
+        items = (*self.essential, *self.waiting)
+        return [key for item in items if item.is_scheduled for key in item.collector.fields]

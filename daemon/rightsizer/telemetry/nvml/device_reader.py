@@ -45,7 +45,7 @@ class _PollProgress:
 
     readings: dict[str, Reading] = field(default_factory=dict)
     down: dict[str, Down] = field(default_factory=dict)
-    outcomes: dict[str, tuple[bool, float]] = field(default_factory=dict)
+    outcomes: dict[str, CollectorOutcome] = field(default_factory=dict)
     """By collector: whether it succeeded on each device, and the seconds on all."""
     failures: list[NvmlFailure] = field(default_factory=list)
     postponed: set[str] = field(default_factory=set)
@@ -56,7 +56,9 @@ class _PollProgress:
             if item.has_outcome:
                 name = item.collector.part_of or item.collector.name
                 success, seconds = self.outcomes.get(name, (True, 0.0))
-                self.outcomes[name] = success and not item.has_failed, seconds + item.seconds
+                self.outcomes[name] = CollectorOutcome(
+                    success and not item.has_failed, seconds + item.seconds
+                )
 
 
 class DeviceReader:
@@ -114,7 +116,7 @@ class DeviceReader:
         return PollResult(
             progress.readings,
             progress.down,
-            {name: CollectorOutcome(*found) for name, found in progress.outcomes.items()},
+            progress.outcomes,
             driver_is_gone=any(failure.driver_is_gone for failure in progress.failures),
             is_unknown=not progress.readings
             and any(failure.is_unknown for failure in progress.failures),
@@ -159,7 +161,7 @@ class DeviceReader:
         started = time.perf_counter()
         # One call for the fields of all collectors that are due.
         self.collecting = "fields"
-        collectors.handle.fetch_fields([key for found in collectors.due() for key in found.fields])
+        collectors.handle.fetch_fields(collectors.due_fields())
         self._collect_all(collectors, collectors.essential, builder, progress, collectors.last)
         self._essential_seconds += time.perf_counter() - started
         time_read = self._clock.time()

@@ -15,7 +15,6 @@ from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
 H = TypeVar("H")
-_FIELD: Final = "field"
 _NOT_FETCHED: Final = NvmlFailure(
     Missing.NOT_READ, "nvmlDeviceGetFieldValues", "the field was not asked for"
 )
@@ -58,11 +57,10 @@ class DeviceHandle:
     def fetch_fields(self, keys: Sequence[FieldKey]) -> None:
         """Ask for numbered fields in one call, for `field` to give out in this round."""
         self.fields_time = self.clock.time()
-        wanted = tuple(key for key in keys if (_FIELD, key) not in self._unsupported)
-        answers = self.ask_fields(wanted)
+        answers = self.ask_fields([key for key in keys if key not in self._unsupported])
         for key, answer in answers.items():
             if isinstance(answer, NvmlFailure):
-                self._remember((_FIELD, key), answer)
+                self._remember(key, answer)
         self._fields = answers
 
     def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
@@ -73,7 +71,7 @@ class DeviceHandle:
     def field(self, key: FieldKey) -> Any:
         """The value of a numbered field that was fetched for this round, or a `Failure`."""
         answer = self._fields.get(key)
-        return self._unsupported.get((_FIELD, key), _NOT_FETCHED) if answer is None else answer
+        return self._unsupported.get(key, _NOT_FETCHED) if answer is None else answer
 
     def _one_by_one(self, keys: Sequence[FieldKey], failure: NvmlFailure) -> dict[FieldKey, Any]:
         """Each field alone, where a driver refuses them all for the sake of one."""

@@ -192,19 +192,20 @@ class NvmlLibrary:
 class _Field(Structure):
     """The bindings' structure without their conversion of each attribute, which costs most."""
 
+    _anonymous_ = ("value",)
     _fields_ = pynvml.c_nvmlFieldValue_t._fields_
 
 
 def _value(key: FieldKey, field: Any) -> Any:
     code = field.nvmlReturn
     if code == pynvml.NVML_SUCCESS:
-        kind, value = field.valueType, field.value
+        kind = field.valueType
         # As empty as before the call: it only looks like success and 0.
-        if not (kind or field.timestamp or value.ullVal):
+        if not (kind or field.timestamp or field.ullVal):
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"
             )
-        found = value_of(kind, value)
+        found = value_of(kind, field)
         if found is not None:
             return found
         return NvmlFailure(Missing.INVALID, _call(key), f"no number of type {kind}")

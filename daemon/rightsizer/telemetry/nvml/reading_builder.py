@@ -96,23 +96,26 @@ class ReadingBuilder:
             low, high = _BOUNDS.get(signal, _FINITE)
             may_be_negative = signal is Signal.TEMPERATURE_MARGIN_CELSIUS
             is_sound = low <= value <= high and (answer >= 0 or may_be_negative)
-            self._put(signal, answer, value if is_sound and not is_blank(answer) else None)
+            if is_sound and not is_blank(answer):
+                self.values[signal] = value
+                self.origins[signal] = self.collecting
+            else:
+                self._reject(signal, answer)
 
     def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
         """Take a percentage of capacity, or a failure; 1 at most."""
         if isinstance(answer, NvmlFailure):
             self.fail(signal, answer)
         elif signal not in self.values:
-            is_share = 0 <= answer <= 100 * (1 + overshoot_ratio)
-            self._put(signal, answer, min(1.0, answer / 100) if is_share else None)
+            if 0 <= answer <= 100 * (1 + overshoot_ratio):
+                self.values[signal] = min(1.0, answer / 100)
+                self.origins[signal] = self.collecting
+            else:
+                self._reject(signal, answer)
 
-    def _put(self, signal: Signal, answer: Any, value: float | None) -> None:
-        """Keep the value, or that what was answered is none."""
-        if value is None:
-            self.fail(signal, NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}"))
-        else:
-            self.values[signal] = value
-            self.origins[signal] = self.collecting
+    def _reject(self, signal: Signal, answer: Any) -> None:
+        """Note that what was answered is no value of the signal."""
+        self.fail(signal, NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}"))
 
     def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:
         """Take the named parts of a structure of the driver's, or one failure for all."""

@@ -157,7 +157,7 @@ class ServingEngineCollector:
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """How each endpoint does, by its name: well where it answers and its GPUs are known."""
         return {
-            poller.endpoint.name: replace(poller.fetched.outcome, success=not self._trouble(poller))
+            poller.endpoint.name: poller.fetched.outcome._replace(success=not self._trouble(poller))
             for poller in self._pollers
         }
 

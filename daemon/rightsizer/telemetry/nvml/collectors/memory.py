@@ -29,8 +29,8 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     # The first version counts the driver's own part as used; only older drivers need it.
     answer = handle.ask_first((_CALL, pynvml.nvmlMemory_v2), (_CALL,))
     if not isinstance(answer, NvmlFailure):
-        is_known = not is_blank(answer.used)
-        if not answer.total or (is_known and answer.used > answer.total):
+        used, total = answer.used, answer.total
+        if not total or (used > total and not is_blank(used)):
             answer = _CONTRADICTION
     builder.put_parts(_PARTS, answer)
 

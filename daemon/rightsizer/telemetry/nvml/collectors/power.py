@@ -5,6 +5,7 @@ from typing import Final
 
 import pynvml
 
+from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
@@ -15,17 +16,15 @@ _MILLI: Final = 1e-3
 _NANO: Final = 1e-9
 _CALL: Final = "nvmlDeviceGetTotalEnergyConsumption"
 _ENERGY: Final = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
+_ASKED_ENERGY: Final = NvmlValue(Signal.ENERGY_JOULES, ((_CALL,),), scale=_MILLI)
+_COUNTED_ENERGY: Final = replace(_ASKED_ENERGY, field=_ENERGY)
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     # A mean over a second from Ampere on but for GA100, the present draw before.
     builder.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
     # Where the field counts nothing, the function may.
-    counts_nothing = handle.field(_ENERGY) == 0
-    energy = NvmlValue(
-        Signal.ENERGY_JOULES, ((_CALL,),), None if counts_nothing else _ENERGY, _MILLI
-    )
-    energy.read(handle, builder)
+    (_ASKED_ENERGY if handle.field(_ENERGY) == 0 else _COUNTED_ENERGY).read(handle, builder)
 
 
 def _violation(signal: Signal, field: FieldKey, policy: int) -> NvmlValue:

@@ -11,6 +11,10 @@ from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
+_CALLS: Final = (
+    ("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+    ("nvmlDeviceGetTemperatureV", pynvml.NVML_TEMPERATURE_GPU),
+)
 _MEMORY: Final = pynvml.NVML_FI_DEV_MEMORY_TEMP
 _NO_SENSOR: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetFieldValues", "0 degrees: there is no memory sensor"
@@ -22,9 +26,7 @@ nvmlDeviceGetFanSpeed)."""
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    calls = ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
-    found = handle.ask_first(*((call, pynvml.NVML_TEMPERATURE_GPU) for call in calls))
-    builder.put(Signal.TEMPERATURE_CELSIUS, found)
+    builder.put(Signal.TEMPERATURE_CELSIUS, handle.ask_first(*_CALLS))
     memory = handle.field(_MEMORY)
     builder.put(Signal.MEMORY_TEMPERATURE_CELSIUS, _NO_SENSOR if memory == 0 else memory)
 
