@@ -25,6 +25,8 @@ told, and - for standard output. A file that exists is left alone.
 origin; with --effective all others too, with their defaults. Drop-ins are conf.d/*.yaml beside
 rightsizer.yaml, in the order of their names: mappings are merged key by key, and of all else the
 last file counts. Flags of a command go before all of them and are not known here.
+
+`check` tells every fault of a configuration, as check-config does.
 """
 _CHECKED: Final = """\
 Every fault of a configuration file and of the environment over it, with its place; then of what
@@ -47,18 +49,24 @@ class WholeSettings(Settings):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is done, and the file."""
-    parser.add_argument("action", choices=("init", "show"), help="what is done")
+    parser.add_argument("action", choices=("init", "show", "check"), help="what is done")
     parser.add_argument("file", type=Path, nargs="?", help="configuration file")
-    effective = "print all settings, defaults too"
+    effective = "print all settings, defaults too; of show"
     parser.add_argument("--effective", action="store_true", help=effective)
+    _add_syntax_only(parser, "; of check")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the starter, or print the settings."""
-    if arguments.action == "show":
-        say(shown(arguments.file or _USUAL, os.environ, is_effective=arguments.effective))
-    elif arguments.effective:
+    """Write the starter, print the settings, or check them."""
+    action = arguments.action
+    if arguments.effective and action != "show":
         raise UsageError("--effective belongs to 'rightsizer config show'")
+    if arguments.syntax_only and action != "check":
+        raise UsageError("--syntax-only belongs to 'rightsizer config check'")
+    if action == "show":
+        say(shown(arguments.file or _USUAL, os.environ, is_effective=arguments.effective))
+    elif action == "check":
+        _check(arguments)
     elif arguments.file == Path("-"):
         say(starter().rstrip("\n"))
     else:
@@ -117,7 +125,11 @@ def _write(path: Path) -> None:
 
 def _configure_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, nargs="?", default=_USUAL, help="configuration file")
-    only = "leave alone what the file names, which may lie on another machine"
+    _add_syntax_only(parser)
+
+
+def _add_syntax_only(parser: argparse.ArgumentParser, whose: str = "") -> None:
+    only = f"leave alone what the file names, which may lie on another machine{whose}"
     parser.add_argument("--syntax-only", action="store_true", help=only)
 
 
@@ -125,11 +137,12 @@ def _check(arguments: argparse.Namespace) -> int:
     """Say that all is well; every fault at once otherwise, with exit code 78."""
     from rightsizer.agent.configuration_check import faults_of  # noqa: PLC0415 - for it alone.
 
-    settings = load_file(WholeSettings, arguments.file, os.environ, remedy=_CHECK_REMEDY)
+    path = arguments.file or _USUAL
+    settings = load_file(WholeSettings, path, os.environ, remedy=_CHECK_REMEDY)
     faults = () if arguments.syntax_only else faults_of(settings)
     if faults:
-        raise ConfigurationError("\n".join(f"{arguments.file}: {fault}" for fault in faults))
-    say(f"{arguments.file}: ok")
+        raise ConfigurationError("\n".join(f"{path}: {fault}" for fault in faults))
+    say(f"{path}: ok")
     return 0
 
 

@@ -22,9 +22,11 @@ Form: TypeAlias = dict[str, Any]
 
 
 def plain(value: object) -> Any:
-    """A value as JSON has it: dataclasses by their fields, sets sorted, unknown types as text."""
+    """A value as JSON has it: dataclasses and named tuples by their fields, sets sorted, or text."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
     if isinstance(value, Mapping):
         return {str(key): plain(inside) for key, inside in value.items()}
     if isinstance(value, (list, tuple)):
