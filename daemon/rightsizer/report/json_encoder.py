@@ -22,7 +22,7 @@ Form: TypeAlias = dict[str, Any]
 
 
 def plain(value: object) -> Any:
-    """A value as JSON has it: dataclasses and named tuples by their fields, sets sorted, or text."""
+    """A value as JSON has it: dataclasses and named tuples by their fields, sets sorted."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
