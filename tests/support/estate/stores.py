@@ -1,8 +1,10 @@
 """A real Prometheus and a real VictoriaMetrics, each filled with the estate's days."""
 
+import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,14 +28,15 @@ _STRETCH_SECONDS: Final = 18 * 3600
 _AT_ONCE: Final = 2
 """Stretches that are laid out beside each other; each has its text on the disk until then."""
 _SEND_BYTES: Final = 8 * 2**20
+_SEARCHABLE_SECONDS: Final = 30.0
 
 
 def stretches(life: Life, step_seconds: int = 300) -> Iterator[tuple[int, int]]:
     """Slots whose samples lie in the same block of Prometheus and equally apart, oldest first."""
     at = 0
     while at < life.slots:
-        time = life.start + (at + 1) * step_seconds
-        left = _STRETCH_SECONDS - time % _STRETCH_SECONDS
+        moment = life.start + (at + 1) * step_seconds
+        left = _STRETCH_SECONDS - moment % _STRETCH_SECONDS
         until = min(life.slots, at + -(-left // step_seconds))
         if at < life.fine_from:
             until = min(until, life.fine_from)
@@ -53,14 +56,31 @@ def filled_prometheus(life: Life, *sources: Source) -> Iterator[Prometheus]:
 
 @contextmanager
 def filled_victoria(life: Life, *sources: Source) -> Iterator[Prometheus]:
-    """A VictoriaMetrics that has taken in all of it."""
+    """A VictoriaMetrics that has taken in all of it, and answers with all of it."""
+    sent: set[str] = set()
     with victoria_server() as server:
         for first, last in stretches(life):
             for source in sources:
-                _send(server, json_lines(life, source(first, last)))
-        with urlopen(f"{server.url}/internal/force_flush", timeout=60):
-            pass
+                _send(server, _noted(json_lines(life, source(first, last)), sent))
+        deadline = time.monotonic() + _SEARCHABLE_SECONDS
+        while _searchable(server) < len(sent):
+            assert time.monotonic() < deadline, "series that were sent are not found"
         yield server
+
+
+def _noted(lines: Iterable[str], sent: set[str]) -> Iterator[str]:
+    """Lines as they are; the series of each is noted."""
+    for line in lines:
+        sent.add(line[: line.index("}") + 1])
+        yield line
+
+
+def _searchable(server: Prometheus) -> int:
+    """How many series a search finds, after all that waits was written."""
+    with urlopen(f"{server.url}/internal/force_flush", timeout=60):
+        pass
+    with urlopen(f"{server.url}/api/v1/series/count", timeout=60) as answer:
+        return int(json.loads(answer.read())["data"][0])
 
 
 def _make_blocks(life: Life, sources: tuple[Source, ...], folder: Path) -> None:
