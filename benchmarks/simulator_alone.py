@@ -7,7 +7,7 @@ from typing import Final
 import pynvml
 from process import memory_mebibytes
 
-import rightsizer.agent.service
+import rightsizer.agent.service  # noqa: F401 - an agent has loaded it.
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
@@ -32,8 +32,7 @@ def main() -> None:
             pynvml.nvmlDeviceGetUtilizationRates(handle)
             pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
             pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    loaded = rightsizer.agent.service.__name__
-    json.dump({"mebibytes": memory_mebibytes(), "beside": loaded}, sys.stdout)
+    json.dump({"mebibytes": memory_mebibytes()}, sys.stdout)
 
 
 if __name__ == "__main__":

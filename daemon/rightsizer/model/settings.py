@@ -1,6 +1,6 @@
 """How a threshold is declared: a field of a frozen dataclass with its unit, bounds and source.
 
-The configuration room turns such classes into a validated file format, a JSON schema and
+`config/` turns such classes into a validated file format, a JSON schema and
 documentation; nothing else in the program holds a number that an operator may want to change.
 """
 
