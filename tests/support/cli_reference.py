@@ -41,7 +41,11 @@ _SUMMARIES = {each.name: each.summary for each in COMMANDS}
 
 def options_of(command: Command) -> list[argparse.Action]:
     """What a command takes, but for `--help`: arguments first, as in a usage line."""
-    actions = [each for each in parser_of(command)._actions if each.dest != "help"]
+    return _options(parser_of(command))
+
+
+def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    actions = [each for each in parser._actions if each.dest != "help"]
     return sorted(actions, key=lambda each: bool(each.option_strings))
 
 
@@ -60,10 +64,18 @@ def _anchor(name: str) -> str:
 
 def _section(command: Command) -> str:
     text = "\n\n".join(_paragraphs(command.description or _sentence(_SUMMARIES[command.name])))
-    options = options_of(command)
-    rows = "".join(f"| {_called(each)} | {_help(each)} |\n" for each in options)
+    rows = "".join(_rows(options_of(command)))
     table = f"\n| option | what |\n|---|---|\n{rows}" if rows else ""
     return f"## `rightsizer {command.name}`\n\n{text}\n{table}"
+
+
+def _rows(options: list[argparse.Action], before: str = "") -> Iterator[str]:
+    for each in options:
+        if isinstance(each, argparse._SubParsersAction):
+            for name, parser in each.choices.items():
+                yield from _rows(_options(parser), f"`{name}` ")
+        else:
+            yield f"| {before}{_called(each)} | {_help(each)} |\n"
 
 
 def _sentence(text: str) -> str:

@@ -14,7 +14,7 @@ from rightsizer.config.spelling import plain
 from rightsizer.console.command import Command, say
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.io.yaml import dump_yaml
-from rightsizer.model.errors import ConfigurationError, UsageError
+from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, field
 
 _DESCRIPTION: Final = """\
@@ -48,29 +48,28 @@ class WholeSettings(Settings):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """What is done, and the file."""
-    parser.add_argument("action", choices=("init", "show", "check"), help="what is done")
-    parser.add_argument("file", type=Path, nargs="?", help="configuration file")
-    effective = "print all settings, defaults too; of show"
-    parser.add_argument("--effective", action="store_true", help=effective)
-    _add_syntax_only(parser, "; of check")
+    """What is done, each with a file and flags of its own."""
+    actions = parser.add_subparsers(dest="action", required=True, help="what is done")
+    actions.add_parser("init").add_argument(
+        "file", type=Path, nargs="?", default=Path(_STARTER), help="file to write"
+    )
+    show = actions.add_parser("show")
+    show.add_argument("file", type=Path, nargs="?", default=_USUAL, help="configuration file")
+    effective = "print all settings, defaults too"
+    show.add_argument("--effective", action="store_true", help=effective)
+    _configure_check(actions.add_parser("check"))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the starter, print the settings, or check them."""
-    action = arguments.action
-    if arguments.effective and action != "show":
-        raise UsageError("--effective belongs to 'rightsizer config show'")
-    if arguments.syntax_only and action != "check":
-        raise UsageError("--syntax-only belongs to 'rightsizer config check'")
-    if action == "show":
-        say(shown(arguments.file or _USUAL, os.environ, is_effective=arguments.effective))
-    elif action == "check":
+    if arguments.action == "show":
+        say(shown(arguments.file, os.environ, is_effective=arguments.effective))
+    elif arguments.action == "check":
         _check(arguments)
     elif arguments.file == Path("-"):
         say(starter().rstrip("\n"))
     else:
-        _write(arguments.file or Path(_STARTER))
+        _write(arguments.file)
     return 0
 
 
@@ -125,11 +124,7 @@ def _write(path: Path) -> None:
 
 def _configure_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, nargs="?", default=_USUAL, help="configuration file")
-    _add_syntax_only(parser)
-
-
-def _add_syntax_only(parser: argparse.ArgumentParser, whose: str = "") -> None:
-    only = f"leave alone what the file names, which may lie on another machine{whose}"
+    only = "leave alone what the file names, which may lie on another machine"
     parser.add_argument("--syntax-only", action="store_true", help=only)
 
 
@@ -137,7 +132,7 @@ def _check(arguments: argparse.Namespace) -> int:
     """Say that all is well; every fault at once otherwise, with exit code 78."""
     from rightsizer.agent.configuration_check import faults_of  # noqa: PLC0415 - for it alone.
 
-    path = arguments.file or _USUAL
+    path = arguments.file
     settings = load_file(WholeSettings, path, os.environ, remedy=_CHECK_REMEDY)
     faults = () if arguments.syntax_only else faults_of(settings)
     if faults:
