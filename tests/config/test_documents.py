@@ -60,7 +60,7 @@ def test_the_schema_is_closed_and_says_what_each_key_is() -> None:
     assert described["$schema"].endswith("2020-12/schema")
     assert described["additionalProperties"] is False
     assert described["properties"]["job"]["properties"]["interval"] == {
-        "description": "How often it runs. Duration, at least 1s and at most 1h. Source: a paper.",
+        "description": "How often it runs. Duration, between 1s and 1h. Source: a paper.",
         "type": "string",
         "pattern": r"^([0-9]+(\.[0-9]+)?(us|ms|s|m|h|d|w|y))+$",
         "default": "10m",

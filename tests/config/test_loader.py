@@ -87,7 +87,7 @@ policies:
 
     assert faults(text) == [
         "sample.yaml:1:18: stores.spare.colour: unknown key; did you mean 'color'?",
-        "sample.yaml:3:3: job.share: must be at least 0 and at most 1 (got 1.5)",
+        "sample.yaml:3:3: job.share: must be between 0 and 1 (got 1.5)",
         "sample.yaml:4:3: job.interval: '10x' is not a duration; write it like '10m'",
         "sample.yaml:5:1: listne: unknown key; did you mean 'listen'?",
         "sample.yaml:7:5: policies[0].class: must be one of red, green, blue (got 'rot')",
@@ -103,8 +103,8 @@ policies:
         ("job: {interval: 600}", "600 has no unit; write it like '10m'"),
         ("job: {interval: true}", "must be a duration (got true); write it like '10m'"),
         ("job: {interval: }", "must be a duration (got nothing); write it like '10m'"),
-        ("job: {interval: 2h}", "must be at least 1s and at most 1h (got '2h')"),
-        ("job: {interval: 0}", "must be at least 1s and at most 1h (got '0s')"),
+        ("job: {interval: 2h}", "must be between 1s and 1h (got '2h')"),
+        ("job: {interval: 0}", "must be between 1s and 1h (got '0s')"),
         ("job: {workers: 0}", "must be at least 1 (got 0)"),
         ("job: {workers: 1.5}", "must be a whole number (got 1.5)"),
         ("job: {workers: true}", "must be a whole number (got true)"),

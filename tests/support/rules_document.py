@@ -1,4 +1,4 @@
-"""Tables of `docs/rules.md` and `docs/fleet-rules.md`, generated between their marks."""
+"""Tables and thresholds of `docs/rules.md` and `docs/fleet-rules.md`, between their marks."""
 
 import json
 import re
@@ -16,7 +16,6 @@ from rightsizer.model.units import format_duration
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
-from settings_documents import told
 
 OVERVIEW: Final = "overview"
 PROFILE_OVERVIEW: Final = "profile_overview"
@@ -44,13 +43,13 @@ def tables(rules: Sequence[_AnyRule] = RULES) -> Mapping[str, str]:
     Args:
         rules: Those of a node, or of an estate.
     """
-    found = {rule.name: _table(_thresholds(rule)) for rule in rules}
+    found = {rule.name: _thresholds(rule) for rule in rules}
     return {OVERVIEW: _table(_overview(rules)), **found}
 
 
 def profile_tables(rules: Sequence[ProfileRule[Any]] = PROFILE_RULES) -> Mapping[str, str]:
     """The same of the rules over profiles, which have no spans of time."""
-    found = {rule.name: _table(_thresholds(rule)) for rule in rules}
+    found = {rule.name: _thresholds(rule) for rule in rules}
     rows = ((f"[`{rule.name}`](#{rule.name})", _question(rule)) for rule in rules)
     return {PROFILE_OVERVIEW: _table(chain((("rule", "question"),), rows)), **found}
 
@@ -88,20 +87,22 @@ def _workload(workload_class: WorkloadClass) -> Workload:
     return Workload("any", WorkloadKind.OTHER, "any", workload_class)
 
 
-def _thresholds(rule: _Judging) -> Iterator[tuple[str, ...]]:
-    yield ("threshold", "default", "what it does")
-    yield from _rows(shape_of(type(rule.settings)), "")
+def _thresholds(rule: _Judging) -> str:
+    """Each with its default, and a link to what it does."""
+    section = {Rule: "recommender", FleetRule: "fleet", ProfileRule: "profiles"}[type(rule)]
+    defaults = ", ".join(_defaults(shape_of(type(rule.settings)), ""))
+    return f"[Thresholds](configuration.md#{section}rules{rule.name}): {defaults}.\n"
 
 
-def _rows(group: Group, path: str) -> Iterator[tuple[str, ...]]:
+def _defaults(group: Group, path: str) -> Iterator[str]:
     """What an operator may set, less what the overview tells of every rule."""
     if {entry.name for entry in group.entries} == _OPENING_POLICY_FIELDS:
         return
     for entry in group.entries:
         if isinstance(entry.shape, Group):
-            yield from _rows(entry.shape, f"{path}{entry.key}.")
+            yield from _defaults(entry.shape, f"{path}{entry.key}.")
         else:
-            yield (f"`{path}{entry.key}`", f"`{_written(entry)}`", told(entry)[0])
+            yield f"`{path}{entry.key}` {_written(entry)}"
 
 
 def _written(entry: ShapeEntry) -> str:

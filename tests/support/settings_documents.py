@@ -1,6 +1,7 @@
 """Documents of a settings tree: example file, reference, JSON schema, all values."""
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -62,7 +63,7 @@ def _limits(shape: Shape) -> str:
 
 
 def _remark(shape: Shape) -> str:
-    """Kind and bounds in one sentence, such as `Duration, at least 1s and at most 1h`."""
+    """Kind and bounds in one sentence, such as `Duration, between 1s and 1h`."""
     text = ", ".join(filter(None, (kind(shape), _limits(shape))))
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -143,25 +144,67 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def reference(root: type) -> str:
-    """A heading and a table for each group of settings, top-level keys first."""
-    return "\n".join(_section(shape_of(root), ""))
+    """A heading and a table for each group of settings, top-level keys first.
+
+    What several groups share is explained in the first of them.
+    """
+    return "\n".join(_section(shape_of(root), "", {}))
 
 
-def _section(group: Group, path: str) -> Iterator[str]:
+def _section(group: Group, path: str, explained: dict[Any, str]) -> Iterator[str]:
     rows = [entry for entry in group.entries if not isinstance(entry.shape, Group)]
     if path:
         yield from (f"## `{path}`", "")
         yield from (help_of(group), "") if help_of(group) else ()
-    if rows:
-        yield "| key | what it does | value | default | takes effect | source |"
-        yield "|---|---|---|---|---|---|"
+    first = explained.setdefault(_keys(group), path)
+    if first != path and _is_null(group):
+        yield from (f"The keys of {_link(first)}; `null` leaves a key as it is there.", "")
+        return
+    first = explained.setdefault(tuple(map(_explanation, rows)), path)
+    if first != path and rows:
+        yield from (f"The keys of {_link(first)}, with defaults of their own.", "")
+        yield from _table("key", "default")
+        yield from (f"| `{_join(path, entry.key)}` | {_default(entry)} |" for entry in rows)
+        yield ""
+    elif rows:
+        yield from _table("key", "what it does", "value", "default", "takes effect", "source")
         yield from (_row(entry, path) for entry in rows)
         yield ""
     for entry in group.entries:
-        yield from _below(entry, path)
+        yield from _below(entry, path, explained)
 
 
-def _below(entry: ShapeEntry, path: str) -> Iterator[str]:
+def _keys(group: Group) -> Any:
+    """What a group and the groups in it hold, whatever the defaults."""
+    return tuple(
+        (entry.key, told(entry), _keys(entry.shape) if isinstance(entry.shape, Group) else None)
+        for entry in group.entries
+    )
+
+
+def _explanation(entry: ShapeEntry) -> tuple[Any, ...]:
+    """What a row says but for its path and default."""
+    return entry.key, *told(entry), _value(entry), entry.is_live
+
+
+def _is_null(group: Group) -> bool:
+    """Whether nothing is set in it by default."""
+    return all(
+        _is_null(entry.shape) if isinstance(entry.shape, Group) else entry.default is None
+        for entry in group.entries
+    )
+
+
+def _link(path: str) -> str:
+    return f"[`{path}`](#{re.sub(r'[^a-z_]', '', path.lower())})"
+
+
+def _table(*headings: str) -> Iterator[str]:
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'---|' * len(headings)}"
+
+
+def _below(entry: ShapeEntry, path: str, explained: dict[Any, str]) -> Iterator[str]:
     """The section of the group under a key, if there is one, through lists and mappings."""
     shape, path = entry.shape, _join(path, entry.key)
     while not isinstance(shape, Group):
@@ -174,7 +217,7 @@ def _below(entry: ShapeEntry, path: str) -> Iterator[str]:
                 shape, path = inner, f"{path}.NAME"
             case _:
                 return
-    yield from _section(shape, path)
+    yield from _section(shape, path, explained)
 
 
 def _row(entry: ShapeEntry, path: str) -> str:
@@ -182,13 +225,21 @@ def _row(entry: ShapeEntry, path: str) -> str:
     cells = (
         f"`{_join(path, entry.key)}`",
         help_text,
-        ", ".join(filter(None, (kind(entry.shape), _limits(entry.shape)))),
-        "required" if entry.is_required else f"`{_inline(plain(entry.default, entry.shape))}`",
+        _value(entry),
+        _default(entry),
         "reload" if entry.is_live else "restart",
         source,
     )
     # A bar would end the cell.
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _value(entry: ShapeEntry) -> str:
+    return ", ".join(filter(None, (kind(entry.shape), _limits(entry.shape))))
+
+
+def _default(entry: ShapeEntry) -> str:
+    return "required" if entry.is_required else f"`{_inline(plain(entry.default, entry.shape))}`"
 
 
 def _join(path: str, key: str) -> str:

@@ -153,12 +153,12 @@ def kind(shape: Shape) -> str:
 
 
 def limits(scalar: Scalar) -> str:
-    """The bounds in words: `at least 1s and at most 1h`; empty where there are none."""
-    return " and ".join(
-        f"{words} {_spell_limit(limit, scalar)}"
-        for words, limit in (("at least", scalar.minimum), ("at most", scalar.maximum))
-        if limit is not None
-    )
+    """The bounds in words: `between 1s and 1h`, `at least 1s`; empty where there are none."""
+    bounds = scalar.minimum, scalar.maximum
+    low, high = (None if each is None else _spell_limit(each, scalar) for each in bounds)
+    if low is None or high is None:
+        return f"at least {low}" if low is not None else f"at most {high}" if high else ""
+    return f"between {low} and {high}"
 
 
 def _plural(shape: Shape) -> str:
