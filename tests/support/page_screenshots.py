@@ -88,7 +88,8 @@ def _take_all(scenario: str, pictures: Mapping[str, Picture], folder: Path) -> N
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
         until = began + DAY_SECONDS - 1800.0
         eventually(lambda: process.json("/api/v1/report")["time"] >= until, 300)
-        gpu = process.json("/api/v1/summary")["devices"][_LOOKED_AT]["uuid"]
+        devices = process.json("/api/v1/summary")["devices"]
+        gpu = devices[min(_LOOKED_AT, len(devices) - 1)]["uuid"]
         addresses = {name: f"/{each.query.format(gpu=gpu)}" for name, each in pictures.items()}
         pages = {name: process.get(address)[1] for name, address in addresses.items()}
     for name, picture in pictures.items():
