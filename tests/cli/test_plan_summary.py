@@ -36,10 +36,12 @@ def summary(capsys: Captured, *words: str) -> list[str]:
 
 
 def test_an_answer_is_a_screenful(capsys: Captured) -> None:
-    """Of 24 lines: the best first, why the others lost, what to measure to be sure."""
+    """Of 24 lines: what to take, why the others lost, what to measure to be sure."""
     lines = summary(capsys, *LINE)
 
     assert len(lines) <= 24
+    chosen = next(line for line in lines if line.startswith("Take "))
+    assert re.match(r"Take \d+ x B200 as 3 replicas of 4: \$\d+\.\d\d .* an hour at list", chosen)
     (head,) = (place for place, line in enumerate(lines) if line.endswith("why not first"))
     table = lines[head + 1 : head + 6]
     assert [line.split()[0] for line in table] == ["1", "2", "3", "4", "5"]
@@ -47,15 +49,22 @@ def test_an_answer_is_a_screenful(capsys: Captured) -> None:
     assert all(" cost" in line or "in time" in line for line in table[1:])
     assert any(line.startswith("rejected, ") for line in lines)
     assert any(line.startswith("to be sure, keep ") for line in lines)
-    assert any(line.endswith("TTFT, TPOT: ms") for line in lines)
+    assert any("TTFT and TPOT in ms" in line for line in lines)
     assert lines[-1].startswith("--details: ")
+
+
+def test_formats_of_what_is_not_shown_are_left_to_the_details(capsys: Captured) -> None:
+    """A note on a GPU of the fifteenth place distracts."""
+    note = "fp16 in place of bf16"
+    assert note not in "\n".join(summary(capsys, *LINE))
+    assert note in "\n".join(summary(capsys, *LINE, "--details"))
 
 
 def test_details_are_there_for_the_asking(capsys: Captured) -> None:
     """Memory, costs on all terms and alternatives, in many more lines."""
     brief, long = summary(capsys, *LINE), "\n".join(summary(capsys, *LINE, "--details"))
 
-    for part in ("memory of each ", "reserved, 1 year", "what else could be done:"):
+    for part in ("KV cache", "reserved, 1 year", "what else could be done:"):
         assert part in long
         assert part not in "\n".join(brief)
 

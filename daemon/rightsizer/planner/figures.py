@@ -63,11 +63,11 @@ def interval_text(interval: EstimateInterval) -> str:
 
 
 def range_text(interval: EstimateInterval | None) -> str:
-    """`1.1-2.6k`: the same where there is little room."""
+    """`1.1k-2.6k`: the same where there is little room."""
     if interval is None:
         return NOTHING
     scale, sign = next((each for each in _SCALES if interval.low >= each[0]), (1.0, ""))
-    return f"{interval.low / scale:.3g}-{number(interval.high / scale)}{sign}"
+    return f"{interval.low / scale:.3g}{sign}-{number(interval.high / scale)}{sign}"
 
 
 def dollars(value: float | None) -> str:

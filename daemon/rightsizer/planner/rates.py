@@ -140,12 +140,11 @@ def too_slow(
 
 
 def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Rejection]:
-    """The latencies that are above what is asked for, the head room taken off."""
-    kept = 1.0 - headroom + _ROUNDING
-    free = f" with {headroom:.0%} of head room" if headroom else ""
+    """The latencies that are above what is asked for, the headroom taken off."""
     for by, figure, most_ms, said in _targets(load, rate):
-        if figure.value > most_ms * kept:
-            yield Rejection(by, f"{said}, {most_ms:g} ms asked for{free}")
+        if figure.value > most_ms * (1.0 - headroom + _ROUNDING):
+            free = f" ({most_ms:g} less {headroom:.0%} headroom)" if headroom else ""
+            yield Rejection(by, f"{said}, above {most_ms * (1.0 - headroom):g} ms{free}")
 
 
 def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:

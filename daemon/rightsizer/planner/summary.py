@@ -12,7 +12,7 @@ from rightsizer.console.text import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
 from rightsizer.planner.cost_text import growth_verdict
-from rightsizer.planner.figures import number, priced
+from rightsizer.planner.figures import dollars, number, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,
@@ -26,13 +26,13 @@ from rightsizer.planner.validation import ValidationStep, validation_steps
 from rightsizer.sizing.requirement import Requirement
 
 _SHOWN: Final = 5
-_LEFT: Final = frozenset({"GPUs", "90 % within", "rented as", "why not first"})
+_LEFT: Final = frozenset({"GPUs", "90% range", "rented as", "why not first"})
 _DOUBTED: Final = 0.9
 """Less likely than that to be in time, which is told."""
 _EQUAL: Final = 1.005
 """Times the cost of the first, up to which it is the same."""
-_STEEP: Final = 10.0
-"""Times the cost of the first, from which on decimals tell nothing."""
+_DOUBLE: Final = 2.0
+"""Times the cost of the first, from which on a factor reads better than a percentage."""
 _LOAD_STEP: Final = "the load"
 
 
@@ -60,8 +60,9 @@ _BETWEEN: Final = SummaryLine("")
 def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine, ...]:
     """What one decides by, in a screenful."""
     parts = (
-        _titled(plan.requirement, notes),
+        _titled(plan, notes),
         (SummaryLine(line, LineKind.WARNING) for line in nothing_lines(plan)),
+        _chosen(plan),
         (SummaryLine(line) for line in (() if plan.best else alternative_lines(plan))),
         _best_first(plan),
         _rejected(plan.candidates),
@@ -81,10 +82,41 @@ def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
     write("\n".join(texts))
 
 
-def _titled(requirement: Requirement, notes: Sequence[str]) -> Iterator[SummaryLine]:
-    first, *others = title_lines(requirement, notes)
+def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
+    """What is asked; of formats in place of the one asked for, those of what is shown."""
+    formats = [each.format.note if each.format else "" for each in plan.candidates if each.fits]
+    hidden = {*formats[_SHOWN:]} - {*formats[:_SHOWN]}
+    told = [note for note in notes if not note.endswith(tuple(hidden))]
+    first, *others = title_lines(plan.requirement, told)
     yield SummaryLine(first, LineKind.HEADING)
     yield from map(SummaryLine, others)
+
+
+def _chosen(plan: GpuPlan) -> Iterator[SummaryLine]:
+    """What to take, for how much, and how sure that is."""
+    best = plan.best
+    if best is None:
+        return
+    rental = "" if best.rental is None else f", rented as {best.rental}"
+    sure, hours = best.rate.targets_probability, best.rate.training_hours
+    kept = "" if sure is None else f"; {sure:.0%} sure to keep all latencies"
+    took = "" if hours is None else f", {number(hours.value)} hours"
+    cost = "no price is known"
+    if best.dollars_per_hour is not None:
+        cost = f"${priced(best.dollars_per_hour, best.hourly_dollars)} an hour at list prices"
+        work = best.work_dollars
+        if work is not None:
+            cost += f", ${dollars(work)} for a million {plan.requirement.told_unit}"
+    yield SummaryLine("")
+    for line in wrapped(f"Take {best}{_spread(plan, best)}{rental}: {cost}{took}{kept}."):
+        yield SummaryLine(line, LineKind.BEST)
+
+
+def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
+    layout, each = best.layout, best.count // best.layout.data
+    if plan.requirement.task.trains or each == best.count:
+        return f" ({layout})" if best.count > 1 else ""
+    return f" as {layout.data} replicas{f' of {each}' if each > 1 else ''}"
 
 
 def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
@@ -110,7 +142,9 @@ def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
     if rest := fitting[_SHOWN:]:
         below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that fit")
     if plan.requirement.answers_in_tokens and not plan.requirement.task.trains:
-        below.append("TTFT, TPOT: ms")
+        below.append("TTFT and TPOT in ms")
+    if any(each.rate.targets_probability is not None for each in shown):
+        below.append("in time: the chance that all latencies are kept")
     if below:
         yield SummaryLine("; ".join(below), LineKind.FAINT)
 
@@ -123,7 +157,7 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
             yield "no price is known" if cost is None and least is not None else "more GPUs"
         elif cost > least * _EQUAL:
             ratio = cost / least
-            yield f"x{ratio:.0f} cost" if ratio >= _STEEP else f"x{ratio:.2f} cost"
+            yield f"x{number(ratio)} cost" if ratio >= _DOUBLE else f"+{ratio - 1.0:.0%} cost"
     sure = other.rate.targets_probability
     if sure is not None and sure < _DOUBTED:
         yield f"{sure:.0%} in time"
@@ -159,18 +193,13 @@ def _to_be_sure(plan: GpuPlan) -> Iterator[SummaryLine]:
     if plan.outlook is not None:
         verdict = growth_verdict(plan.outlook, plan.growth[0].candidate.gpu)
         yield from map(SummaryLine, wrapped(f"as the load grows: {verdict}"))
-    spread = f" ({best.layout})" if str(best.layout) else ""
-    run = f"{_run_text(plan.requirement, step)} on {best}{spread}"
+    run = _run_text(plan.requirement, step)
     told = f"to be sure, {run} for {step.minutes:g} min; expect {'; '.join(step.expect)}."
     yield from map(SummaryLine, wrapped(told))
-    cost = best.work_dollars
-    if cost is not None:
-        spread = priced(cost, best.million_dollars)
-        of = f"a million {plan.requirement.told_unit}"
-        told = f"{best} cost ${spread} for {of}; prices are list prices, not quotes."
-        yield from map(SummaryLine, wrapped(told))
-    more = "--details: memory, costs on all terms, alternatives, all checks; --all: every kind."
-    yield SummaryLine(more, LineKind.FAINT)
+    more = "--details: memory, all costs, alternatives, checks; --all: every kind"
+    if best.rental is None:
+        more += "; --provider: whole instances"
+    yield SummaryLine(f"{more}.", LineKind.FAINT)
 
 
 def _run_text(requirement: Requirement, step: ValidationStep) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _Column = tuple[str, Callable[[PlanCandidate], str]]
 _LEFT_COSTS: Final = frozenset({"GPUs", "rented as", "$/run", "$/h", "$/M"})
-_LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
+_LEFT: Final = frozenset({"GPUs", "TxPxD", "90% range"})
 _RATES: Final = (
     *("rank", "name", "layout", "memory", "requests", "rate", "within", "first", "between"),
     *("in time", "mfu", "hours"),
@@ -49,13 +49,16 @@ STARRED: Final = "*: not in the format asked for; a note says in which."
 _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
 _LEGEND: Final = (
-    "What all GPUs deliver together, most likely and 90 % within; GiB of each one, ?: may turn out"
-    " short. TxPxD: tensor, pipeline, data parallel."
+    "What all GPUs deliver together, most likely and in 90 of 100 cases; GiB of each one, ?: may"
+    " turn out short. TxPxD: tensor, pipeline, data parallel."
 )
-_SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
+_SERVED: Final = (
+    "TTFT, TPOT: ms to the first token, and between tokens; in time: the chance that all latencies"
+    " are kept."
+)
 _BATCHED: Final = "batch ms: of one batch; an answer may wait for the batch before it."
 _PRICES: Final = "$: median list prices, not quotes, and where they and the rate lie."
-_HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
+_HEADER: Final = ("figure", "measured", "predicted", "90% range", "verdict")
 
 
 def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:
@@ -127,7 +130,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "memory": (True, "GiB", _gibibytes),
         "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
         "rate": (True, f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
-        "within": (True, "90 % within", lambda each: range_text(each.rate.tokens_per_second)),
+        "within": (True, "90% range", lambda each: range_text(each.rate.tokens_per_second)),
         "first": (not trains, first, lambda each: middle(each.rate.ttft_ms)),
         "between": (is_written, "TPOT", lambda each: middle(each.rate.tpot_ms)),
         "in time": (has_targets, "in time", lambda each: percent(each.rate.targets_probability)),

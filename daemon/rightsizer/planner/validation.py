@@ -100,7 +100,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     rate, load = candidate.rate, requirement.load
     memory = candidate.memory.total
     low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
-    yield f"memory of a GPU {low:.1f} to {high:.1f} GiB, at most {most:.1f}"
+    yield f"memory of each GPU {low:.1f} to {high:.1f} of {most:.1f} GiB"
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
         yield f"{number(made.low)} to {number(made.high)} {requirement.told_unit}/s"

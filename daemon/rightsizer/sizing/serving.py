@@ -277,7 +277,7 @@ def _part(percentile: float | None) -> float | None:
 
 
 def is_late(server: Server, serving: Serving) -> bool:
-    """Whether a latency of the load is missed, or kept with less than the head room."""
+    """Whether a latency of the load is missed, or kept with less than the headroom."""
     load, kept = server.load, 1.0 - server.settings.latency_headroom_ratio
     first, between = serving.ttft_ms.value, serving.tpot_ms.value
     answer = load.answer_ms(first, between if server.is_causal else None)
