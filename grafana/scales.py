@@ -62,7 +62,7 @@ USED: Final = Scale(
     "green from 60 %, where little is left to gain.",
 )
 ATTENTION: Final = Scale(GREEN, ((1, AMBER),), "Amber from the first: each asks for a decision.")
-ERRORS: Final = Scale(GREEN, ((1, RED),), "Red from the first: none is expected of a sound GPU.")
+ERRORS: Final = Scale(GREEN, ((1, RED),), "Red from the first: none is expected of a healthy GPU.")
 IDLE: Final = Scale(
     GREEN, ((0.05, AMBER), (0.5, RED)), "Amber from 5 % idle, red where half of the time is."
 )
@@ -74,13 +74,13 @@ UNKNOWN: Final = Scale(
 OVERPROVISIONED: Final = Scale(
     GREEN,
     ((0.3, BLUE), (TOO_LARGE, AMBER)),
-    f"Amber from {TOO_LARGE:.0%}, from which advice asks for a smaller board or slice; blue from "
+    f"Amber from {TOO_LARGE:.0%}, from which a smaller board or slice is recommended; blue from "
     "30%.",
 )
 UNDERPROVISIONED: Final = Scale(
     GREEN,
     ((TOO_SMALL / 5, AMBER), (TOO_SMALL, RED)),
-    f"Red from {TOO_SMALL:.0%} of the time, from which a device counts as too small; amber from a "
+    f"Red from {TOO_SMALL:.0%} of the time, from which a device is under-provisioned; amber from a "
     "fifth of that.",
 )
 SATURATED: Final = Scale(
@@ -97,7 +97,7 @@ CAPACITY: Final = Scale(
 COVERAGE: Final = Scale(
     RED,
     ((0.5, AMBER), (0.9, GREEN)),
-    "Red below half: an agent of yesterday cannot speak of a week.",
+    "Red below half: an agent started yesterday covers no week.",
 )
 CONFIDENCE: Final = Scale(
     AMBER, ((0.5, BLUE), (0.8, GREEN)), "Blue from 0.5, which it takes to open; green from 0.8."
@@ -123,4 +123,4 @@ HEAT: Final = Scale(
 MEMORY_HEAT: Final = Scale(
     GREEN, ((90, AMBER), (95, RED)), "Red from 95 °C, near the limit of HBM; amber from 90 °C."
 )
-UP: Final = Scale(RED, ((1, GREEN),), "Red where any does not answer.")
+UP: Final = Scale(RED, ((1, GREEN),), "Red where any does not respond.")

@@ -70,7 +70,7 @@ def price() -> TextBoxVariable:
     return (
         TextBoxVariable("dollars_per_gpu_hour")
         .label("Dollars per GPU-hour")
-        .description("What an hour of a whole GPU costs you; with 0 nothing is said of money.")
+        .description("Your price of a GPU-hour; 0: no money is shown.")
         .default_value("0")
     )
 

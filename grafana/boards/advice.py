@@ -19,14 +19,14 @@ _SAVED: Final = Scale(GREEN)
 _OUTCOMES: Final = "rightsizer_advice_outcomes_total"
 _WORDS: Final = """\
 **Confidence** is the calibrated probability that the finding is true. **Risk** is the upper bound \
-of the share of 5-minute blocks that would not fit after acting; where it is not known, the field \
-is empty. **Savings** are what acting would free at the least.
+of the share of 5-minute blocks that would not fit after acting; empty if unknown. **Savings** are \
+lower bounds.
 
-Advice is *claimed*, *snoozed* or *dismissed* with the agent's commands of these names; it closes \
-by itself when its cause is gone. The agent looks back a while later: *succeeded* is advice that \
-paid off, *regressed* came back. `rightsizer explain ID` tells all about one piece of it.
+*Claim*, *snooze* or *dismiss* a recommendation with the commands of these names; it closes \
+by itself when its cause is gone. Later, before and after are compared: *succeeded* paid off, \
+*regressed* came back. `rightsizer explain ID` has the reasoning.
 
-Orange marks on every dashboard are these pieces of advice.
+Orange annotations on every dashboard are recommendations.
 """
 
 
@@ -35,12 +35,12 @@ def advice_board() -> Dashboard:
     return board(
         Board.ADVICE,
         "Advice",
-        "What the agents advise, how sure they are, what it would save, and what became of it.",
+        "Recommendations: confidence, savings, outcomes.",
         (
             Section("Open", (*_numbers(), advice_table().height(10))),
-            Section("What it is about", (*_kinds(), _explanation())),
-            Section("What became of it", _outcomes()),
-            Section("What agents did on it", _done()),
+            Section("Open recommendations", (*_kinds(), _explanation())),
+            Section("Outcomes", _outcomes()),
+            Section("Captures and actions", _done()),
             Section("The recommender", _recommender(), is_folded=True),
         ),
     )
@@ -56,14 +56,14 @@ def _numbers() -> list[Panel]:
     return [
         number(
             "Open advice",
-            "Pieces of advice that still ask for something.",
+            "Open recommendations.",
             "short",
             over(f"sum({select('rightsizer_advice_open')})"),
             ATTENTION,
         ),
         number(
-            "GPUs to be freed",
-            "If all of it were followed, at the least.",
+            "GPUs freed",
+            "Lower bound if all of them are applied.",
             "short",
             over(f"sum({gpus})"),
             _SAVED,
@@ -71,28 +71,27 @@ def _numbers() -> list[Panel]:
         .decimals(1)
         .no_value("None said"),
         number(
-            "Dollars an hour to be saved",
-            "If all of it were followed, at the least, by the agents' prices.",
+            "Savings, dollars an hour",
+            "Lower bound if all of them are applied, by the agents' prices.",
             "currencyUSD",
             over(f"sum({dollars})"),
             _SAVED,
         ).no_value("No prices known"),
         number(
-            "Surest",
-            "Highest confidence of any open advice.",
+            "Highest confidence",
+            "Of the open recommendations.",
             "percentunit",
             over(f"max({sure})"),
             CONFIDENCE,
         )
         .decimals(0)
         .no_value("No open advice"),
-        number(
-            "Oldest", "For how long the oldest open advice has waited.", "s", over(age)
-        ).no_value("No open advice"),
+        number("Oldest", "Age of the oldest open recommendation.", "s", over(age)).no_value(
+            "No open advice"
+        ),
         number(
             "Realized",
-            "GPU-hours that advice which was acted on was seen to save, as far back as the agents "
-            "remember.",
+            "Verified savings in GPU-hours, as far back as the agents remember.",
             GPU_HOURS,
             over(f"sum({select('rightsizer_advice_realized_gpu_seconds')}) / 3600"),
             _SAVED,
@@ -110,13 +109,13 @@ def _kinds() -> list[Panel]:
     return [
         bars(
             "By reason",
-            "Open pieces of advice by why they were given.",
+            "Open recommendations by reason.",
             "short",
             now(pieces("reason"), "{{reason}}"),
         ).no_value("No open advice"),
         bars(
             "By action",
-            "Open pieces of advice by what they ask for.",
+            "Open recommendations by action.",
             "short",
             now(pieces("action"), "{{action}}"),
         ).no_value("No open advice"),
@@ -124,16 +123,14 @@ def _kinds() -> list[Panel]:
 
 
 def _explanation() -> Panel:
-    return words(
-        "What the words mean", "Confidence, risk, savings, and how advice is dealt with.", _WORDS
-    ).span(8)
+    return words("Terms", "Confidence, risk, savings, states.", _WORDS).span(8)
 
 
 def _outcomes() -> list[Panel]:
     closed = f"sum by (reason, outcome) ({growth(_OUTCOMES, span='$__range')}) > 0"
     panel = rows(
         "Outcomes",
-        "Advice closed over the time range, by its reason and by how it ended.",
+        "Recommendations closed over the time range, by reason and outcome.",
         (Column("reason"), Column("outcome"), Column("A", "pieces", "short", 0)),
         cells(closed),
     )
@@ -141,13 +138,13 @@ def _outcomes() -> list[Panel]:
         sorted_by(panel, "pieces").span(12).no_value("No advice was closed"),
         lines(
             "Outcomes over time",
-            "Pieces of advice closed in each step, by how they ended.",
+            "Recommendations closed in each step, by outcome.",
             "short",
             over(f"sum by (outcome) ({growth(_OUTCOMES)})", "{{outcome}}"),
         ).no_value("No advice was closed"),
         bars(
             "Realized by rule",
-            "GPU-hours that advice which was acted on was seen to save.",
+            "Verified savings in GPU-hours.",
             GPU_HOURS,
             now(
                 f"sum by (rule) ({select('rightsizer_advice_realized_gpu_seconds')}) / 3600",
@@ -159,7 +156,7 @@ def _outcomes() -> list[Panel]:
         .no_value("None seen yet"),
         lines(
             "Open advice over time",
-            "Pieces of advice that were open, by node.",
+            "Open recommendations by node.",
             "short",
             over(select("rightsizer_advice_open"), "{{instance}}"),
         ),
@@ -170,16 +167,14 @@ def _done() -> list[Panel]:
     captures, actions = "rightsizer_captures_total", "rightsizer_actions_total"
     return [
         lines(
-            "Profiles called for",
-            "Profiles that agents called for to settle a finding, in each step, by how that ended: "
-            "one landed, or none came of it and why.",
+            "Profile captures",
+            "Captures in each step, by outcome.",
             "short",
             over(f"sum by (outcome) ({growth(captures)})", "{{outcome}}"),
-        ).no_value("No one is called for profiles (profiles.capture)"),
+        ).no_value("Captures are off (profiles.capture)"),
         lines(
             "Actions",
-            "What came of actions on advice in each step, by action: done, failed, or not done and "
-            "why.",
+            "Actions in each step, by action and outcome.",
             "short",
             over(f"sum by (action, outcome) ({growth(actions)})", "{{action}} {{outcome}}"),
         ).no_value("No action is configured (actions)"),
@@ -197,19 +192,19 @@ def _recommender() -> list[Panel]:
         ),
         lines(
             "Findings",
-            "Complaints of each run, by reason; not each lasts long enough to become advice.",
+            "Complaints of each run, by reason; those that last become recommendations.",
             "short",
             over(f"sum by (reason) ({select('rightsizer_recommender_findings')})", "{{reason}}"),
         ),
         lines(
             "Abstentions",
-            "Verdicts that a run would not give, by why.",
+            "Rules that could not judge in a run, by reason.",
             "short",
             over(f"sum by (reason) ({select('rightsizer_recommender_abstentions')})", "{{reason}}"),
         ),
         lines(
-            "Runs that failed",
-            "Runs of the recommender that failed or were left out.",
+            "Failed runs",
+            "Failed and skipped runs.",
             "short",
             over(growth("rightsizer_recommender_failures_total"), "{{instance}} failed"),
             over(

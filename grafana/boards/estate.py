@@ -27,13 +27,13 @@ def estate() -> Dashboard:
     """All panels in their places."""
     return board(
         Board.ESTATE,
-        "Estate",
-        "What the fleet recommender (rightsizer fleet --serve) makes of all nodes together.",
+        "Cluster",
+        "Cluster-wide recommendations of rightsizer fleet --serve: pools, teams, cost of queries.",
         (
-            Section("The last look", _numbers()),
+            Section("The last run", _numbers()),
             Section("Pools and teams", (_pools(), *_courses())),
             Section("Advice", (_advice(), *_findings())),
-            Section("Sources, and what asking costs", (*_sources(), *_store())),
+            Section("Sources and queries", (*_sources(), *_store())),
             Section("The service", _service(), is_folded=True),
         ),
     )
@@ -64,28 +64,28 @@ def _numbers() -> list[Panel]:
             POOL_USED,
         ).decimals(0),
         number(
-            "Held and not active",
-            "GPUs' worth of time that someone held and did not use, as a mean over the lookback.",
+            "Held, not active",
+            "GPUs held and not used, as a mean over the lookback.",
             "short",
             over(f"{_pool('held_gpus')} - {_pool('active_gpus')}"),
         ).decimals(1),
         number(
             "Known",
-            "Known part of all devices' time over the lookback; what is not known is in no figure.",
+            "Known part of all devices' time over the lookback.",
             "percentunit",
             over(f"min({served('rightsizer_fleet_coverage_ratio')})"),
             COVERAGE,
         ).decimals(0),
         number(
             "Open advice",
-            "Pieces of advice on the estate that still ask for something.",
+            "Open cluster-wide recommendations.",
             "short",
             over(f"sum({of_service(served('rightsizer_advice_open'))})"),
             ATTENTION,
         ),
         number(
-            "Looks missed",
-            "How old the last look that succeeded is, in intervals between two looks.",
+            "Runs missed",
+            "Age of the last successful run, in intervals.",
             "short",
             over(f"max((time() - {succeeded}) / on (cluster, job, instance) ({look}))"),
             LOOK_AGE,
@@ -97,7 +97,7 @@ def _numbers() -> list[Panel]:
 def _pools() -> Panel:
     panel = rows(
         "Pools",
-        "What each pool has, and makes of it as a mean over the lookback; most unused first.",
+        "Means over the lookback; most unused first.",
         (
             Column("cluster"),
             Column("pool"),
@@ -133,13 +133,13 @@ def _courses() -> list[Panel]:
     return [
         lines(
             "Active by pool",
-            "GPUs that are neither idle nor unknown, as a mean over the lookback before each look.",
+            "GPUs that are neither idle nor unknown, as a mean over each lookback.",
             "short",
             over(_pool("active_gpus", "pool"), "{{pool}}"),
         ).span(8),
         lines(
-            "Waited for by pool",
-            "GPUs that work waits for; beside a pool with free ones it waits for something else.",
+            "Pending by pool",
+            "GPUs that pending work needs; with free GPUs in the pool it waits for something else.",
             "short",
             over(f"sum by (pool) ({served(waiting)})", "{{pool}}"),
         )
@@ -147,8 +147,7 @@ def _courses() -> list[Panel]:
         .no_value("No scheduler's exporter is read"),
         bars(
             "Wasted by team",
-            "GPUs' worth of time that teams held and wasted, as a mean over the lookback; the ten "
-            "that waste most.",
+            "GPUs held and wasted, as a mean over the lookback; top ten.",
             "short",
             now(f"sort_desc(topk(10, sum by (team) ({served(team)})))", "{{team}}"),
         ).no_value("No team is known"),
@@ -163,7 +162,7 @@ def _advice() -> Panel:
         return f"{served(f'rightsizer_advice_{name}')} * on ({_ADVICE}) group_right () {told}"
 
     panel = rows(
-        "What to do on the estate",
+        "What to do in the cluster",
         "One line for each piece; `rightsizer explain --fleet ID` and the service's page tell all "
         "about it. What a node's own agent advises is on the dashboard Advice.",
         (
@@ -195,23 +194,23 @@ def _findings() -> list[Panel]:
     nodes = served("rightsizer_fleet_node_advice")
     return [
         bars(
-            "Findings of the last look",
-            "Complaints by their first reason; those that last become advice.",
+            "Findings of the last run",
+            "Complaints by first reason; those that last become recommendations.",
             "short",
             now(f"sort_desc(sum by (reason) ({findings}))", "{{reason}}"),
         ).no_value("No findings, or no fleet service is scraped"),
         bars(
-            "Not judged in the last look",
-            "Verdicts that rules would not give, by why.",
+            "Not judged in the last run",
+            "Rules that could not judge, by reason.",
             "short",
             now(f"sort_desc(sum by (reason) ({abstained}))", "{{reason}}"),
         ).no_value("Everything was judged, or no fleet service is scraped"),
         bars(
-            "Advice of the nodes' own agents",
-            "Open pieces by what they found; the service does not say them again.",
+            "Recommendations of the nodes' agents",
+            "Open ones by finding; the service does not repeat them.",
             "short",
             now(f"sort_desc(sum by (finding) ({nodes}))", "{{finding}}"),
-        ).no_value("Agents have no open advice"),
+        ).no_value("Agents have no open recommendations"),
     ]
 
 
@@ -220,13 +219,13 @@ def _sources() -> list[Panel]:
     return [
         bars(
             "Devices by source",
-            "GPUs and MIG instances that each source of the store tells of.",
+            "GPUs and MIG instances by source.",
             "short",
             now(f"sort_desc(sum by (source) ({devices}))", "{{source}}"),
         ).no_value(_NO_SERVICE),
         lines(
-            "Duration of a look",
-            "How long the last look took, whether it succeeded or not.",
+            "Duration of a run",
+            "Of the last run, successful or not.",
             "s",
             over(served("rightsizer_job_last_duration_seconds", _LOOK), "{{instance}}"),
         ).span(16),
@@ -236,28 +235,28 @@ def _sources() -> list[Panel]:
 def _store() -> list[Panel]:
     queries = _grown("rightsizer_fleet_queries_total")
     asked = (
-        ("Queries", "That the store was asked over the time range.", "short", queries),
+        ("Queries", "Queries to the store over the time range.", "short", queries),
         (
-            "Sent again",
-            "Queries that the store failed to answer at first; many are a store in trouble.",
+            "Retries",
+            "Repeated queries; many mean a store in trouble.",
             "short",
             _grown("rightsizer_fleet_query_retries_total"),
         ),
         (
-            "Cut in halves",
-            "Queries that were too much for the store's limits, and were asked in two parts.",
+            "Halved",
+            "Queries beyond the store's limits, sent in two parts.",
             "short",
             _grown("rightsizer_fleet_query_halvings_total"),
         ),
         (
-            "Answered",
-            "Bytes that the store sent over the time range.",
+            "Received",
+            "Bytes from the store over the time range.",
             "bytes",
             _grown("rightsizer_fleet_query_bytes_total"),
         ),
         (
             "Time of a query",
-            "How long the store took for each query, on average over the time range.",
+            "Mean time of a query over the time range.",
             "s",
             f"{_grown('rightsizer_fleet_query_seconds_total')} / ({queries} > 0)",
         ),
@@ -274,21 +273,20 @@ def _service() -> list[Panel]:
     seconds = f"rate({served('process_cpu_seconds_total')}[$__rate_interval])"
     panels = [
         lines(
-            "Jobs that failed",
-            "Looks, and deliveries to Grafana and webhooks, that ended with an error.",
+            "Failed jobs",
+            "Runs and deliveries to Grafana and webhooks that failed.",
             "short",
             over(of_service(f"increase({failures}[$__rate_interval])"), "{{instance}} {{name}}"),
         ),
         lines(
             "Memory of the service",
-            "Resident memory of the service itself; those who read and judge for it end with a "
-            "look.",
+            "Resident memory of the service, without its worker processes.",
             "bytes",
             over(resident, "{{instance}}"),
         ),
         lines(
             "CPU of the service",
-            "Share of one core; readers and judges are not in it.",
+            "Share of one core, without its worker processes.",
             "percentunit",
             over(of_service(seconds), "{{instance}}"),
         ),

@@ -51,7 +51,7 @@ def fleet() -> Dashboard:
     return board(
         Board.FLEET,
         "Fleet",
-        "All nodes together: how many GPUs there are, how much of them is used, and where to look.",
+        "All nodes: GPUs, used share, waste.",
         (
             Section("At a glance", _numbers()),
             Section("Where the time goes", (_states(), _causes())),
@@ -105,51 +105,49 @@ def _numbers() -> list[Panel]:
         ),
         number(
             "GPUs",
-            "Whole boards; MIG instances are not counted beside them.",
+            "Whole boards, without MIG instances.",
             "short",
             over(_gpus("")),
         ),
         number(
-            "Answering",
-            "Share of GPUs and MIG instances that answer their driver.",
+            "Responding",
+            "Share of GPUs and MIG instances that respond.",
             "percentunit",
             over(f"sum({up}) / count({up})"),
             UP,
         ).decimals(1),
         number(
             "Used",
-            "Share of the known GPU time that was put to use, over the time range.",
+            "Effective utilization of the known GPU time, over the time range.",
             "percentunit",
             now(_used_share()),
             USED,
         ).decimals(0),
-        number(
-            "Idle", "GPUs' worth of time that is idle, held or not.", "short", over(_idle_gpus())
-        ).decimals(1),
+        number("Idle", "GPUs that are idle, held or not.", "short", over(_idle_gpus())).decimals(1),
         number(
             "Open advice",
-            "Pieces of advice that still ask for something.",
+            "Open recommendations.",
             "short",
             over(f"sum({select('rightsizer_advice_open')})"),
             ATTENTION,
         ),
         number(
             "Too large",
-            "Devices whose largest need leaves so much over that advice asks for smaller ones.",
+            "Devices whose largest need leaves so much free that smaller ones are recommended.",
             "short",
             over(f"count({too_large} >= {TOO_LARGE:g}) or vector(0)"),
             ATTENTION,
         ).span(8),
         number(
             "Too small",
-            "Devices that were too small for so long that advice asks for larger ones.",
+            "Devices that were short for so long that larger ones are recommended.",
             "short",
             over(f"count({too_small} >= {TOO_SMALL:g}) or vector(0)"),
             ATTENTION,
         ).span(8),
         number(
             "Wasted",
-            "GPU-hours left unused over the time range.",
+            "Wasted GPU-hours over the time range.",
             GPU_HOURS,
             now(f"({_wasted()}) / 3600"),
         )
@@ -163,7 +161,7 @@ def _states() -> Panel:
     return fixed(
         stack(
             "GPUs by state",
-            "Whole GPUs in each state; together they are all that answer.",
+            "Whole GPUs by state.",
             "short",
             over(f"sum by (state) ({states})", "{{state}}"),
         ),
@@ -175,7 +173,7 @@ def _causes() -> Panel:
     return fixed(
         bars(
             "Wasted by cause",
-            "GPU-hours left unused over the time range, by what kept the GPU from work.",
+            "Wasted GPU-hours over the time range, by cause.",
             GPU_HOURS,
             now(f"({_wasted('cause')}) / 3600", "{{cause}}"),
         ),
@@ -186,7 +184,7 @@ def _causes() -> Panel:
 def _nodes() -> Panel:
     panel = rows(
         "By node",
-        "What each node has and makes of it over the time range; most wasted first.",
+        "Over the time range; most wasted first.",
         (
             Column("cluster"),
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
@@ -217,7 +215,7 @@ def _models() -> Panel:
     )
     return rows(
         "By model",
-        "What becomes of each kind of GPU over the time range; MIG instances by their profile.",
+        "Over the time range; MIG instances by profile.",
         (
             Column("model"),
             Column("A", "devices", "short", 0),
@@ -267,7 +265,7 @@ def _held_by() -> Panel:
     return (
         stack(
             "GPUs held by namespace",
-            "Whole GPUs that workloads hold; what no one holds is not in it.",
+            "Whole GPUs held by workloads.",
             "short",
             over(_by_namespace(f"({parts})", select("rightsizer_workload_info")), "{{namespace}}"),
         )
@@ -283,14 +281,14 @@ def _extremes() -> list[Panel]:
     return [
         bars(
             "Most over-provisioned",
-            "The ten devices that the largest need leaves most of.",
+            "Top ten by free part after the largest need.",
             "percentunit",
             now(f"topk(10, {named(too_large)})", legend),
             OVERPROVISIONED,
         ).data_links([of_series(Board.GPU, "instance", "uuid")]),
         bars(
             "Most under-provisioned",
-            "The ten devices that were too small for the longest.",
+            "Top ten by time under pressure.",
             "percentunit",
             now(f"topk(10, {named(too_small)})", legend),
             UNDERPROVISIONED,

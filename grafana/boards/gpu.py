@@ -34,15 +34,15 @@ def gpu() -> Dashboard:
     return board(
         Board.GPU,
         "GPU",
-        "One GPU or MIG instance: what it did, what was asked of it, and what it could have done.",
+        "One GPU or MIG instance: states, need and capacity.",
         (
-            Section("What it is", (_identity(), *_numbers())),
-            Section("What it did", (strip().height(4), states_over_time(), conditions())),
+            Section("Identity", (_identity(), *_numbers())),
+            Section("States", (strip().height(4), states_over_time(), conditions())),
             Section("Demand, need, capacity", _sizes()),
             Section("Signals", _signals()),
             Section("Energy and heat", (power(), energy_by_cause(), *_heat())),
             Section("Links", _links()),
-            Section("Who uses it", _workloads()),
+            Section("Holders", _workloads()),
             Section("Advice", (advice_table(),)),
             Section("Distributions", distributions(), is_folded=True),
         ),
@@ -53,7 +53,7 @@ def gpu() -> Dashboard:
 def _identity() -> Panel:
     return rows(
         "Device",
-        "Board, place on the bus and in the node, and the telemetry that it offers.",
+        "Board, PCIe address, NUMA node and telemetry.",
         (
             Column("uuid"),
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
@@ -86,29 +86,28 @@ def _numbers() -> list[Panel]:
     return [
         number(
             "Used",
-            "Share of the known time that was put to use, over the time range.",
+            "Effective utilization of the known time, over the time range.",
             "percentunit",
             now(f"{used} / ({used} + {wasted} > 0)"),
             USED,
         ).decimals(0),
         number(
             "Over-provisioned",
-            "What the largest need of the window leaves over.",
+            "Free part after the largest need of the window.",
             "percentunit",
             over(f"max({too_large})"),
             OVERPROVISIONED,
         ).decimals(0),
         number(
             "Under-provisioned",
-            "Share of the window's time during which the device was too small.",
+            "Share of the window's time under pressure.",
             "percentunit",
             over(f"max({too_small})"),
             UNDERPROVISIONED,
         ).decimals(1),
         number(
             "Known of the window",
-            "Known time over the window's length, of the last day for the current window: how far "
-            "the gauges beside can be trusted.",
+            "Known time over the window's length; for `current`, of the last day.",
             "percentunit",
             over(known),
             COVERAGE,
@@ -145,34 +144,33 @@ def _sizes() -> list[Panel]:
     return [
         bars(
             "Need of capacity",
-            "Demand of the window with its margin, of what the device has; the bar's end is all "
-            "of it.",
+            "Demand of the window plus margin, of the device's capacity.",
             "percentunit",
             now(need, "{{resource}}"),
             CAPACITY,
         ),
         bars(
             "Time at the limit",
-            "Share of the window's time that each resource was at its limit.",
+            "Share of the window's time at each resource's limit.",
             "percentunit",
             now(at_limit, "{{resource}}"),
         ),
         bars(
-            "Time too small",
-            "Share of the window's time that each resource was short of what was asked.",
+            "Time under pressure",
+            "Share of the window's time that each resource was short.",
             "percentunit",
             now(short, "{{resource}}"),
             UNDERPROVISIONED,
         ),
         lines(
             "Demand",
-            "What the signals stayed below for 99 % of the hour before: demand, before any margin.",
+            "P99 of the hour before, without margin.",
             "percentunit",
             *demands,
         ).max(1),
         lines(
             "Need against capacity",
-            "Need of each resource with its margin; above the line it does not fit.",
+            "Demand plus margin; above the line it does not fit.",
             "percentunit",
             over(need, "{{resource}}"),
             scale=CAPACITY,
@@ -186,26 +184,26 @@ def _signals() -> list[Panel]:
     return [
         lines(
             "Compute",
-            "How much a kernel was resident, SMs and tensor pipes were active, of their capacity.",
+            "Kernel resident, SMs and tensor pipes active, as ratios.",
             "percentunit",
             *_ratios(*compute),
         ).max(1),
         lines(
             "Memory",
-            "Memory that is held, and bandwidth that is used.",
+            "Memory in use, and bandwidth used.",
             "percentunit",
             *_ratios("memory_used", "dram_active"),
         ).max(1),
         lines(
-            "Memory held",
-            "Bytes in use, under all there are.",
+            "Memory in use",
+            "Bytes in use, and total.",
             "bytes",
             over(select("rightsizer_memory_used_bytes"), "used"),
             over(select("rightsizer_memory_total_bytes"), "in all", letter="B"),
         ),
         lines(
             "Engines",
-            "Video engines, and the memory controller where bandwidth is not offered.",
+            "Media engines, and the memory controller where bandwidth is not measured.",
             "percentunit",
             *_ratios(*engines),
         ).max(1),
@@ -231,7 +229,7 @@ def _heat() -> list[Panel]:
         ).span(8),
         lines(
             "Clocks",
-            "Of the SMs and of the memory; what holds them down is beside.",
+            "Of the SMs and of the memory.",
             "hertz",
             over(select("rightsizer_sm_clock_hertz"), "SM"),
             over(select("rightsizer_memory_clock_hertz"), "memory", letter="B"),
@@ -275,7 +273,7 @@ def _workloads() -> list[Panel]:
     return [
         rows(
             "Workloads now",
-            "Who holds the device, and which part of it.",
+            "Holders of the device, and their parts.",
             (
                 Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
                 Column("kind"),
@@ -287,14 +285,14 @@ def _workloads() -> list[Panel]:
             hidden=("uuid", "instance"),
         )
         .span(12)
-        .no_value("No one holds it"),
+        .no_value("Not held"),
         stack(
             "Workloads over time",
-            "The part of the device that each workload held.",
+            "Part of the device by workload.",
             "percentunit",
             over(f"sum by (workload) ({parts})", "{{workload}}"),
         )
         .max(1)
         .data_links([of_series(Board.WORKLOAD, "workload")])
-        .no_value("No one held it"),
+        .no_value("Not held"),
     ]

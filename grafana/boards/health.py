@@ -32,7 +32,7 @@ def health() -> Dashboard:
     return board(
         Board.HEALTH,
         "Topology and health",
-        "How the GPUs hang together, and whether links, memory, heat and driver are sound.",
+        "Topology, links, memory errors, temperatures, driver.",
         (
             Section("At a glance", _numbers()),
             Section("Devices", (_devices(), _down(), _drivers())),
@@ -55,8 +55,8 @@ def _numbers() -> list[Panel]:
 
     return [
         number(
-            "Answering",
-            "Share of devices that answer their driver.",
+            "Responding",
+            "Share of devices that respond.",
             "percentunit",
             over(f"sum({up}) / count({up})"),
             UP,
@@ -78,22 +78,22 @@ def _numbers() -> list[Panel]:
         .decimals(0)
         .no_value("No ECC"),
         number(
-            "Rows to be remapped",
-            "GPUs whose memory waits for a reset to be repaired.",
+            "Pending row remaps",
+            "GPUs whose memory needs a reset.",
             "short",
             over(any_of("rightsizer_remapped_rows_pending")),
             ERRORS,
         ).no_value("Not supported"),
         number(
-            "Remaps that failed",
-            "GPUs whose memory could not be repaired: replace them.",
+            "Failed remaps",
+            "GPUs to replace: their memory cannot be repaired.",
             "short",
             over(any_of("rightsizer_remapped_rows_failed")),
             ERRORS,
         ).no_value("Not supported"),
         number(
-            "To be repaired",
-            "GPUs for which the driver asks for a reset, a reboot or more.",
+            "Recovery needed",
+            "GPUs for which the driver requests a reset, a reboot or more.",
             "short",
             over(any_of("rightsizer_recovery_action")),
             ERRORS,
@@ -105,7 +105,7 @@ def _devices() -> Panel:
     identity = ("gpu", "model", "mig_profile", "pci_bus_id", "numa_node")
     return rows(
         "Devices",
-        "Every device with its place, its links, and what would repair it (0 is nothing).",
+        "Devices with location, links and recovery action (0: none).",
         (
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
             Column("gpu"),
@@ -132,7 +132,7 @@ def _down() -> Panel:
     return (
         rows(
             "Devices that are down",
-            "Why each of them does not answer.",
+            "Reason of each.",
             (
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
                 Column("reason"),
@@ -143,7 +143,7 @@ def _down() -> Panel:
         )
         .span(12)
         .height(6)
-        .no_value("All devices answer")
+        .no_value("All devices respond")
     )
 
 
@@ -151,7 +151,7 @@ def _drivers() -> Panel:
     return (
         rows(
             "Drivers",
-            "Versions on each node; a fleet with many is hard to reason about.",
+            "Versions by node.",
             (
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
                 Column("driver_version", "driver"),
@@ -172,14 +172,13 @@ def _links() -> list[Panel]:
     return [
         lines(
             "PCIe link degraded",
-            "Share of each step during which the link was slower than it can be under load, or "
-            "narrower at all.",
+            "Share of each step with fewer lanes than possible, or a lower generation under load.",
             "percentunit",
             over(named(f"({degraded})"), _DEVICE),
         ).max(1),
         lines(
             "PCIe replays",
-            "PCIe replays each second: a bad seat, riser or retimer.",
+            "Replays a second: check seating, riser and retimer.",
             "cps",
             over(named(per_second("rightsizer_pcie_replays_total")), _DEVICE),
         ),
@@ -191,7 +190,7 @@ def _links() -> list[Panel]:
         ),
         lines(
             "NVLink errors",
-            "Errors of all kinds and links, in each second.",
+            "Errors a second, of all kinds and links.",
             "cps",
             over(named(per_second("rightsizer_nvlink_errors_total")), _DEVICE),
         ),
@@ -201,8 +200,8 @@ def _links() -> list[Panel]:
 def _topology() -> Panel:
     return (
         rows(
-            "Ways between GPUs",
-            "The best way between each two GPUs, as `nvidia-smi topo -m` writes it: NV# is NVLink, "
+            "Links between GPUs",
+            "The best link between two GPUs, as `nvidia-smi topo -m` writes it: NV# is NVLink, "
             "PIX one switch, PXB several, PHB the host bridge; NODE and SYS lead through the "
             "processors.",
             (
@@ -226,7 +225,7 @@ def _numa() -> Panel:
     )
     return lines(
         "NUMA misplaced",
-        "Share of each step during which a device's processes ran on the wrong processor.",
+        "Share of each step in which processes ran on another NUMA node.",
         "percentunit",
         over(named(f"({misplaced})"), _DEVICE),
     ).max(1)
@@ -244,7 +243,7 @@ def _errors() -> list[Panel]:
         ),
         rows(
             "Xids by code",
-            "Since the agent started; NVIDIA's catalogue of Xids says what each means.",
+            "Since the agent started; see NVIDIA's Xid catalog.",
             (
                 Column("instance", "node", link=of_row(Board.NODE, instance="node")),
                 Column("xid"),
@@ -257,16 +256,16 @@ def _errors() -> list[Panel]:
         .no_value(_SOUND),
         lines(
             "Uncorrected memory errors",
-            "Errors in each step that could not be corrected; the job that met one has died.",
+            "Uncorrectable errors in each step; they end the affected job.",
             "short",
             over(named(growth("rightsizer_ecc_uncorrected_errors_total")), _DEVICE),
         ).no_value("No ECC"),
         lines(
             "Corrected memory errors",
-            "Errors in each step that were corrected; many of them announce worse.",
+            "Corrected errors in each step; many precede uncorrectable ones.",
             "short",
             over(named(growth("rightsizer_ecc_corrected_errors_total")), _DEVICE),
-        ).no_value("Ask for them with web.metrics.details"),
+        ).no_value("Needs web.metrics.details"),
         lines(
             "Memory rows remapped",
             "Rows remapped for uncorrectable errors, and GPUs that wait for a reset to remap more.",

@@ -40,9 +40,9 @@ def waste() -> Dashboard:
     return board(
         Board.WASTE,
         "Waste and cost",
-        "GPU time and energy that were paid for and not used: by cause, workload, node and GPU.",
+        "Wasted GPU time and energy by cause, workload, node and GPU.",
         (
-            Section("In all", _numbers()),
+            Section("Total", _numbers()),
             Section("By cause", (_over_time(), energy_by_cause(), *_totals())),
             Section("By workload", (_by_workload(),)),
             Section("By node and GPU", (_by_node(), _by_device())),
@@ -55,26 +55,26 @@ def _numbers() -> list[Panel]:
     return [
         number(
             "Wasted",
-            "GPU-hours left unused over the time range.",
+            "Wasted GPU-hours over the time range.",
             GPU_HOURS,
             now(f"sum({_WASTED}) / 3600"),
         ).decimals(1),
         number(
             "Used",
-            "Share of the known GPU time that was put to use, over the time range.",
+            "Effective utilization of the known GPU time, over the time range.",
             "percentunit",
             now(f"sum({_USED}) / (sum({_USED}) + sum({_WASTED}) > 0)"),
             USED,
         ).decimals(0),
         number(
             "Energy wasted",
-            "Drawn over the time range while it did no work.",
+            "Energy over the time range without work.",
             "joule",
             now(f"sum({_JOULES})"),
         ),
         number(
             "Wasted now",
-            "GPUs' worth that is left unused.",
+            "GPUs wasted now.",
             "short",
             over(f"sum({whole_gpus(per_second('rightsizer_waste_seconds_total'))})"),
         ).decimals(1),
@@ -86,7 +86,7 @@ def _numbers() -> list[Panel]:
         ).no_value(_NO_PRICE),
         number(
             "Money wasted a month",
-            "What is left unused now, at the price given above, for 730 hours.",
+            "Present waste at the price above, for 730 hours.",
             "currencyUSD",
             over(
                 _priced(
@@ -108,7 +108,7 @@ def _over_time() -> Panel:
     return fixed(
         stack(
             "GPUs by use",
-            "Whole GPUs that did work, and what the rest was lost to.",
+            "Whole GPUs used, and wasted by cause.",
             "short",
             over(f"sum({used})", "used"),
             over(f"sum by (cause) ({wasted})", "{{cause}}", letter="B"),
@@ -122,7 +122,7 @@ def _totals() -> list[Panel]:
         fixed(
             bars(
                 "Hours by cause",
-                "GPU-hours left unused over the time range.",
+                "Wasted GPU-hours over the time range.",
                 GPU_HOURS,
                 now(f"sum by (cause) ({_WASTED}) / 3600", "{{cause}}"),
             ),
@@ -131,7 +131,7 @@ def _totals() -> list[Panel]:
         fixed(
             bars(
                 "Energy by cause",
-                "Joules drawn over the time range in proportion to what was left unused.",
+                "Joules over the time range in proportion to the waste.",
                 "joule",
                 now(f"sum by (cause) ({_JOULES})", "{{cause}}"),
             ),
@@ -164,7 +164,7 @@ def _by_workload() -> Panel:
     wasted = _of_workload("rightsizer_waste_seconds_total")
     panel = rows(
         "Workloads",
-        "What each workload held and did not use over the time range; most wasted first.",
+        "Held and not used over the time range; most wasted first.",
         (
             Column("workload", link=of_row(Board.WORKLOAD, workload="workload")),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
@@ -185,7 +185,7 @@ def _by_node() -> Panel:
     used = f"sum by ({_NODE}) ({_USED})"
     panel = rows(
         "Nodes",
-        "What each node left unused over the time range; most wasted first.",
+        "Waste over the time range; most wasted first.",
         (
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
             Column("A", "GPU-hours wasted", GPU_HOURS, 1),
@@ -206,7 +206,7 @@ def _by_device() -> Panel:
     joules = f"sum by ({BY_DEVICE}) ({_JOULES})"
     panel = rows(
         "GPUs",
-        "What each GPU or MIG instance left unused over the time range; most wasted first.",
+        "Waste over the time range; most wasted first.",
         (
             Column("instance", "node", link=of_row(Board.NODE, instance="node")),
             Column("gpu"),

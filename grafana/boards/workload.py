@@ -32,7 +32,7 @@ def workload() -> Dashboard:
     return board(
         Board.WORKLOAD,
         "Workload",
-        "One workload over all its GPUs: what they did for it, what it wasted, what it held.",
+        "One workload over all its GPUs: states, waste, GPUs held.",
         (
             Section("At a glance", _numbers()),
             Section("What its GPUs did", (_strip(), _states(), _waste())),
@@ -58,15 +58,13 @@ def _numbers() -> list[Panel]:
         ),
         number(
             "Used",
-            "Share of what it holds that it puts to use.",
+            "Effective utilization of the GPUs that it holds.",
             "percentunit",
             over(f"{used} / ({used} + {wasted} > 0)"),
             USED,
         ).decimals(0),
-        number(
-            "Wasted", "GPUs' worth that it holds and leaves unused.", "short", over(wasted)
-        ).decimals(2),
-        number("Power", "What its part of the GPUs draws.", "watt", over(drawn)),
+        number("Wasted", "GPUs held and not used.", "short", over(wasted)).decimals(2),
+        number("Power", "Draw of its part of the GPUs.", "watt", over(drawn)),
         number(
             "Longest in queue",
             "Requests that wait in the serving engine; absent where none is configured.",
@@ -75,7 +73,7 @@ def _numbers() -> list[Panel]:
         ).no_value("No serving engine"),
         number(
             "Open advice",
-            "Pieces of advice for it.",
+            "Recommendations for it.",
             "short",
             now(f"count(count by (id) ({select('rightsizer_advice_info')})) or vector(0)"),
             ATTENTION,
@@ -90,7 +88,7 @@ def _any_cause(name: str) -> str:
 def _strip() -> Panel:
     return timeline(
         "States of its GPUs",
-        "What each of its GPUs did for most of each step.",
+        "Prevailing state of each step, by GPU.",
         over(named(main_state(of_workload=True)), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
     ).no_value(_EMPTY)
 
@@ -100,7 +98,7 @@ def _states() -> Panel:
     return fixed(
         stack(
             "States",
-            "GPUs of the workload by what they did; together they are what it held.",
+            "GPUs of the workload by state.",
             "short",
             over(f"sum by (state) ({states})", "{{state}}"),
         ),
@@ -112,7 +110,7 @@ def _waste() -> Panel:
     return fixed(
         stack(
             "Waste by cause",
-            "GPUs' worth that it held and did not use, by what kept it from that.",
+            "GPUs held and not used, by cause.",
             "short",
             over(
                 f"sum by (cause) ({held(per_second('rightsizer_waste_seconds_total'))})",
@@ -129,7 +127,7 @@ def _energy() -> Panel:
     return fixed(
         stack(
             "Power by use",
-            "Draw of its part of the GPUs: what did work, and what was drawn by causes of waste.",
+            "Draw of its part of the GPUs: used, and wasted by cause.",
             "watt",
             over(f"sum({used})", "used"),
             over(f"sum by (cause) ({wasted})", "{{cause}}", letter="B"),
@@ -187,7 +185,7 @@ def _holdings() -> list[Panel]:
             over(named(parts), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
         ).no_value(_EMPTY),
         lines(
-            "Memory held",
+            "Memory in use",
             "Framebuffer in use on its GPUs, of their total.",
             "percentunit",
             over(
@@ -204,19 +202,19 @@ def _serving() -> list[Panel]:
     panels = [
         (
             "Requests",
-            "Requests worked on and waiting.",
+            "Requests running and waiting.",
             "short",
             ("requests_running", "requests_waiting"),
         ),
         (
             "Key-value cache",
-            "In use of what the engine has.",
+            "Share in use.",
             "percentunit",
             ("kv_cache_used_ratio",),
         ),
         (
             "Latency",
-            "Mean times of late requests: to the first token, between tokens, to the whole answer.",
+            "Mean TTFT, TPOT and request latency of recent requests.",
             "s",
             (
                 "time_to_first_token_seconds",
@@ -245,7 +243,7 @@ def _serving() -> list[Panel]:
     made.append(
         lines(
             "Preemptions",
-            "Requests put back each second for want of key-value cache.",
+            "Preemptions a second, for lack of key-value cache.",
             "cps",
             over(f"sum by (instance, uuid) ({preempted})", "{{uuid}}"),
         )

@@ -13,7 +13,7 @@ def advice_table() -> Panel:
     """Surest first."""
     panel = rows(
         "What to do",
-        "What to change and why, one line for each device; the agent's page has the evidence.",
+        "One row a device; the agent's page has the evidence.",
         (
             Column("finding"),
             Column("reason"),

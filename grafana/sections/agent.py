@@ -17,13 +17,13 @@ def _sampling() -> list[Panel]:
     return [
         lines(
             "Age of the newest sample",
-            "Grows when sampling stands still; clocks that differ show here too.",
+            "Grows when sampling stalls; clock differences show here too.",
             "s",
             over(f"time() - {newest}", "{{instance}}"),
         ),
         lines(
             "Samples",
-            "Samples taken, and those taken late, in each second.",
+            "Samples a second, and late ones.",
             "cps",
             over(per_second("rightsizer_samples_total"), "{{instance}} taken"),
             over(per_second("rightsizer_samples_late_total"), "{{instance}} late", letter="B"),
@@ -41,7 +41,7 @@ def _jobs() -> list[Panel]:
     return [
         lines(
             "Failures",
-            "Collectors that fail now; jobs, annotations and history writes that failed.",
+            "Failing collectors; failed jobs, annotations and history writes.",
             "short",
             over(f"{select('rightsizer_collector_success')} == bool 0", "{{collector}}"),
             over(growth("rightsizer_job_failures_total"), "job {{name}}", letter="B"),
@@ -55,8 +55,8 @@ def _jobs() -> list[Panel]:
             over(select("rightsizer_job_last_duration_seconds"), "{{instance}} {{name}}"),
         ),
         lines(
-            "Annotations waiting",
-            "Changes of advice that Grafana has not taken yet.",
+            "Annotations pending",
+            "Annotations not yet accepted by Grafana.",
             "short",
             over(select("rightsizer_annotations_pending"), "{{instance}}"),
         ).no_value("No Grafana is configured (grafana.url)"),
@@ -80,7 +80,7 @@ def _costs() -> list[Panel]:
         ),
         lines(
             "Log messages",
-            "Messages written each second, by level.",
+            "Messages a second, by level.",
             "cps",
             over(
                 f"sum by (instance, level) ({per_second('rightsizer_log_messages_total')})",

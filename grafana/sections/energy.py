@@ -11,7 +11,7 @@ def power() -> Panel:
     """Draw under its limit."""
     return lines(
         "Power and its limit",
-        "Draw of the board, under the limit that is enforced.",
+        "Draw of the board, and enforced limit.",
         "watt",
         over(select("rightsizer_power_watts"), "{{uuid}} draw"),
         over(select("rightsizer_power_limit_watts"), "{{uuid}} limit", letter="B"),
@@ -25,7 +25,7 @@ def energy_by_cause() -> Panel:
     return fixed(
         stack(
             "Power by use",
-            "Watts that did work, and watts drawn while they could not, by cause.",
+            "Watts used, and wasted by cause.",
             "watt",
             over(f"sum({used})", "used"),
             over(f"sum by (cause) ({wasted})", "{{cause}}", letter="B"),

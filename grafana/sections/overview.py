@@ -18,11 +18,11 @@ _WORDS: Final = """\
 memory, links); all the rest is **wasted**, by cause. A GPU that reads 98 % busy may be used by \
 a third.
 
-**Over-provisioned** is what the largest need, margin included, leaves over. **Under-provisioned** \
-is the share of time during which the workload was short. A saturated batch job is well used.
+**Over-provisioned** is what the largest need, margin included, leaves free. **Under-provisioned** \
+is the share of time under pressure. A saturated batch job is well used.
 
-Gauges look back over the *Window* chosen above; *current* weighs the last hours most. \
-Orange marks are advice: opened, closed, verified.
+Gauges look back over the *Window* above; *current* weighs the last hours most. Orange annotations \
+are recommendations: opened, closed, verified.
 """
 
 
@@ -31,26 +31,26 @@ def numbers() -> list[Panel]:
     return [
         number(
             "Devices",
-            "GPUs and MIG instances that answer their driver.",
+            "GPUs and MIG instances that respond.",
             "short",
             over(f"sum({select('rightsizer_device_up')})"),
         ),
         number(
             "Used",
-            "Share of the known GPU time that was put to use, over the time range.",
+            "Effective utilization of the known GPU time, over the time range.",
             "percentunit",
             now(f"sum({_USED}) / (sum({_USED}) + sum({_WASTED}) > 0)"),
             USED,
         ).decimals(0),
         number(
             "Wasted",
-            "GPU-hours left unused over the time range; MIG instances count by their part.",
+            "Wasted GPU-hours over the time range; MIG instances count by their part.",
             GPU_HOURS,
             now(f"sum({_WASTED}) / 3600"),
         ).decimals(0),
         number(
             "Open advice",
-            "Pieces of advice that still ask for something.",
+            "Open recommendations.",
             "short",
             over(f"sum({select('rightsizer_advice_open')})"),
             ATTENTION,
@@ -63,7 +63,7 @@ def wasted_by_cause() -> Panel:
     """One bar for each cause."""
     panel = bars(
         "Wasted by cause",
-        "GPU-hours left unused over the time range, by what kept the GPU from work.",
+        "Wasted GPU-hours over the time range, by cause.",
         GPU_HOURS,
         now(f"sum by (cause) ({_WASTED}) / 3600", "{{cause}}"),
     )
@@ -72,7 +72,7 @@ def wasted_by_cause() -> Panel:
 
 def explanation() -> Panel:
     """What the words mean."""
-    return words("How to read this", "What the words of this dashboard mean.", _WORDS)
+    return words("How to read this", "Terms of this dashboard.", _WORDS)
 
 
 def _warnings() -> list[Panel]:
@@ -81,14 +81,14 @@ def _warnings() -> list[Panel]:
     return [
         number(
             "Stalled",
-            "Devices that were busy without working for most of the last minutes.",
+            "Devices in a hidden stall for most of the last minutes.",
             "short",
             over(f"count({stalled} > 0.5) or vector(0)"),
             ERRORS,
         ),
         number(
-            "Not known",
-            "Share of the time range whose state no one knows: no reading, or a dead agent.",
+            "Unknown",
+            "Share of the time range without a known state: no reading, or no agent.",
             "percentunit",
             now(f"sum({unknown}) / (sum({growth(_STATES, span=_RANGE)}) > 0)"),
             UNKNOWN,

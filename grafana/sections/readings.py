@@ -36,8 +36,7 @@ def conditions() -> Panel:
     held = share("rightsizer_condition_seconds_total", "condition")
     panel = lines(
         "Conditions",
-        "Share of each step during which a condition held on the device that had it most; they "
-        "may overlap.",
+        "Share of each step in which a condition held, on the device with most; they may overlap.",
         "percentunit",
         over(f"max by (condition) ({held}) > 0", "{{condition}}"),
     )
@@ -49,10 +48,10 @@ def throttle_reasons() -> Panel:
     reasons = f"sum by (reason) ({select('rightsizer_clock_event_reason')}) > 0"
     return lines(
         "Clock event reasons",
-        "Devices whose clocks are held where they are, by the driver's reason.",
+        "Devices whose clocks are limited, by the driver's reason.",
         "short",
         over(reasons, "{{reason}}"),
-    ).no_value("No clock is held")
+    ).no_value("No clock is limited")
 
 
 def reading(title: str, description: str, name: str, unit: str = "percentunit") -> Panel:

@@ -28,14 +28,14 @@ def _verdicts() -> list[Panel]:
     return [
         bars(
             "Over-provisioned",
-            "What the largest need of the window leaves over, by device.",
+            "Free part after the largest need of the window, by device.",
             "percentunit",
             now(f"sort_desc({named(too_large)})", _DEVICE),
             OVERPROVISIONED,
         ).data_links([of_series(Board.GPU, "instance", "uuid")]),
         bars(
             "Under-provisioned",
-            "Share of the window's time during which the device was too small.",
+            "Share of the window's time under pressure.",
             "percentunit",
             now(f"sort_desc({named(too_small)})", _DEVICE),
             UNDERPROVISIONED,
@@ -55,7 +55,7 @@ def _needs() -> list[Panel]:
     return [
         lines(
             "Need against capacity",
-            "Need of each resource with its margin; above the line it does not fit.",
+            "Demand plus margin; above the line it does not fit.",
             "percentunit",
             over(named(need), f"{_DEVICE} {{{{resource}}}}"),
             scale=CAPACITY,
@@ -69,7 +69,7 @@ def _needs() -> list[Panel]:
         ),
         matrix(
             "Known of each window",
-            "Known time over the window's length: how far its gauges can be trusted.",
+            "Known time over the window's length: coverage of its gauges.",
             cells(select("rightsizer_coverage_ratio")),
             "window",
             COVERAGE,

@@ -18,7 +18,7 @@ def strip() -> Panel:
     """One strip for each device."""
     return timeline(
         "State of each device",
-        "What each device did for most of each step; click a strip for the device itself.",
+        "Prevailing state of each step; click a strip for the device.",
         over(named(main_state()), "{{instance}} GPU {{gpu}} {{mig_profile}}"),
     ).data_links([of_series(Board.GPU, "instance", "uuid")])
 
@@ -28,8 +28,7 @@ def states_over_time() -> Panel:
     grown = f"sum by (state) ({whole_gpus(growth(_STATES))})"
     panel = stack(
         "States over time",
-        "Share of each step spent in each state, all chosen devices together; the parts are all "
-        "of the time.",
+        "Share of each step by state, over all selected devices.",
         "percentunit",
         over(f"{grown} / on () group_left () (sum({grown}) > 0)", "{{state}}"),
     )
