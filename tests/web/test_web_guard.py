@@ -21,7 +21,6 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.web.api import lifecycle_routes
 from rightsizer.web.authenticator import Authenticator, Passwords
-from rightsizer.web.handler import Handler
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 from rightsizer.web.server import WebAccess, WebServer
@@ -280,10 +279,10 @@ def test_a_fault_outside_of_an_answer_is_logged(
     opened = place("")
     for fault in (ConnectionResetError(), LookupError("no such thing")):
 
-        def fails(_: Handler, fault: Exception = fault) -> bool:
+        def fails(*_: object, fault: Exception = fault) -> None:
             raise fault
 
-        monkeypatch.setattr(Handler, "parse_request", fails)
+        monkeypatch.setattr("rightsizer.web.handler.read_head", fails)
         with capture_logs() as logs, pytest.raises(HTTPException):
             opened.ask("/metrics")
 

@@ -7,7 +7,6 @@ length. How steep, is learned from gaps that were seen, by a conjugate Gamma pri
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
-from statistics import median_high
 from typing import Final, Self
 
 from rightsizer.model.block import BLOCK_SPAN, Block
@@ -50,7 +49,7 @@ def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]
 def _unbroken(blocks: Sequence[Block]) -> Iterator[list[tuple[Block, Nanoseconds]]]:
     """Runs of blocks without a hole between them, each block with the time it stands for."""
     steps = [later.start - block.start for block, later in pairwise(blocks)]
-    usual = max(BLOCK_SPAN, median_high(steps)) if steps else BLOCK_SPAN
+    usual = max(BLOCK_SPAN, sorted(steps)[len(steps) // 2]) if steps else BLOCK_SPAN
     run: list[tuple[Block, Nanoseconds]] = []
     for block, step in zip(blocks, [*steps, usual], strict=False):
         run.append((block, min(step, usual)))

@@ -6,8 +6,8 @@ from typing import Final
 
 import structlog
 
+from rightsizer.console.flags import FLUSH_PATH
 from rightsizer.io.clock import Clock
-from rightsizer.io.local import FLUSH_PATH
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import Form

@@ -5,13 +5,14 @@ import csv
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from inspect import iscoroutinefunction
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 from rightsizer import __version__
 from rightsizer.console.command import Command, discard_output, harmless
@@ -87,21 +88,36 @@ def entry_point() -> None:
 
 
 def load_sparingly() -> None:
-    """Spare an agent 6 MiB of modules that its libraries load and never use here.
+    """Spare an agent 15 MiB of modules that its libraries load and never use here.
 
-    structlog loads rich where the extra `cli` is installed; it and APScheduler load asyncio, of
-    which they need a name at most as long as nothing is a coroutine.
+    structlog loads rich where the extra `cli` is installed; it and APScheduler load more, of which
+    they need a name at most as long as nothing is a coroutine, a process or a plugin.
     """
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type] # Cannot be imported.
-    if "asyncio" not in sys.modules:
-        empty = ModuleType("asyncio")
-        vars(empty)["iscoroutinefunction"] = iscoroutinefunction
-        sys.modules["asyncio"] = empty
-        # Versions that need more of it get the real one, where they are imported next.
-        with suppress(AttributeError, ImportError):
-            importlib.import_module("structlog")
-            importlib.import_module("apscheduler.util")
-        del sys.modules["asyncio"]
+    missing = cast("dict[str, None]", sys.modules)  # What is `None` there cannot be imported.
+    missing.setdefault("rich", None)
+    if all(map(find_spec, _OWN_HASHES)):
+        # OpenSSL has no others that are asked for, and takes 3 MiB.
+        missing.setdefault("_hashlib", None)
+    absent = _HARDLY_NEEDED.keys() - sys.modules.keys()
+    for name in absent:
+        sys.modules[name] = ModuleType(name)
+        vars(sys.modules[name]).update(_HARDLY_NEEDED[name])
+    # Versions that need more of them get the real ones, where they are imported next.
+    with suppress(AttributeError, ImportError):
+        importlib.import_module("structlog")
+        importlib.import_module("apscheduler.schedulers.background")
+    for name in absent:
+        del sys.modules[name]
+
+
+_OWN_HASHES: Final = ("_md5", "_sha1", "_sha3")
+"""Extensions of an interpreter that was built with hashes of its own."""
+_HARDLY_NEEDED: Final[Mapping[str, Mapping[str, object]]] = {
+    "asyncio": {"iscoroutinefunction": iscoroutinefunction},
+    "concurrent.futures.process": {"BrokenProcessPool": RuntimeError},
+    "importlib.metadata": {"version": lambda _: "3", "entry_points": lambda **_: ()},
+    "multiprocessing": {},
+}
 
 
 def _complete() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rightsizer.accounting.settings import HistorySettings
     from rightsizer.host.settings import PathSettings
 
+FLUSH_PATH: Final = "/api/v1/history/flush"
 
 _Settings = TypeVar("_Settings")
 _CONFIG: Final = """
@@ -92,7 +93,7 @@ def write_up_to_now(settings: PathSettings) -> None:
     """Ask a running agent to write what it knows; without one the history is as it is."""
     if not settings.api_socket:
         return
-    from rightsizer.io.local import FLUSH_PATH, LocalClient  # noqa: PLC0415 - few commands ask.
+    from rightsizer.io.local import LocalClient  # noqa: PLC0415 - few commands ask.
 
     try:
         LocalClient(Path(settings.api_socket)).post(FLUSH_PATH, {})

@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -70,6 +69,9 @@ def retry_after_seconds(header: str | None, now_seconds: float) -> float | None:
         return None
     if re.fullmatch(r"[0-9]{1,9}", header.strip()):
         return float(header)
+    # 1 MB for the few that give a date.
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415
+
     try:
         until = parsedate_to_datetime(header)
     except ValueError:

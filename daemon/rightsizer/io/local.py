@@ -16,9 +16,6 @@ from rightsizer.model.errors import (
     UsageError,
 )
 
-FLUSH_PATH = "/api/v1/history/flush"
-
-
 _START: Final = (
     "start it with `systemctl start rightsizer`, or name its socket with --path.api-socket"
 )

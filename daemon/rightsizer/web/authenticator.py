@@ -6,6 +6,8 @@ import hashlib
 import hmac
 import itertools
 import secrets
+import socket
+import ssl
 import threading
 import time
 from collections import OrderedDict, deque
@@ -15,10 +17,15 @@ from enum import Enum, auto
 from http import HTTPStatus
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.web.message import WebResponse
+from rightsizer.model.frozen import dataclass
+from rightsizer.web.message import Admission, WebResponse
 from rightsizer.web.settings import PasswordSettings
-from rightsizer.web.tls import ServerContext
+from rightsizer.web.tls import (
+    ServerContext,
+    complete_handshake,
+    identity_of,
+    wrap_connection,
+)
 from rightsizer.web.web_config import RateLimit, WebConfig
 
 _ADDRESSES_MAXIMUM: Final = 1024
@@ -274,14 +281,11 @@ _TOO_OFTEN: Final = WebResponse.of_text(
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """Whether a request goes on to the site."""
+class ConnectionSecurity:
+    """How a connection was secured, and by which certificate its client has proved who it is."""
 
-    refusal: WebResponse | None = None
-    identity: str | None = None
-    """Who asks, where he has proved it."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """What the operator wants every answer to carry."""
+    context: ServerContext | None = None
+    certificate: str | None = None
 
 
 class Authenticator:
@@ -301,6 +305,33 @@ class Authenticator:
     def context(self) -> ServerContext | None:
         """How a new connection is to be secured."""
         return self._current().tls
+
+    def wrap(
+        self,
+        connection: socket.socket,
+        replace: Callable[[socket.socket, socket.socket], None],
+    ) -> socket.socket:
+        """The connection as one that has yet to shake hands, where TLS is configured.
+
+        Raises:
+            OSError: the client has gone.
+        """
+        context = self.context
+        return connection if context is None else wrap_connection(connection, context, replace)
+
+    def shake_hands(self, connection: socket.socket, timeout_seconds: float) -> ConnectionSecurity:
+        """Agree on keys with the client of a connection that TLS is to secure.
+
+        Raises:
+            OSError: it does not, or not in time, or is not allowed.
+        """
+        if not isinstance(connection, ssl.SSLSocket):
+            return ConnectionSecurity()
+        complete_handshake(connection, timeout_seconds)
+        context = connection.context
+        return ConnectionSecurity(
+            context if isinstance(context, ServerContext) else None, identity_of(connection)
+        )
 
     def keeps(self, context: ServerContext | None) -> bool:
         """Whether a connection that was secured so would be so today, but for its certificates."""

@@ -5,21 +5,18 @@ from __future__ import annotations
 import gzip
 import re
 import socket
-import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from http.client import LineTooLong
-from http.server import BaseHTTPRequestHandler
 from io import BufferedIOBase
+from socketserver import StreamRequestHandler
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from rightsizer.exposition.negotiation import accepts_gzip
-from rightsizer.web.authenticator import Admission
+from rightsizer.model.frozen import dataclass
 from rightsizer.web.local_socket import peer_of
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.tls import ServerContext, complete_handshake, identity_of
+from rightsizer.web.message import Admission, WebRequest, WebResponse
 
 if TYPE_CHECKING:
     from rightsizer.web.listener import WebListener
@@ -29,50 +26,90 @@ class HeadError(Exception):
     """A request that is refused as it is read; the message says why, by default the status."""
 
     def __init__(self, message: str = "", status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
-        super().__init__(message)
+        super().__init__(message or status.phrase)
         self.status = status
 
 
+@dataclass(frozen=True, slots=True)
 class RequestHead:
-    """Reads lines of a head for `http.client`, and no more than is reasonable."""
+    """First line and fields of a request (RFC 9112, sections 3 and 5)."""
 
-    def __init__(
-        self,
-        source: BufferedIOBase,
-        limit_bytes: int,
-        timeout_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._source, self._left_bytes = source, limit_bytes
-        self._clock, self._deadline = clock, clock() + timeout_seconds
+    method: str
+    target: str
+    version: str
+    fields: Mapping[str, Sequence[str]]
+    """By their names in lower case."""
 
-    def readline(self, limit: int) -> bytes:
-        """The next line.
+    def value(self, name: str) -> str:
+        """All that is given of a field; empty where it is not."""
+        return ", ".join(self.fields.get(name, ()))
 
-        Raises:
-            LineTooLong: the head is longer than what is taken.
-            HeadError: it is not a header (RFC 9112, section 5), or goes on with the former.
-            TimeoutError: the client takes too long over all of it.
-        """
-        if self._clock() > self._deadline:
+    @property
+    def is_last(self) -> bool:
+        """Whether the client asks nothing more on its connection."""
+        wanted = self.value("connection").lower()
+        return wanted == "close" or (self.version < _VERSION and wanted != "keep-alive")
+
+
+def read_head(
+    first_line: bytes,
+    source: BufferedIOBase,
+    limit_bytes: int,
+    timeout_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> RequestHead:
+    """The head that begins with a line; no more of it is read than is reasonable.
+
+    Raises:
+        HeadError: it is none, or longer than what is taken.
+        TimeoutError: the client takes too long over all of it.
+    """
+    if len(first_line) > _LINE_LIMIT_BYTES:
+        raise HeadError(status=HTTPStatus.REQUEST_URI_TOO_LONG)
+    found = _REQUEST_LINE.fullmatch(first_line)
+    if found is None:
+        raise HeadError("the first line is not METHOD TARGET HTTP/1.1")
+    method, target, version = (part.decode() for part in found.groups())
+    if version >= "2":
+        raise HeadError(status=HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+    fields: dict[str, list[str]] = {}
+    for line in _head_lines(source, limit_bytes, clock, clock() + timeout_seconds):
+        field = _FIELD.fullmatch(line)
+        if field is None:
+            raise HeadError("a header is not NAME: VALUE on one line, in printable characters")
+        name, value = (part.decode("latin-1") for part in field.groups())
+        fields.setdefault(name.lower(), []).append(value.strip())
+    hosts = len(fields.get("host", ()))
+    # A proxy may believe another one than this server; HTTP before 1.1 may do without.
+    if hosts > 1:
+        raise HeadError("Host is given twice")
+    if not hosts and version == _VERSION:
+        raise HeadError("Host is missing")
+    return RequestHead(method, target, version, fields)
+
+
+def _head_lines(
+    source: BufferedIOBase, limit_bytes: int, clock: Callable[[], float], deadline: float
+) -> Iterator[bytes]:
+    for _ in range(_LINES_MAXIMUM):
+        if clock() > deadline:
             raise TimeoutError
-        line = self._source.readline(min(limit, self._left_bytes + 1))
-        self._left_bytes -= len(line)
-        if self._left_bytes < 0:
-            raise LineTooLong("head")
-        if line.startswith((b" ", b"\t")):
-            raise HeadError("a header goes on in the next line")
-        if line not in _ENDS and not _FIELD.fullmatch(line):
-            raise HeadError("a header is not NAME: VALUE in printable characters")
-        return line
+        line = source.readline(limit_bytes + 1)
+        limit_bytes -= len(line)
+        if limit_bytes < 0:
+            break
+        if line in _ENDS:
+            return
+        yield line
+    raise HeadError(status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
 
+_VERSION: Final = "1.1"
+_LINES_MAXIMUM: Final = 100
 _ENDS: Final = frozenset({b"", b"\n", b"\r\n"})
-_TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_REQUEST_LINE: Final = re.compile(_TOKEN + rb" [!-~]+ [A-Z]+/[0-9]\.[0-9]\r?\n")
-"""RFC 9112, section 3."""
-_FIELD: Final = re.compile(_TOKEN + rb":[\t -~\x80-\xff]*\r?\n")
-"""Section 5."""
+_TOKEN: Final = rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)"
+_REQUEST_LINE: Final = re.compile(_TOKEN + rb" ([!-~]+) HTTP/([0-9]\.[0-9])\r?\n")
+_FIELD: Final = re.compile(_TOKEN + rb":([\t -~\x80-\xff]*)\r?\n")
 _LENGTH_DIGITS: Final = 18
 
 
@@ -94,100 +131,56 @@ _COMPRESSED_FROM_BYTES: Final = 1024
 _GZIP_LEVEL: Final = 3
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(StreamRequestHandler):
     """Speaks HTTP/1.1 with keep-alive; says nothing of itself but its name."""
 
-    protocol_version = "HTTP/1.1"
     wbufsize = 65536
     server: WebListener
-
-    def version_string(self) -> str:
-        """The server's name without any version."""
-        return "rightsizer"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name.
-        """Log nothing; a scrape every few seconds is not news."""
 
     def setup(self) -> None:
         """Be less patient with a client that has yet to say something."""
         timeout_seconds = self.server.settings.request_timeout_seconds
-        self._context: ServerContext | None = None
-        self._certificate: str | None = None
+        self._is_open = True
         self._headers: Mapping[str, str] = {}
         if self.request.family != socket.AF_UNIX:
             self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if isinstance(self.request, ssl.SSLSocket):
-            complete_handshake(self.request, timeout_seconds)
-            self._certificate = identity_of(self.request)
-            if isinstance(self.request.context, ServerContext):
-                self._context = self.request.context
+        guard = self.server.guard
+        self._security = None if guard is None else guard.shake_hands(self.request, timeout_seconds)
         super().setup()
         self.connection.settimeout(timeout_seconds)
 
-    def handle_one_request(self) -> None:
-        """Read one request and answer it, or close the connection."""
+    def handle(self) -> None:
+        """Read requests and answer them, until either side ends it."""
         try:
-            self.raw_requestline = self.rfile.readline(_LINE_LIMIT_BYTES + 1)
-            self.connection.settimeout(self.server.settings.request_timeout_seconds)
-            if not self.raw_requestline:
-                self.close_connection = True
-            elif len(self.raw_requestline) > _LINE_LIMIT_BYTES:
-                self.requestline = self.request_version = self.command = ""
-                self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
-            elif not _REQUEST_LINE.fullmatch(self.raw_requestline):
-                self.requestline = self.request_version = self.command = ""
-                self.send_error(
-                    HTTPStatus.BAD_REQUEST, "the first line is not METHOD TARGET HTTP/1.1"
-                )
-            else:
-                self._read_and_answer()
-            self.connection.settimeout(self.server.settings.keep_alive_seconds)
+            while self._is_open:
+                self._handle_one()
+                self.connection.settimeout(self.server.settings.keep_alive_seconds)
         except (TimeoutError, ConnectionError):
-            self.close_connection = True
+            pass
 
-    def _read_and_answer(self) -> None:
+    def _handle_one(self) -> None:
+        settings = self.server.settings
+        first_line = self.rfile.readline(_LINE_LIMIT_BYTES + 1)
+        self.connection.settimeout(settings.request_timeout_seconds)
+        self._is_head = False
+        if not first_line:
+            self._is_open = False
+            return
         try:
-            if self.parse_request():
-                self._answer(self._body())
+            limits = settings.head_limit_bytes, settings.request_timeout_seconds
+            head = read_head(first_line, self.rfile, *limits)
+            self._is_open, self._is_head = not head.is_last, head.method == "HEAD"
+            self._answer(head, self._body(head))
         except HeadError as error:
-            self.send_error(error.status, str(error) or None)
+            # Where the next request would begin is not known.
+            self._is_open = False
+            self._send(WebResponse.of_text(str(error), error.status))
 
-    def parse_request(self) -> bool:
-        """Read the head; what is too long or takes too long is not read to its end."""
-        settings, source = self.server.settings, self.rfile
-        self.rfile = RequestHead(  # type: ignore[assignment] # Only lines are read of it.
-            source, settings.head_limit_bytes, settings.request_timeout_seconds
-        )
-        try:
-            is_read = super().parse_request()
-        finally:
-            self.rfile = source
-        hosts = len(self.headers.get_all("Host", [])) if is_read else 1
-        # A proxy may believe another one than this server; HTTP before 1.1 may do without.
-        if hosts > 1:
-            raise HeadError("Host is given twice")
-        if not hosts and self.request_version == "HTTP/1.1":
-            raise HeadError("Host is missing")
-        return is_read
-
-    def handle_expect_100(self) -> bool:
-        """Let the client send its body, for which it waits."""
-        goes_on = super().handle_expect_100()
-        self.wfile.flush()
-        return goes_on
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request in a line of text, by default the status's, and close the connection."""
-        del explain
-        self.close_connection = True
-        status = HTTPStatus(code)
-        self._send(WebResponse.of_text(message or status.phrase, status))
-
-    def _body(self) -> bytes:
+    def _body(self, head: RequestHead) -> bytes:
         """The body, wanted or not: the next request is found after it."""
-        if "Transfer-Encoding" in self.headers:
+        if "transfer-encoding" in head.fields:
             raise HeadError(status=HTTPStatus.LENGTH_REQUIRED)
-        length, *others = self.headers.get_all("Content-Length", ["0"])
+        length, *others = head.fields.get("content-length", ("0",))
         if others:
             # A proxy may believe the other one, and take the rest of the body for a request.
             raise HeadError("Content-Length is given twice")
@@ -195,34 +188,44 @@ class Handler(BaseHTTPRequestHandler):
             raise HeadError("Content-Length is not a number")
         if int(length) > self.server.settings.body_limit_bytes:
             raise HeadError(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        if head.value("expect").lower() == "100-continue" and head.version == _VERSION:
+            # The client waits with its body.
+            self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.wfile.flush()
         body = self.rfile.read(int(length))
         if len(body) < int(length):
             raise HeadError("the body is shorter than Content-Length says")
         return body
 
-    def _answer(self, body: bytes) -> None:
+    def _answer(self, head: RequestHead, body: bytes) -> None:
         try:
-            target = urlsplit(self.path)
+            # Not `//host`, which would be another server's.
+            target = urlsplit(re.sub("^//+", "/", head.target))
         except ValueError:
             raise HeadError("the request's target is not a URL") from None
-        if self.server.guard is not None and not self.server.guard.keeps(self._context):
-            # It would not be let in like this any more; a client that may comes again.
-            self.close_connection = True
-            return
-        admission = self._admission()
+        admission = Admission()
+        guard = self.server.guard
+        # A client of the local socket needs no password.
+        if guard is not None and self._security is not None:
+            if not guard.keeps(self._security.context):
+                # It would not be let in like this any more; a client that may comes again.
+                self._is_open = False
+                return
+            address, certificate = self.client_address[0], self._security.certificate
+            admission = guard.admit(str(address), certificate, head.value("authorization"))
         self._headers = admission.headers
         # Another guess is a new connection, which waits for its turn.
-        self.close_connection |= admission.refusal is not None
+        self._is_open &= admission.refusal is None
         request = WebRequest(
-            self.command,
+            head.method,
             target.path,
             parse_qs(target.query),
-            self.headers.get("Accept", ""),
-            self.headers.get("Accept-Encoding", ""),
+            head.value("accept"),
+            head.value("accept-encoding"),
             body,
             peer_of(self.connection),
             admission.identity,
-            self._is_cross_site(),
+            _is_cross_site(head),
         )
         response = admission.refusal or self._worked_out(request)
         if response.status < HTTPStatus.BAD_REQUEST:
@@ -236,38 +239,34 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             self.server.connections.mark(self.connection, is_working=False)
 
-    def _admission(self) -> Admission:
-        """Whether this request is answered; a client of the local socket needs no password."""
-        if self.server.guard is None:
-            return Admission()
-        address, authorization = self.client_address[0], self.headers.get("Authorization", "")
-        return self.server.guard.admit(str(address), self._certificate, authorization)
-
-    def _is_cross_site(self) -> bool:
-        origin = self.headers.get("Origin")
-        try:
-            is_foreign = origin is not None and urlsplit(origin).netloc != self.headers.get("Host")
-        except ValueError:
-            is_foreign = True
-        return is_foreign or self.headers.get("Sec-Fetch-Site") in _OTHER_SITES
-
     def _send(self, response: WebResponse) -> None:
-        # The base class would leave the status line out for a client of HTTP/0.9.
-        self.request_version = self.protocol_version
-        self.send_response(response.status)
-        headers = SECURITY_HEADERS | dict(response.headers) | dict(self._headers)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", response.content_type)
-        self.send_header("Content-Length", str(len(response.body)))
-        self.send_header("Cache-Control", "no-store")
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD":
+        headers = {
+            "Server": "rightsizer",
+            "Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
+            **SECURITY_HEADERS,
+            **response.headers,
+            **self._headers,
+            "Content-Type": response.content_type,
+            "Content-Length": str(len(response.body)),
+            "Cache-Control": "no-store",
+            **({} if self._is_open else {"Connection": "close"}),
+        }
+        lines = [f"HTTP/1.1 {response.status} {response.status.phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self.wfile.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        if not self._is_head:
             self.wfile.write(response.body)
         # Head and body leave together, so that a small answer is sent whole or not at all.
         self.wfile.flush()
+
+
+def _is_cross_site(head: RequestHead) -> bool:
+    origin = head.value("origin")
+    try:
+        is_foreign = bool(origin) and urlsplit(origin).netloc != head.value("host")
+    except ValueError:
+        is_foreign = True
+    return is_foreign or head.value("sec-fetch-site") in _OTHER_SITES
 
 
 def _compressed(response: WebResponse, accept_encoding: str) -> WebResponse:

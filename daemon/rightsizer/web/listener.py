@@ -3,6 +3,8 @@
 Socket activation.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
@@ -13,16 +15,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from http.server import ThreadingHTTPServer
-from typing import Any, Final
+from socketserver import ThreadingTCPServer
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from rightsizer.model.errors import RightsizerError
-from rightsizer.web.authenticator import Authenticator
 from rightsizer.web.handler import Answer, Handler
 from rightsizer.web.settings import Address, WebSettings, format_address
-from rightsizer.web.tls import wrap_connection
+
+if TYPE_CHECKING:
+    from rightsizer.web.authenticator import Authenticator
 
 
 @dataclass(slots=True)
@@ -125,7 +128,7 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 _EXHAUSTED_SECONDS: Final = 0.2
 
 
-class WebListener(ThreadingHTTPServer):
+class WebListener(ThreadingTCPServer):
     """Accepts connections of one socket; never waits for a client itself."""
 
     daemon_threads = True
@@ -203,10 +206,9 @@ class WebListener(ThreadingHTTPServer):
         self.connections.prove(connection)
 
     def _serve(self, request: Any, client_address: Any) -> None:
-        context = self.guard.context if self.guard is not None else None
-        if context is not None:
+        if self.guard is not None:
             try:
-                request = wrap_connection(request, context, self.connections.replace)
+                request = self.guard.wrap(request, self.connections.replace)
             except (OSError, ValueError):
                 self.shutdown_request(request)
                 return

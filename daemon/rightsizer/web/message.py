@@ -65,6 +65,17 @@ class WebResponse:
         return cls(f"{text}\n".encode(), "application/json; charset=utf-8")
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Whether a request goes on to the site."""
+
+    refusal: WebResponse | None = None
+    identity: str | None = None
+    """Who asks, where he has proved it."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What the operator wants every answer to carry."""
+
+
 _LONGEST_SECONDS: Final = 366 * DAY_SECONDS
 
 

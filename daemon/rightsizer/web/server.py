@@ -1,5 +1,7 @@
 """The agent's HTTP server: addresses and a local socket, one set of routes below a prefix."""
 
+from __future__ import annotations
+
 import contextlib
 import socket
 import threading
@@ -7,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -18,14 +20,15 @@ from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import routes_at
-from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.listener import Connections, WebListener, activated_sockets, listening_socket
 from rightsizer.web.local_socket import LocalSocket
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.page import WebPage
 from rightsizer.web.router import METRICS_PATH, Route, Router
 from rightsizer.web.settings import WebSettings, WebTree, parse_address
-from rightsizer.web.web_config import WebConfigFile, WebConfigReader
+
+if TYPE_CHECKING:
+    from rightsizer.web.authenticator import Authenticator
 
 
 class Reloadable(Protocol):
@@ -225,15 +228,20 @@ def configured_access(
         ConfigurationError: the web configuration has faults.
         RightsizerError: no socket was handed over.
     """
-    file = None
+    guard: Authenticator | None = None
+    files: tuple[Reloadable, ...] = ()
     if web.config_file:
+        # Most agents have none, and load neither TLS nor OpenSSL's hashes.
+        from rightsizer.web.authenticator import Authenticator, Passwords  # noqa: PLC0415
+        from rightsizer.web.web_config import WebConfigFile, WebConfigReader  # noqa: PLC0415
+
         file = WebConfigFile(WebConfigReader(Path(web.config_file)), wall_time)
-    passwords = Passwords(web.server.passwords)
+        guard, files = Authenticator(file.current, Passwords(web.server.passwords)), (file,)
     return WebAccess(
-        guard=None if file is None else Authenticator(file.current, passwords),
+        guard=guard,
         allows_changes=web.enable_lifecycle,
         telemetry_path=web.telemetry_path,
         route_prefix=web.route_prefix,
         sockets=tuple(activated_sockets()) if web.systemd_socket else (),
-        files=() if file is None else (file,),
+        files=files,
     )
