@@ -14,19 +14,15 @@ from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.console.agent_client import add_socket_flag, asked_at
-from rightsizer.console.command import Command, answer
+from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.report.json_encoder import Form
 
-_DESCRIPTION: Final = """\
-List what was done on advice, what a dry run would have done, and what was refused and why, the
-latest first. The running agent is asked over its socket, and tells why nothing is done now, too;
-where none runs, the history tells. Actions are configured under 'actions'; there are none by
-themselves.
-"""
+_HELP: Final = help_of("actions")
+
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
 
 
@@ -111,4 +107,4 @@ def _rows(form: Form) -> Iterator[tuple[str, ...]]:
         )
 
 
-COMMAND: Final = Command("actions", _configure, _run, _DESCRIPTION)
+COMMAND: Final = Command("actions", _configure, _run, _HELP["description"])

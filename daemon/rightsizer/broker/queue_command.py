@@ -14,33 +14,15 @@ from rightsizer.broker.request import (
     words_of,
 )
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, add_flags, answer, say
+from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.console.text import aligned
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import GIB, format_duration, seconds
 
+_HELP: Final = help_of("reserve")
+
 _NOTHING: Final = "-"
-_DESCRIPTION: Final = """\
-Keep GPUs free for a time to come. From now on nothing is lent on them that may last into it; what
-runs on is not ended. Use it by its id:
-
-  rightsizer reserve --gpus 4 --at 2026-12-01T08:00+01:00 --for 6h
-  rightsizer run --gpus 4 --reservation ID -- python train.py
-
-'rightsizer cancel ID' takes it back.
-"""
-_LENGTH: Final = """
---for TIME: how long, as in 6h
-"""
-_BEGIN: Final = """
---in TIME: from so long on (default: now)
---at TIME: from then on: ISO 8601, or seconds of the epoch
-"""
-_ANSWER: Final = """
---user NAME: for whom; for others by operators alone
---json: answer in JSON; times in seconds
-"""
 
 
 def _configure_queue(parser: argparse.ArgumentParser) -> None:
@@ -142,10 +124,10 @@ def _until(at: float | None, now: float) -> str:
 
 def _configure_reserve(parser: argparse.ArgumentParser) -> None:
     add_request_flags(parser)
-    add_flags(parser.add_argument, _LENGTH, for_={"type": duration, "required": True})
+    add_flags(parser.add_argument, _HELP["length"], for_={"type": duration, "required": True})
     begin = parser.add_mutually_exclusive_group()
-    add_flags(begin.add_argument, _BEGIN, in_=duration, at=moment)
-    add_flags(parser.add_argument, _ANSWER, user={"default": ""})
+    add_flags(begin.add_argument, _HELP["begin"], in_=duration, at=moment)
+    add_flags(parser.add_argument, _HELP["answer"], user={"default": ""})
     add_agent_flags(parser)
 
 
@@ -199,5 +181,5 @@ def _sentence(text: str) -> str:
 
 
 QUEUE = Command("queue", _configure_queue, _show_queue)
-RESERVE = Command("reserve", _configure_reserve, _reserve, _DESCRIPTION)
+RESERVE = Command("reserve", _configure_reserve, _reserve, _HELP["description"])
 CANCEL = Command("cancel", _configure_cancel, _cancel)

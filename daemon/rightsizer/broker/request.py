@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from rightsizer.broker.lease import GpuRequest, Interconnect
 from rightsizer.config.spelling import parse_size
-from rightsizer.console.command import add_flags
+from rightsizer.console.command import add_flags, help_of
 from rightsizer.model.errors import UsageError
+
+_HELP: Final = help_of("request")
 
 LEASES_PATH: Final = "/api/v1/leases"
 BROKER_PATH: Final = "/api/v1/broker"
@@ -28,14 +30,6 @@ _MOST: Final = 1024
 """More than any machine has."""
 _PROFILE: Final = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][a-z.]+)*")
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False, "": False}
-_FLAGS: Final = """
---gpus N: how many
---memory SIZE: needed on each, as in 30GiB; without it all of a GPU's
---share: take GPUs beside others too, where memory and measured needs of all fit; needs --memory
---interconnect: 'nvlink': only GPUs that NVLink joins each to each
---mig PROFILE: MIG instances of this profile, as in 1g.10gb; without it whole GPUs, or one instance
-  where no GPU is left
-"""
 
 
 def request_of(words: Mapping[str, str]) -> GpuRequest:
@@ -79,7 +73,9 @@ def add_request_flags(parser: argparse.ArgumentParser) -> None:
     """Flags of a GPU request."""
     kinds = {"choices": tuple(map(str, Interconnect)), "default": str(Interconnect.ANY)}
     one, none = {"default": "1"}, {"default": ""}
-    add_flags(parser.add_argument, _FLAGS, gpus=one, memory=none, interconnect=kinds, mig=none)
+    add_flags(
+        parser.add_argument, _HELP["flags"], gpus=one, memory=none, interconnect=kinds, mig=none
+    )
 
 
 def words_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rightsizer.broker.child_process import (
 from rightsizer.broker.launch import bind, has_mps, launch_of
 from rightsizer.broker.request import LEASES_PATH, add_request_flags, words_of
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, add_flags, harmless
+from rightsizer.console.command import Command, add_flags, harmless, help_of
 from rightsizer.console.flags import duration
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import (
@@ -32,6 +32,8 @@ from rightsizer.model.errors import (
     UsageError,
 )
 from rightsizer.model.units import format_duration
+
+_HELP: Final = help_of("run")
 
 _ID_BYTES: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.05
@@ -49,28 +51,6 @@ _NOT_KEPT: Final = (
 )
 _FAILED: Final = 125
 """Of this command itself, as env(1) and timeout(1) have it."""
-_DESCRIPTION: Final = """\
-Wait until the agent can lend GPUs, run a command on them, and give them back at its end. The agent
-has to have its broker on (docs/broker.md).
-
-  rightsizer run --gpus 2 --time-limit 4h -- python train.py
-
-The command sees the GPUs by CUDA_VISIBLE_DEVICES, and runs on CPUs and memory near to them. They
-are its own as long as anything that it has started is there. Nothing is ever ended by the agent.
-
-The exit status is the command's, or 128 and the signal that ended it; 125 where nothing was lent,
-126 and 127 where the command cannot be run or is not found.
-"""
-_TURN: Final = """
---priority N: larger goes first; operators alone may ask for more than 0
---time-limit TIME: how long it will take at most, as in 4h; a short one goes ahead more often. Later
-  you are told, and nothing is ended
---reservation ID: use what was reserved
-"""
-_WAITING: Final = """
---no-wait: fail where nothing is free
---wait-at-most TIME: fail where nothing is free within this time, as in 2h
-"""
 
 
 class LeaseClient:
@@ -230,9 +210,9 @@ class LeaseSupervisor(threading.Thread):
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is wanted, how long to wait, and what to run."""
     add_request_flags(parser)
-    add_flags(parser.add_argument, _TURN, priority={"type": int, "default": 0})
+    add_flags(parser.add_argument, _HELP["turn"], priority={"type": int, "default": 0})
     waiting = parser.add_mutually_exclusive_group()
-    add_flags(waiting.add_argument, _WAITING, wait_at_most=duration)
+    add_flags(waiting.add_argument, _HELP["waiting"], wait_at_most=duration)
     parser.add_argument("--quiet", action="store_true", help="tell nothing but faults")
     add_agent_flags(parser)
     parser.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, after --")
@@ -314,4 +294,4 @@ def _say(text: str) -> None:
     print(f"rightsizer: {harmless(text)}", file=sys.stderr, flush=True)
 
 
-COMMAND = Command("run", configure, run, _DESCRIPTION)
+COMMAND = Command("run", configure, run, _HELP["description"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.console.advice import advice_lines, dearest_first, finding_line
-from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.console.text import WIDTH, counted, wrapped
@@ -17,12 +17,9 @@ from rightsizer.model.finding import Action, Finding
 from rightsizer.report.json_encoder import Form, advice_form, finding_form
 from rightsizer.report.labels import ACTION_LABELS, first_names
 
+_HELP: Final = help_of("advise")
+
 _NAMED: Final = 3
-_FLAGS: Final = """
---json: answer in JSON
---save: keep the advice in the history and tell Grafana and webhooks of it, as the agent does;
-  refused while an agent runs
-"""
 
 
 def advise_text(
@@ -80,7 +77,7 @@ def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which history, and how to answer."""
     add_history_flag(parser)
-    add_flags(parser.add_argument, _FLAGS)
+    add_flags(parser.add_argument, _HELP["flags"])
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="tell why rules gave no verdict"
     )

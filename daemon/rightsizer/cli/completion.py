@@ -4,17 +4,12 @@ import argparse
 import os
 from typing import Final
 
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, help_of, say
 from rightsizer.model.errors import RightsizerError
 
-_SHELLS: Final = ("bash", "zsh", "fish")
-_DESCRIPTION: Final = """\
-Print what makes a shell complete commands, flags and files of `rightsizer`:
+_HELP: Final = help_of("completion")
 
-    rightsizer completion bash > ~/.local/share/bash-completion/completions/rightsizer
-    rightsizer completion zsh > "${fpath[1]}/_rightsizer"
-    rightsizer completion fish > ~/.config/fish/completions/rightsizer.fish
-"""
+_SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def asked_command() -> str:
@@ -49,4 +44,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND: Final = Command("completion", configure, run, _DESCRIPTION)
+COMMAND: Final = Command("completion", configure, run, _HELP["description"])

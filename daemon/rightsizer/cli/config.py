@@ -11,29 +11,12 @@ from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import SettingOrigins, load_file, load_with_origins
 from rightsizer.config.shape import shape_of
 from rightsizer.config.spelling import plain
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, help_of, say
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, field
 
-_DESCRIPTION: Final = """\
-`init` writes a configuration to start from, of one screen; FILE is rightsizer.yaml here unless
-told, and - for standard output. A file that exists is left alone.
-
-`show` prints the settings in force that a file, a drop-in or the environment sets, each with its
-origin; with --effective all others too, with their defaults. Drop-ins are conf.d/*.yaml beside
-rightsizer.yaml, in the order of their names: mappings are merged key by key, and of all else the
-last file counts. Flags of a command go before all of them and are not known here.
-
-`check` tells every fault of a configuration, as check-config does.
-"""
-_CHECKED: Final = """\
-Every fault of a configuration file and of the environment over it, with its place; then of what
-they name: the web configuration and its certificates, boards, prices, a scenario, tokens and other
-files of credentials, the broker's file. Run it as the agent's own user. Exits with 78 where
-anything is wrong.
-"""
 _USUAL: Final = Path("/etc/rightsizer/rightsizer.yaml")
 _STARTER: Final = "rightsizer.yaml"
 _REMEDY: Final = "name the file to show, as in 'rightsizer config show FILE'"
@@ -141,5 +124,6 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND: Final = Command("config", configure, run, _DESCRIPTION)
+COMMAND: Final = Command("config", configure, run, help_of("config")["description"])
+_CHECKED: Final = help_of("check-config")["description"]
 CHECK: Final = Command("check-config", _configure_check, _check, _CHECKED)

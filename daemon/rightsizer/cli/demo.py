@@ -17,7 +17,7 @@ from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.agent import add_access_flags
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import checked_address, with_values
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log_settings import LogLevel
@@ -29,15 +29,10 @@ from rightsizer.simulator.source import SimulatedSource
 from rightsizer.web.listener import listening_socket
 from rightsizer.web.settings import parse_address
 
+_HELP: Final = help_of("demo")
+
 DEFAULT_SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400.0
-_ADDRESS: Final = """
---web.listen-address ADDRESS: where to listen, as host:port
-"""
-_PACE: Final = """
---speed FACTOR: simulated seconds in a second; the first day passes at this speed
---days-before DAYS: days that the node remembers at the start, 0 to 30
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +167,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--scenario", default=default.scenario, help="a built-in scenario, or a scenario file"
     )
     address = {"default": default.listen_address}
-    add_flags(parser.add_argument, _ADDRESS, web_listen_address=address)
+    add_flags(parser.add_argument, _HELP["address"], web_listen_address=address)
     add_access_flags(parser)
     least, most = math.nextafter(0.0, 1.0), sys.float_info.max
     positive = partial(_number, least=least, most=most, what="a positive number")
@@ -180,7 +175,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     month = partial(_number, least=0, most=30, what="a number of days from 0 to 30")
     speed = {"type": positive, "default": default.speed}
     days = {"type": month, "default": default.days_before}
-    add_flags(parser.add_argument, _PACE, speed=speed, days_before=days)
+    add_flags(parser.add_argument, _HELP["pace"], speed=speed, days_before=days)
 
 
 def run(arguments: argparse.Namespace) -> int:

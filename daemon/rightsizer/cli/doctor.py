@@ -4,26 +4,18 @@ import argparse
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Final
 
 from rightsizer.agent.doctor import examine
 from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, answer
+from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 
-_DESCRIPTION = """\
-Look at everything that the agent makes use of, as the user who runs this: the driver, other
-processes, control groups, the kubelet, Grafana and so on. Each line says ok, limited, missing or
-unused; what is not there is followed by what it costs and by the remedy.
+_HELP: Final = help_of("doctor")
 
-What the service's own sandbox allows is told by a unit that has the same one:
-
-  systemctl start rightsizer-doctor; journalctl -u rightsizer-doctor -o cat
-
-The exit status is 0 whatever is found.
-"""
 _WIDTH = 100
 
 
@@ -64,4 +56,4 @@ def _lines(check: Check) -> list[str]:
     return lines
 
 
-COMMAND = Command("doctor", configure, run, _DESCRIPTION)
+COMMAND = Command("doctor", configure, run, _HELP["description"])

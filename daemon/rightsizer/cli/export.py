@@ -14,7 +14,7 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, add_flags, discard_output
+from rightsizer.console.command import Command, add_flags, discard_output, help_of
 from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
@@ -23,23 +23,12 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.report.export import EXPORT_FORMATS, ExportRow
 
+_HELP: Final = help_of("export")
+
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """By which a window may begin before the end of the last: two clocks are not read at once."""
-_DESCRIPTION = """\
-Write the local history as a table: a row for each device and span of time, with the seconds of
-each state, waste, energy, quantiles of use and holders. docs/export.md tells every column. The
-history is only read, beside the agent that writes it.
-"""
 _GRAINS: Final = {"5m": 300 * NANOSECONDS_PER_SECOND, "1h": 3600 * NANOSECONDS_PER_SECOND}
 _BINARY: Final = frozenset({"parquet"})
-_FLAGS: Final = """
---from TIME: windows that begin then or later: ISO 8601, in UTC unless it says otherwise, or seconds
-  since the epoch
---to TIME: windows that begin before then
---devices LIST: uuids or indexes, divided by commas; without it all
---grain: span of a row; what is already merged into hours stays an hour
---format: how it is written
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +129,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(
         parser.add_argument,
-        _FLAGS,
+        _HELP["flags"],
         from_=moment,
         to=moment,
         devices=lambda text: tuple(filter(None, text.split(","))),
@@ -184,4 +173,4 @@ def _standard_output() -> Iterator[IO[bytes]]:
         ) from None
 
 
-COMMAND = Command("export", configure, run, _DESCRIPTION)
+COMMAND = Command("export", configure, run, _HELP["description"])

@@ -13,7 +13,7 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, say
+from rightsizer.console.command import Command, help_of, say
 from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
@@ -36,6 +36,8 @@ from rightsizer.model.units import (
 from rightsizer.model.window import Window
 from rightsizer.report.json_encoder import advice_form
 from rightsizer.report.labels import CAUSE_LABELS
+
+_HELP: Final = help_of("job-report")
 
 _ROWS_SINCE: Final[Nanoseconds] = 3600 * 10**9
 """An old window is a whole hour, which may have begun before the job did."""
@@ -60,14 +62,6 @@ _LESSONS: Final[Mapping[Cause, str]] = {
     Cause.THROTTLED: "The GPUs were held down by power or heat, which is not the job's doing: tell "
     "the operators of the cluster.",
 }
-_DESCRIPTION = """\
-What a job has used of its GPUs on this node, where the rest went, and one line of advice. Made for
-Slurm's epilog (config/slurm), and of use for any workload while it runs. A running agent is asked
-to write its history first, so that nothing is missing; without one it is read as it is.
-
-  rightsizer job-report 4242
-  rightsizer job-report kubernetes:research/llm-pretrain --json
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,4 +237,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("job-report", configure, run, _DESCRIPTION)
+COMMAND = Command("job-report", configure, run, _HELP["description"])

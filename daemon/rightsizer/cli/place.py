@@ -16,13 +16,15 @@ from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.request import PLACE_PATH, add_request_flags, request_of, words_of
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.agent_client import add_agent_flags, socket_of
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import settings_of
 from rightsizer.console.text import aligned, wrapped
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError, RightsizerError
 from rightsizer.model.units import GIB, format_duration, seconds
+
+_HELP: Final = help_of("place")
 
 if TYPE_CHECKING:
     from rightsizer.agent.settings import Settings
@@ -33,30 +35,7 @@ _LOOK: Final = (
     "No agent was asked: this knows the states of this moment alone, not for how long a GPU has "
     "been idle, what was measured before, nor what is lent."
 )
-_DESCRIPTION: Final = """\
-Tell the best GPUs of this node to take right now: really free by what was measured and not by
-allocation alone, healthy, joined as closely as can be, on one NUMA node, and such that pairs and
-switches stay whole for those who come later. Nothing is taken or reserved by it.
-
-To start something on them:
-
-  eval "$(rightsizer place --gpus 2 --export)" && $RIGHTSIZER_BIND python train.py
-
-CUDA_VISIBLE_DEVICES names the GPUs and MIG instances by uuid; RIGHTSIZER_BIND is a numactl command
-for their CPUs and memory, and empty where a NUMA node is not known. Where nothing fits, the shell
-sees no GPU at all and 'eval' fails.
-
-The running agent is asked over its socket. Without one, the driver is looked at three times in two
-seconds, which tells the states of this moment alone.
-
-The exit status is 1 where nothing fits; the reasons are told, with --export on standard error.
-"""
 _WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
-_FORMS: Final = """
---json: answer in JSON (docs/placement.md)
---export: answer as exports for a shell
---explain: tell the sets that were nearly as good too, and why each other GPU cannot be given
-"""
 
 
 def place_text(form: Any, *, is_explained: bool) -> str:
@@ -151,7 +130,7 @@ def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is wanted, of which node, and how to answer."""
     add_request_flags(parser)
-    add_flags(parser.add_mutually_exclusive_group().add_argument, _FORMS)
+    add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"])
     add_scenario_flag(parser, "agent and driver")
     add_agent_flags(parser)
 
@@ -195,4 +174,4 @@ def _ask(words: dict[str, str], arguments: argparse.Namespace) -> Any:
             raise RightsizerError(f"{error}; {_WITHOUT_A_GPU}") from None
 
 
-COMMAND = Command("place", configure, run, _DESCRIPTION)
+COMMAND = Command("place", configure, run, _HELP["description"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
@@ -22,82 +22,24 @@ from rightsizer.planner.settings import PlannerSettings
 from rightsizer.planner.summary import LineKind, SummaryLine, plan_summary, show_summaries
 from rightsizer.planner.text import measured_text, plan_text, title_lines
 
+_HELP: Final = help_of("plan")
+
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
 
 
-_DESCRIPTION = """\
-From a model, its task and its load to the GPUs that fit: by memory, compute, bandwidth and latency,
-then by what the work costs. In one line:
-
-  rightsizer plan --model llama-3.1-70b --rps 20 --in 2000 --out 500 --ttft 1s --tpot 50ms
-  rightsizer plan --model bert-base --rps 2000 --latency 20ms
-  rightsizer plan --model sdxl --rps 5 --gpus h100,l40s
-  rightsizer plan --model whisper-large-v3 --streams 200
-  rightsizer plan --model 7B --train full --tokens 1e9
-
-or in a file of one requirement, several documents, or a list, in YAML or JSON; it takes the words
-of the flags and more (docs/planning.md):
-
-  model: {config: path/to/config.json}
-  precision: fp8
-  load: {input_tokens: 2000, output_tokens: 300, requests_per_second: 10, tpot: 40ms}
-  growth: {per_month: 0.1, months: 12}
-  gpus: [L40S, H100, NVIDIA H200]
-
-Nothing runs and nothing is asked over the network; each figure carries its interval.
-"""
-
-
-_QUESTION: Final = """
---model MODEL: name as on the hubs (llama-3.1-70b, google/gemma-3-27b-it, bert-base, sdxl), path of
-  a config.json or of its folder, or size alone (70B)
---rps RATE: requests a second; a request is an answer, a sequence, an image, or 30 s of sound
---in TOKENS: tokens of a request's prompt
---out TOKENS: tokens of its answer
---ttft TIME: longest time to the first token, such as 1s, or p95=1s for 95 of 100 requests
---tpot TIME: longest time between tokens, such as 50ms
---latency TIME: longest time to the whole answer, such as 20ms
---arrivals KIND: of requests at a rate: bursty, poisson, steady, closed, or the squared coefficient
-  of variation of the times between them; bursty without it
---engine NAME: vllm, sglang or tensorrt-llm; vllm without it
---streams COUNT: live streams of speech
---concurrency COUNT: requests in flight, in place of a rate
---precision FORMAT: format of the weights, such as fp8; bf16, or the checkpoint's own, without it
---gpus LIST: kinds of GPU, such as h100,h200,l40s; all that are known without it
---provider LIST: clouds whose instances and prices count, such as aws,gcp, or any for aws, gcp,
-  azure, oci, lambda and coreweave; counts are whole instances of theirs
---spares COUNT: instances that may fail, 1 for N+1; without --provider, replicas
---train KIND: full, lora or qlora: train it instead of serving it
---tokens COUNT: tokens to train on in all, such as 1e9
-"""
-_WORDS: Final = tuple(re.findall("^--([a-z]+)", _QUESTION, re.MULTILINE))
-_SOURCES: Final = """
---measured FILE: files of the model at work: of a recording, a profiler's traces, MLPerf logs; tells
-  where the prediction was off
---board KEY: board of the catalogue that was measured, where the files do not say
---catalogue FILE: YAML file that changes or adds boards, as for 'rightsizer catalogue'; without it
-  catalogue.boards_file of the configuration
---prices FILE: YAML file that changes or adds prices, in dollars per GPU-hour; without it
-  catalogue.prices_file of the configuration
-"""
-_FORMS: Final = """
---html OUT: write the plan as one page of HTML too
---details: tell all of it: memory, costs on all terms, alternatives, growth, every check
---all: the same with all candidates, rejected ones too
---json: answer in JSON; bytes, milliseconds, tokens a second, dollars, hours
-"""
+_WORDS: Final = tuple(re.findall("^--([a-z]+)", _HELP["question"], re.MULTILINE))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What is asked, by which facts, and how to answer."""
     file_help = "YAML or JSON of requirements, in place of --model"
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=file_help)
-    add_flags(parser.add_argument, _QUESTION, spares=int)
+    add_flags(parser.add_argument, _HELP["question"], spares=int)
     measured = {"type": Path, "nargs": "+"}
-    add_flags(parser.add_argument, _SOURCES, measured=measured, catalogue=Path, prices=Path)
+    add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)
-    add_flags(parser.add_argument, _FORMS, html=Path)
+    add_flags(parser.add_argument, _HELP["forms"], html=Path)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -197,4 +139,4 @@ def _measured(
     return check_plan(requirement, planner, plan.candidates[0], paths, board)
 
 
-COMMAND = Command("plan", configure, run, _DESCRIPTION)
+COMMAND = Command("plan", configure, run, _HELP["description"])

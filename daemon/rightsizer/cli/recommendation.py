@@ -14,7 +14,7 @@ from urllib.parse import quote
 from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.console.agent_client import add_socket_flag, asked_at
-from rightsizer.console.command import Command, add_flags, answer, say
+from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
     add_config_flag,
@@ -34,38 +34,8 @@ from rightsizer.model.errors import HistoryError, RightsizerError
 from rightsizer.report.json_encoder import Form, advice_form
 from rightsizer.web.advice_api import ACTS
 
-_EXPLAINED: Final = """\
-Tell what was seen, over which time and against which thresholds, how sure that is, what could be
-done and what speaks for each way, what it saves at which price, how to do it, what has become of
-it, and the PromQL that leads to the same numbers. The history is only read, beside a running agent
-too; where none is kept, the agent is asked. Abstentions have ids as well: 'rightsizer advise'
-lists them. With --url, an agent is asked at its address. With --fleet, the advice is what
-`rightsizer fleet` has kept; what it did not keep,
-'rightsizer fleet --explain ID' judges again.
-"""
-_HOW: Final = """\
-The running agent is asked over its socket; where none runs, its history is changed under its lock,
-and the next agent goes on from there. 'rightsizer advise' lists the ids. With --url, an agent is
-asked at its address; it takes decisions of users alone, where web.enable_lifecycle is on.
-
-With --fleet, the advice is that of 'rightsizer fleet': its service is asked over fleet.api_socket;
-where none runs, its ledger is changed, and the next look tells of it.
-"""
-_DECISION: Final = """
---why TEXT: the reason, kept with it
---for TIME: how long it is to stay so, as in 12h or 7d; without it as recommender.ledger says
---actor NAME: who does so
---json: answer in JSON; times in seconds
-"""
+_HELP: Final = help_of("decision")
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
-_CLAIMED: Final = (
-    "Mark a recommendation as being worked on. It stays open, and once its GPUs have changed, "
-    "before and after are compared."
-)
-_DISMISSED: Final = (
-    "Close a recommendation that is not wanted. The same is not recommended again for a while."
-)
-_SNOOZED: Final = "Postpone a recommendation: it stays open, and its alerts are silent for a while."
 
 
 def _configure_explain(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +81,8 @@ def _target(advice_id: str) -> str:
 def _configure(parser: argparse.ArgumentParser) -> None:
     """Which advice, why, and for how long."""
     parser.add_argument("id", help="the advice's id")
-    add_flags(parser.add_argument, _DECISION, for_=duration_text, actor={"default": _user()})
+    actor = {"default": _user()}
+    add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor=actor)
     add_socket_flag(parser)
     parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
     add_url_flags(parser)
@@ -186,11 +157,12 @@ def _user() -> str:
         return f"uid:{os.getuid()}"
 
 
-def _command(verb: str, words: str) -> Command:
-    return Command(verb, _configure, partial(_run, verb), f"{words}\n\n{_HOW}")
+def _command(verb: str) -> Command:
+    description = f"{_HELP[verb]}\n{_HELP['description']}"
+    return Command(verb, _configure, partial(_run, verb), description)
 
 
-EXPLAIN: Final = Command("explain", _configure_explain, _explain, _EXPLAINED)
-CLAIM: Final = _command("claim", _CLAIMED)
-DISMISS: Final = _command("dismiss", _DISMISSED)
-SNOOZE: Final = _command("snooze", _SNOOZED)
+EXPLAIN: Final = Command("explain", _configure_explain, _explain, help_of("explain")["description"])
+CLAIM: Final = _command("claim")
+DISMISS: Final = _command("dismiss")
+SNOOZE: Final = _command("snooze")

@@ -7,34 +7,17 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from rightsizer.console.agent_client import add_agent_flags, client_of
-from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import duration, duration_text
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
 from rightsizer.telemetry.source import ReleasableResource
 
+_HELP: Final = help_of("release")
+
 Form: TypeAlias = dict[str, Any]
 """What the agent answers."""
-_DESCRIPTION: Final = """\
-Ask the running agent to let the GPUs go, and wait until it has: 'gpus' closes every handle, for a
-driver update, a reset or VFIO; 'counters' lets only the profiling counters go, for Nsight Compute
-or another profiler, and goes on reading all else. The agent stays up and says at /metrics,
-/-/ready and in its log that it has let go. An agent that is restarted has taken everything back.
-
-To update the driver:
-
-  rightsizer release gpus --wait 30s
-  systemctl stop nvidia-persistenced
-  modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia
-  # install the driver, then
-  modprobe nvidia
-  systemctl start nvidia-persistenced
-  systemctl restart rightsizer
-
-The restart makes the agent load the new driver's library; after a reset, or with the same driver,
-'rightsizer resume' does. The exit status is 0 only once all is let go, so that a script may go on.
-"""
 _NAMES: Final = {
     ReleasableResource.GPUS: "the GPUs: every handle is closed and nothing is read",
     ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
@@ -42,14 +25,6 @@ _NAMES: Final = {
 _POLL_SECONDS: Final = 0.1
 
 
-_WHEN: Final = """
---for TIME: take it back by itself after this time, as in 30m or 2h; without it when
-  'rightsizer resume' says so
---wait TIME: how long to wait until all is let go; the request stands beyond that
-"""
-_JSON: Final = """
---json: answer in JSON; times in seconds
-"""
 _HELD: Final = tuple(map(str, ReleasableResource))
 
 
@@ -58,7 +33,7 @@ def configure_release(parser: argparse.ArgumentParser) -> None:
     usual = str(ReleasableResource.GPUS)
     parser.add_argument("held", nargs="?", choices=_HELD, default=usual, help="what to let go")
     wait = {"type": duration_text, "default": "10s"}
-    add_flags(parser.add_argument, _WHEN + _JSON, for_=duration_text, wait=wait)
+    add_flags(parser.add_argument, _HELP["when"] + _HELP["json"], for_=duration_text, wait=wait)
     add_agent_flags(parser)
 
 
@@ -67,7 +42,7 @@ def configure_resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "held", nargs="?", choices=_HELD, help="what to take back; all that was let go without it"
     )
-    add_flags(parser.add_argument, _JSON)
+    add_flags(parser.add_argument, _HELP["json"])
     add_agent_flags(parser)
 
 
@@ -129,5 +104,5 @@ def wait_until_done(
         clock.wait_until(min(now + nanoseconds(_POLL_SECONDS), deadline), never)
 
 
-RELEASE = Command("release", configure_release, release, _DESCRIPTION)
+RELEASE = Command("release", configure_release, release, _HELP["description"])
 RESUME = Command("resume", configure_resume, resume)

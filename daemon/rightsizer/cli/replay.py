@@ -12,7 +12,7 @@ from rightsizer.agent.replay import DeviceSummary, Replay, filled_history, repla
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.advice import finding_line
-from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.console.progress import ProgressLine
 from rightsizer.console.text import counted
@@ -27,29 +27,9 @@ from rightsizer.telemetry.recordings.source import open_recording
 from rightsizer.telemetry.recordings.text_file import no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
+_HELP: Final = help_of("replay")
+
 _STATES_SHOWN = 4
-_DESCRIPTION = """\
-Account for a recording: nvidia-smi CSV and dmon, dcgmi dmon, gpustat JSON, Weights & Biases system
-metrics as JSON lines, Prometheus text with timestamps or JSON of range queries, our own recordings,
-CSV of signals, or any CSV by a column map.
-Several files of one recording merge by device and time; each may be gzipped. Times without a zone
-are taken as UTC.
-"""
-_FLAGS: Final = """
---board KEY: board of the catalogue, such as H100-SXM5-80GB, for what the log does not say: memory
-  in bytes, power limit in watts, clocks in hertz
---columns MAP.yaml: which columns of a CSV mean what
---fields NAMES: the columns of a log without a heading, in their order and separated by commas:
-  timestamp,index,utilization.gpu,memory.used,power.draw
---device GPU: index or name of the only GPU of a log without a column that names GPUs
---devices N: how many GPUs are in such a log, one row each in every poll
---job GPUS: GPUs of one job, as 0-3,5; or none, to read each for itself; may be repeated;
-  inferred where it is not given and the recording does not say who holds them
---timeline OUT.csv: write every stretch of every device; start and end in seconds since the epoch
---into HISTORY: fill a history with the recording, and with the advice that an agent would have left
---json: answer in JSON; times in seconds
---no-progress: show no progress
-"""
 
 
 def replay_text(result: Replay) -> str:
@@ -109,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of a recording")
     add_flags(
         parser.add_argument,
-        _FLAGS,
+        _HELP["flags"],
         columns=Path,
         timeline=Path,
         into=Path,
@@ -175,4 +155,4 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
         )
 
 
-COMMAND = Command("replay", configure, run, _DESCRIPTION)
+COMMAND = Command("replay", configure, run, _HELP["description"])

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rightsizer.agent.report_facts import ReportQuery, report_facts
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import (
     add_config_flag,
     add_history_flag,
@@ -30,26 +30,10 @@ from rightsizer.report.documents import html_document, markdown_document, text_d
 from rightsizer.report.model import ReportModel
 from rightsizer.report.summary import summary_of
 
+_HELP: Final = help_of("report")
+
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or goes away; new keys do not change it."""
-_DESCRIPTION = """\
-One document on what the GPUs of this node did: states by day and by GPU, what went unused and what
-it cost, how well sized they are, what to change, what past advice returned, and what is not known.
-The history is only read, beside the agent that writes it. The same history and flags give the same
-bytes. docs/report.md tells more.
-
-  rightsizer report --last 30d --output report.html
-  rightsizer report --from 2026-01-01 --to 2026-02-01 --timezone Europe/Berlin --format markdown
-"""
-_FLAGS: Final = """
---from TIME: beginning: ISO 8601 in the time zone unless it says otherwise, or seconds since the
-  epoch; the history's last 7 days without it, as far as they were recorded
---to TIME: end; without it that of the history
---last DURATION: length before the end, in place of --from: 24h, 7d, 30d
---timezone NAME: whose days and times they are, as in Europe/Berlin
---format: how it is written; without it a screenful of text on a terminal, else HTML
---output FILE: without it to standard output
-"""
 
 
 def json_document(model: ReportModel, _: dt.tzinfo) -> str:
@@ -70,7 +54,9 @@ REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which span, by whose calendar, in which format, and where to."""
     form, zone = {"choices": REPORT_FORMATS}, {"default": "UTC"}
-    add_flags(parser.add_argument, _FLAGS, last=duration, timezone=zone, format=form, output=Path)
+    add_flags(
+        parser.add_argument, _HELP["flags"], last=duration, timezone=zone, format=form, output=Path
+    )
     add_history_flag(parser)
     add_config_flag(parser)
 
@@ -126,4 +112,4 @@ def _timezone(name: str) -> tzinfo:
         ) from None
 
 
-COMMAND = Command("report", configure, run, _DESCRIPTION)
+COMMAND = Command("report", configure, run, _HELP["description"])

@@ -5,15 +5,12 @@ import sys
 from importlib.util import find_spec
 from typing import Final
 
-from rightsizer.console.command import Command, add_flags
+from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.remote_agent import DEFAULT_URL, RemoteAgent, add_url_flags
 from rightsizer.model.errors import RightsizerError
 
-_DESCRIPTION: Final = """\
-Show the GPUs of an agent, most wasteful first: the last day, state, memory, power, who holds each,
-and the one thing to do. Keys: arrows or j and k select a GPU and show its advice with the command,
-s sorts, / filters, q quits. Without a terminal, or with --once, one table is printed.
-"""
+_HELP: Final = help_of("top")
+
 _LEAST_SECONDS: Final = 0.2
 
 
@@ -41,4 +38,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND: Final = Command("top", configure, run, _DESCRIPTION)
+COMMAND: Final = Command("top", configure, run, _HELP["description"])

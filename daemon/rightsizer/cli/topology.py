@@ -14,7 +14,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.agent.simulated_node import simulate
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, with_values
 from rightsizer.console.text import aligned
 from rightsizer.host.settings import PathSettings
@@ -34,6 +34,8 @@ from rightsizer.report.json_encoder import cpu_list, topology_form
 from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
+_HELP: Final = help_of("topology")
+
 _LEGEND: Final = (
     ("X", "the GPU itself"),
     ("NV#", "that many NVLinks, or to the switches that join all alike"),
@@ -47,25 +49,12 @@ _LEGEND: Final = (
 _NOTHING: Final = "-"
 _NAMES_SHOWN: Final = 3
 _PAIRS_SHOWN: Final = 4
-_DESCRIPTION = """\
-Print the ways between GPUs, network cards and disks, as `nvidia-smi topo -m` does, with NUMA nodes,
-near CPUs, and the PCIe link of each GPU and of each bridge above it. Works without the driver too:
-GPUs then go by their PCI addresses. Devices that are asleep are not woken.
-
-Two forms are for those who schedule: 'gres' is the node's gres.conf for Slurm, with near cores and
-NVLinks, and 'node-resource-topology' the object that Kubernetes' topology-aware schedulers place
-pods by. Both tell of MIG instances too, take two seconds, and need the driver.
-"""
 _GRES: Final = "gres"
 _TOPOLOGY: Final = "node-resource-topology"
 _NO_BUS: Final = Path(os.devnull)
 """A simulated node has none, and what is on this machine's does not belong to it."""
 _PATIENCE_SECONDS: Final = 10.0
 """Opening NVML takes some 3 s where no persistence daemon runs."""
-_FORMS: Final = """
---format: 'gres' for Slurm, 'node-resource-topology' for Kubernetes (default: text)
---json: the same as --format json
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +193,7 @@ def _table(rows: Iterable[Sequence[str]]) -> list[str]:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which node, and how to answer."""
     form = {"choices": ("text", "json", _GRES, _TOPOLOGY), "default": "text"}
-    add_flags(parser.add_mutually_exclusive_group().add_argument, _FORMS, format=form)
+    add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"], format=form)
     flags = f"""
 --node-name NAME: the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment,
   else the host's name
@@ -273,4 +262,4 @@ def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:
     return Path(arguments.path_sysfs)
 
 
-COMMAND = Command("topology", configure, run, _DESCRIPTION)
+COMMAND = Command("topology", configure, run, _HELP["description"])

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.model.errors import RightsizerError
@@ -76,6 +77,14 @@ class Command:
     run: Callable[[argparse.Namespace], int]
     """The exit code, or a RightsizerError, which is printed."""
     description: str = ""
+
+
+def help_of(name: str) -> dict[str, str]:
+    """The texts of a command's file in `help/`: its description, and tables for `add_flags`."""
+    text = Path(__file__).with_name("help").joinpath(f"{name}.txt").read_text(encoding="utf-8")
+    description, *parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
+    sections = {"description": description, **dict(zip(parts[::2], parts[1::2], strict=True))}
+    return {section: f"{lines.strip()}\n" for section, lines in sections.items()}
 
 
 def add_flags(add: Callable[..., object], table: str, **kinds: Any) -> None:

@@ -7,7 +7,7 @@ from operator import gt, lt
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.console.command import Command, add_flags, answer
+from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
     add_config_flag,
@@ -34,60 +34,24 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds
 
-_DESCRIPTION: Final = """\
-Advice over all GPUs that a store knows: Prometheus, Thanos Query, Mimir or VictoriaMetrics, with
-the metrics of our agents, of dcgm-exporter, or of both. Days that were read are kept, so that only
-the first look takes long; an interrupted one goes on where it stopped. Nothing is changed anywhere:
-without --save the advice is not even remembered. docs/fleet.md has more.
-
-  rightsizer fleet --store.url http://prometheus:9090
-  rightsizer fleet --store.url http://thanos-query:10902 --dry-run
-  rightsizer fleet --config.file fleet.yaml --save --html fleet.html
-  rightsizer fleet --config.file fleet.yaml --serve
-  rightsizer fleet --shard 3/16 --json > 3.json; rightsizer fleet merge *.json
-"""
-_LOOK: Final = """
---store.url URL: the store; without it fleet.store.url of the configuration
---lookback DURATION: how far back to look, as in 14d; without it fleet.lookback of the configuration
---at SECONDS: look back from this time, in seconds since the epoch (default: now)
---json: answer in JSON; docs/fleet.md tells every key
-"""
-_MODES: Final = """
---serve: run as a service, on port 19400
---dry-run: show what the store has and what a run would query, and exit
---explain ID: show the whole reasoning behind a verdict
-"""
-_SELECTION: Final = """
---top N: show the first N recommendations, by money, then by severity
---cluster NAME: answer for one cluster
---shard I/N: look at one part of the clusters, of N; `merge` makes one answer of all
---team NAME: answer for one team
---since DURATION: advice that was opened within it, as in 24h; a kept ledger knows when that was
-"""
-_ANSWER: Final = """
---all: in JSON, give every verdict, not findings alone
---html OUT: write the answer as one page of HTML too
---save: keep the advice, and tell Grafana and webhooks of it; for a CronJob
---web.listen-address ADDRESS: with --serve, where to listen, as host:port; may be given more than
-  once
---no-progress: show no progress
-"""
+_HELP: Final = help_of("fleet")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which store, how far back, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("merge",), nargs="?", help="make one answer of several")
     parser.add_argument(
         "answers", type=Path, nargs="*", metavar="ANSWER.json", help="answers in JSON, to merge"
     )
-    add_flags(parser.add_argument, _LOOK, lookback=duration, at=float)
-    add_flags(parser.add_mutually_exclusive_group().add_argument, _MODES)
-    add_flags(parser.add_argument, _SELECTION, top=whole_number, since=duration)
-    add_flags(parser.add_argument, _ANSWER, html=Path, web_listen_address={"action": "append"})
+    add_flags(parser.add_argument, _HELP["look"], lookback=duration, at=float)
+    add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["modes"])
+    add_flags(parser.add_argument, _HELP["selection"], top=whole_number, since=duration)
+    add_flags(
+        parser.add_argument, _HELP["answer"], html=Path, web_listen_address={"action": "append"}
+    )
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Look at the fleet, and print what was found.
 
     Raises:
@@ -192,4 +156,4 @@ def _given(arguments: argparse.Namespace, flag: str) -> bool:
     return value is not None and value is not False
 
 
-COMMAND: Final = Command("fleet", configure, run, _DESCRIPTION)
+COMMAND: Final = Command("fleet", _configure, _run, _HELP["description"])

@@ -12,7 +12,7 @@ from rightsizer.catalogue.catalogue import Catalogue, plain_name, read_catalogue
 from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.device import Device
@@ -22,6 +22,8 @@ from rightsizer.model.units import GIB
 from rightsizer.planner.catalogue_text import card_text, columns, table_text
 from rightsizer.planner.figures import short_number
 from rightsizer.telemetry.host_context import survey_node
+
+_HELP: Final = help_of("catalogue")
 
 _FIGURES: Final[Mapping[str, str]] = {
     "names": "names",
@@ -37,42 +39,8 @@ _TERMS: Final = (1, 3)
 _REMEDY: Final = """\
   Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it and
   no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
-_DESCRIPTION = """\
-List the boards of the catalogue, or tell everything of those that are named, each figure with its
-origin: measured, verified against a public table, recalled from a datasheet, assumed from boards
-alike, or stated by you. A board is named by its key or by what its driver calls it. Prices are
-dollars per GPU-hour as of the dates beside them, never quotes. Of a GPU of this node that is not
-in it, what its driver says is told.
-
-A file of your own changes or adds boards, figure by figure; a new board needs these:
-
-  boards:
-    H100-SXM5-80GB: {power_limit_watts: 650, source: our own limit}
-    LAB-1:
-      architecture: Hopper
-      compute_capability: "9.0"
-      sm_count: 100
-      memory_mib: 65536
-      memory_bandwidth_gbs: 2000
-      power_limit_watts: 300
-      dense_peak_tera: {bf16: 500}
-
-and one of prices likewise:
-
-  boards:
-    H100-SXM5-80GB: {on_demand: 2.10, reserved: {1: 1.60}, dates: [2026-09-01], purchase: 27000}
-  on_premises: {pue_ratio: 1.2, dollars_per_kilowatt_hour: 0.09}
-"""
 _PATIENCE_SECONDS: Final = 10.0
 """Opening NVML takes some 3 s where no persistence daemon runs."""
-_FILES: Final = """
---search TEXT: list boards with all these words in their key, names, architecture, form or memory
---catalogue FILE: YAML file that changes or adds boards; units are in its keys
---prices FILE: YAML file that changes or adds prices, in dollars per GPU-hour
-"""
-_JSON: Final = """
---json: answer in JSON; bytes, hertz, watts, seconds, dollars
-"""
 
 
 def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
@@ -186,15 +154,14 @@ class _CatalogueCommandSettings:
     path: PathSettings = field(default_factory=PathSettings)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which boards, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="keys or names of boards")
-    add_flags(parser.add_argument, _FILES, catalogue=Path, prices=Path)
+    add_flags(parser.add_argument, _HELP["files"], catalogue=Path, prices=Path)
     add_config_flag(parser)
-    add_flags(parser.add_argument, _JSON)
+    add_flags(parser.add_argument, _HELP["json"])
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Print what was asked for.
 
     Raises:
@@ -251,4 +218,4 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
     return found
 
 
-COMMAND = Command("catalogue", configure, run, _DESCRIPTION)
+COMMAND = Command("catalogue", _configure, _run, _HELP["description"])

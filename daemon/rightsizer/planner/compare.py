@@ -11,7 +11,7 @@ from typing import Any, Final
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.question_file import FileQuestion, read_questions
@@ -27,31 +27,11 @@ from rightsizer.sizing.workload_family import (
     parse_workload,
 )
 
+_HELP: Final = help_of("compare")
+
 _Find = Callable[[str, ComparedWorkload], tuple[GpuPlace, str]]
 """The place of a name at a workload, and a note where the name may mean others."""
 
-_DESCRIPTION = f"""\
-Tell the throughput of one GPU over that of another at a kind of workload, each in its best usable
-number format and as many of either, with the interval that it lies in with a probability of 90 %.
-GPUs that train together exchange gradients, which slow links show: give their number with gpus;
-without it the middle of one and eight is told, and the interval holds both.
-GPUs are named by catalogue key or NVML name, MIG slices like A100-SXM4-80GB:1g.10gb; neighbors of
-slices idle. Ratios are derived from datasheets and results of MLCommons; they are not verified by
-MLCommons. Two names and a workload are a question:
-
-  rightsizer compare a100 h100 --workload llm-serving
-
-A family such as h100 is its usual board, which is told.
-
-Workloads: {", ".join(WORKLOADS)}.
-
-A file in YAML or JSON holds one question or a list of them; a list gives a list of answers in the
-same order, with {{error}} in the place of one that fails:
-
-  - {{workload: training-llm, from: A100-SXM4-80GB, to: H100-SXM5-80GB}}
-  - {{workload: training-cnn, from: A30, to: L40S, gpus: 4}}
-  - {{workload: inference-cnn, from: T4, to: L4, precision: int8}}
-"""
 _TEXTS: Final = ("workload", "from", "to", "precision")
 _KEYS: Final = (*_TEXTS, "gpus")
 _NEEDED: Final = _TEXTS[:3]
@@ -60,21 +40,10 @@ _ENDS: Final = ("from", "to")
 _REMEDY: Final = "'rightsizer compare --help' shows what it takes"
 
 
-_FLAGS: Final = """
---workload NAME: such as inference-llm
---from GPU: catalogue key or NVML name
---to GPU: catalogue key or NVML name
---precision FORMAT: number format to run in where a GPU has it
---gpus N: how many of either train together
---catalogue FILE: YAML file that changes or adds boards
-"""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which GPUs at what, or a file that asks; and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     asked_help = "YAML or JSON file; or two GPUs, in place of --from and --to"
     parser.add_argument("asked", nargs="*", metavar="FILE|GPU", help=asked_help)
-    add_flags(parser.add_argument, _FLAGS, catalogue=Path, gpus=_group)
+    add_flags(parser.add_argument, _HELP["flags"], catalogue=Path, gpus=_group)
     add_config_flag(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
 
@@ -85,7 +54,7 @@ def _group(text: str) -> int:
     return int(text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Print the answers.
 
     Raises:
@@ -202,4 +171,6 @@ def _line(answer: Mapping[str, Any]) -> str:
     )
 
 
-COMMAND = Command("compare", configure, run, _DESCRIPTION)
+COMMAND = Command(
+    "compare", _configure, _run, _HELP["description"].replace("{workloads}", ", ".join(WORKLOADS))
+)

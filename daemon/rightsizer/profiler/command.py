@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.advice.storage import Storage
-from rightsizer.console.command import Command, add_flags, say
+from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.console.progress import ProgressLine
 from rightsizer.host.settings import PathSettings
@@ -28,35 +28,18 @@ from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.reader import progress_told
 from rightsizer.telemetry.profiles.registry import read_files
 
-_DESCRIPTION = """\
-Reads what profilers write and says where the time of each GPU goes, why it is idle, what to change,
-and what that would give. Formats are told by their content: PyTorch Profiler, Nsight Systems
-(.sqlite, .nsys-rep, CSV and JSON of 'nsys stats'), Nsight Compute (CSV, .ncu-rep), TensorFlow, JAX
-and XLA (.xplane.pb, trace.json.gz), MLPerf logs; packed or plain. A folder is read whole; files of
-the ranks of one program are judged together, and those that are broken are named.
-
-Environments, host names, users and command lines that such files carry are never kept or shown.
-docs/profiles.md tells what is read of each format, and every key of the JSON.
-"""
+_HELP: Final = help_of("profile")
 
 
 _SMALL_BYTES: Final = 2_000_000
-_FLAGS: Final = """
---against FILE: earlier profiles of the same workloads, in the same order: before and after
---report OUT: write the answer as one page of HTML too
---json: answer in JSON; seconds, bytes, ratios
---history.path FILE: the history of the node that it was recorded on: show what telemetry says of
-  the same GPUs and time, and where the two contradict each other (default: none)
-"""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """What to read, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", type=Path, nargs="+", metavar="FILE", help="files of profilers, or their folders"
     )
     against = {"type": Path, "nargs": "+", "default": ()}
-    add_flags(parser.add_argument, _FLAGS, against=against, report=Path, history_path=Path)
+    add_flags(parser.add_argument, _HELP["flags"], against=against, report=Path, history_path=Path)
     add_config_flag(parser)
 
 
@@ -68,7 +51,7 @@ class _ProfileCommandSettings:
     path: PathSettings = field(default_factory=PathSettings)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Read, judge, and print what came of it.
 
     Raises:
@@ -126,4 +109,4 @@ def _joined(
         storage.close()
 
 
-COMMAND = Command("profile", configure, run, _DESCRIPTION)
+COMMAND = Command("profile", _configure, _run, _HELP["description"])
