@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, gpu, workload
 from rightsizer.accounting.device_account import DeviceRecord
-from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository, HolderPeriod
+from rightsizer.accounting.history import HistoryRepository, HolderPeriod
+from rightsizer.advice.storage import MIGRATIONS
 from rightsizer.io.database import Database
 from rightsizer.model.device import MigInstance
 from rightsizer.model.errors import HistoryError
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[Database]:
     """An open one."""
-    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as opened:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         yield opened
 
 
@@ -67,10 +68,10 @@ def summed(windows: list[Window]) -> tuple[Counter[State], Histogram, float]:
 def test_what_was_saved_is_loaded_oldest_first(path: Path) -> None:
     """Also by another process, later, and whatever the order of saving was."""
     windows = [five_minutes(number, uuid) for number in range(700) for uuid in ("GPU-0", "GPU-1")]
-    with closing(Database(path, HISTORY_SCHEMAS)) as opened:
+    with closing(Database(path, MIGRATIONS)) as opened:
         latest_first = sorted(windows, key=lambda window: (-window.start, window.uuid))
         HistoryRepository(opened).save(latest_first)
-    with closing(Database(path, HISTORY_SCHEMAS, read_only=True)) as opened:
+    with closing(Database(path, MIGRATIONS, read_only=True)) as opened:
         assert list(HistoryRepository(opened).load()) == windows
         since = windows[1000].start
         assert list(HistoryRepository(opened).load(since)) == windows[1000:]
@@ -121,11 +122,11 @@ def lived_twice() -> list[Window]:
 def test_an_hour_that_is_lived_twice_is_kept_twice(path: Path) -> None:
     """Flush by flush, over a restart, rolled up: nothing is overwritten, nothing counts double."""
     lived = lived_twice()
-    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as opened:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened)
         for before, after in pairwise(lived[:18]):
             history.save([before], running=[replace(after, end=after.start + MINUTE)])
-    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as opened:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened)
         history.save([], running=[lived[18]])  # The last minute of 17 ended with the process.
         history.save(lived[18:])
@@ -219,7 +220,7 @@ def test_rolling_up_keeps_every_sum_whatever_the_clock_did(
         number += step
         lived.append(five_minutes(number))
     folder = tmp_path_factory.mktemp("steps")
-    with closing(Database(folder / "history.db", HISTORY_SCHEMAS, is_durable=False)) as opened:
+    with closing(Database(folder / "history.db", MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened)
         history.save(lived)
         for hours in befores:
@@ -240,7 +241,7 @@ def test_a_page_of_rolling_up_ends_within_an_hour(database: Database) -> None:
 def test_what_is_larger_than_allowed_forgets_the_oldest(path: Path) -> None:
     """The file stays within its bound however long it is written, and says how much went."""
     most = 512 * 1024
-    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as opened:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened, most)
         for number in range(0, 6000, 50):
             history.save(five_minutes(each) for each in range(number, number + 50))
@@ -252,10 +253,10 @@ def test_what_is_larger_than_allowed_forgets_the_oldest(path: Path) -> None:
 
 def test_a_bound_that_was_lowered_shrinks_the_file(path: Path) -> None:
     """At the next pruning the disk has its room back."""
-    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as opened:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         HistoryRepository(opened).save(five_minutes(number) for number in range(6000))
     before = path.stat().st_size
-    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as opened:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as opened:
         history = HistoryRepository(opened, before // 4)
         history.save([five_minutes(6000)])
         history.prune(0)
@@ -267,8 +268,8 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
     """What is replayed again takes the place of what was there, an hour lived twice with it."""
     lived = lived_twice()
     with (
-        closing(Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False)) as one,
-        closing(Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False)) as other,
+        closing(Database(tmp_path / "a.db", MIGRATIONS, is_durable=False)) as one,
+        closing(Database(tmp_path / "b.db", MIGRATIONS, is_durable=False)) as other,
     ):
         source, target = HistoryRepository(one), HistoryRepository(other)
         source.save(lived, [DeviceRecord(gpu(), workload(), EPOCH)])
@@ -287,8 +288,8 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
 def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Path) -> None:
     """One that is as new or newer does."""
     with (
-        closing(Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False)) as one,
-        closing(Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False)) as other,
+        closing(Database(tmp_path / "a.db", MIGRATIONS, is_durable=False)) as one,
+        closing(Database(tmp_path / "b.db", MIGRATIONS, is_durable=False)) as other,
     ):
         source, target = HistoryRepository(one), HistoryRepository(other)
         now = DeviceRecord(gpu(), workload("now"), EPOCH + DAY)

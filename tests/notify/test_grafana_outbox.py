@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from advice_events import event
-from rightsizer.advice.storage import ANNOTATION_OUTBOX_SCHEMA, Storage
+from rightsizer.advice.storage import MIGRATIONS, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.notify.grafana.client import AnnotationBody, body_of
@@ -28,7 +28,7 @@ def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Annotatio
     if request.param == "memory":
         yield AnnotationOutbox(Storage("").database)
         return
-    with closing(Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA])) as database:
+    with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         yield AnnotationOutbox(database)
 
 
@@ -65,12 +65,12 @@ def test_regions_are_remembered_and_forgotten(outbox: AnnotationOutbox) -> None:
 def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
     """What waits and what is remembered is there for the next process."""
     path = tmp_path / "history.db"
-    with closing(Database(path, [ANNOTATION_OUTBOX_SCHEMA])) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         outbox = AnnotationOutbox(database)
         outbox.put([note("a"), body_of(event(AdviceEventKind.DECIDED, id="b"))])
         outbox.remember("a", 7)
         left = outbox.pending()
-    with closing(Database(path, [ANNOTATION_OUTBOX_SCHEMA])) as database:
+    with closing(Database(path, MIGRATIONS)) as database:
         again = AnnotationOutbox(database)
         assert again.pending() == left
         assert again.annotation_id("a") == 7
@@ -79,7 +79,7 @@ def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"tags": 1}', '{"tags": [], "unheard_of": 1}'])
 def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: str) -> None:
     """What another version wrote stops neither the agent nor the rest."""
-    with closing(Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA])) as database:
+    with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (text,))
         outbox = AnnotationOutbox(database)
@@ -89,7 +89,7 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
 
 def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None:
     """Its notes had no data."""
-    with closing(Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA])) as database:
+    with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         form = asdict(note("a"))
         del form["data"]
         with database.transaction() as connection:

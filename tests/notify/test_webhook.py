@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advice_events import NOW, SECOND, event
-from rightsizer.advice.storage import WEBHOOK_OUTBOX_SCHEMA
+from rightsizer.advice.storage import MIGRATIONS
 from rightsizer.config.loader import load_file
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
@@ -141,13 +141,13 @@ def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
 
 def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
     """A receiver that is back a day later learns of what another process saw."""
-    with closing(Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA])) as database:
+    with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         with webhook_server() as inbox:
             settings = to(inbox.url)
         Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
     port = int(settings.url.rpartition(":")[2])
     with (
-        closing(Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA])) as database,
+        closing(Database(tmp_path / "history.db", MIGRATIONS)) as database,
         webhook_server(port=port) as inbox,
     ):
         report = Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send()
@@ -158,7 +158,7 @@ def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
 
 def test_what_waits_for_nobody_any_more_is_dropped(tmp_path: Path) -> None:
     """A webhook that left the configuration leaves the database."""
-    with closing(Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA])) as database:
+    with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         outbox = Outbox(database, WEBHOOK_OUTBOX)
         Desk(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
         Desk(to("http://127.0.0.1:9/other"), outbox=outbox)

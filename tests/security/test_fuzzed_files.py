@@ -11,13 +11,14 @@ from hypothesis import given
 
 from mutations import mutated_bytes, mutated_tree
 from readings import EPOCH, HOUR, MINUTE
-from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository
+from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.service import Recommender
+from rightsizer.advice.storage import MIGRATIONS
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.config.loader import load
@@ -132,7 +133,7 @@ def test_a_row_with_odd_values_stops_nobody(
 ) -> None:
     """It is passed over, or the agent starts with it and its rules run."""
     path = tmp_path_factory.mktemp("rows") / "history.db"
-    with closing(Database(path, HISTORY_SCHEMAS, is_durable=False)) as database:
+    with closing(Database(path, MIGRATIONS, is_durable=False)) as database:
         with database.transaction() as connection:
             connection.execute(
                 "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",

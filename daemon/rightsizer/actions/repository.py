@@ -161,7 +161,7 @@ def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> 
 
 
 class ActionRepository(RecordTable[ActionRecord]):
-    """Entries in the table that `ACTION_SCHEMA` makes."""
+    """Entries in the table of `actions.sql`."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "action", "at", ActionRecord)

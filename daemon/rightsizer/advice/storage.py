@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rightsizer.accounting.device_account import DeviceRecord
-from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository, PackedWindow
+from rightsizer.accounting.history import HistoryRepository, PackedWindow
 from rightsizer.accounting.settings import MAXIMUM_BYTES
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
@@ -20,48 +20,18 @@ from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.window import Window
 
-# Scripts of migrations.
-PROFILE_SCHEMA: Final = (
-    "CREATE TABLE profile (id TEXT PRIMARY KEY, form TEXT NOT NULL) WITHOUT ROWID"
-)
+_SCRIPTS: Final = Path(__file__).with_name("schemas")
 
 
-ANNOTATION_OUTBOX_SCHEMA: Final = """
-CREATE TABLE grafana_outbox (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    note TEXT NOT NULL
-);
-CREATE TABLE grafana_regions (
-    advice_id TEXT PRIMARY KEY,
-    annotation_id INTEGER NOT NULL
-) WITHOUT ROWID
-"""
-WEBHOOK_OUTBOX_SCHEMA: Final = """
-CREATE TABLE webhook_outbox (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    destination TEXT NOT NULL,
-    body TEXT NOT NULL
-);
-CREATE INDEX webhook_outbox_by_destination ON webhook_outbox (destination, number)
-"""
-ACTION_SCHEMA: Final = """
-CREATE TABLE action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, data TEXT NOT NULL) WITHOUT ROWID
-"""
-CAPTURE_SCHEMA: Final = """
-CREATE TABLE capture (id TEXT PRIMARY KEY, started INTEGER NOT NULL, data TEXT NOT NULL)
-  WITHOUT ROWID;
-CREATE TABLE read_file (
-  path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified INTEGER NOT NULL, fault TEXT NOT NULL)
-  WITHOUT ROWID
-"""
+def _script(name: str) -> str:
+    return _SCRIPTS.joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
 MIGRATIONS: Final = (
-    f"{HISTORY_SCHEMAS[0]}; {LEDGER_SCHEMA}; {ANNOTATION_OUTBOX_SCHEMA}",
-    HISTORY_SCHEMAS[1],
+    f"{_script('history')}; {LEDGER_SCHEMA}; {_script('grafana')}",
+    _script("lived"),
     TRACK_SCHEMA,
-    WEBHOOK_OUTBOX_SCHEMA,
-    PROFILE_SCHEMA,
-    CAPTURE_SCHEMA,
-    ACTION_SCHEMA,
+    *map(_script, ("webhooks", "profiles", "captures", "actions")),
 )
 """The n-th script leads from schema n-1 to n; what was released is never changed."""
 

@@ -24,7 +24,7 @@ def _understood(text: str) -> AnnotationBody | None:
 
 
 class AnnotationOutbox(Outbox[AnnotationBody]):
-    """Annotations and regions in tables that `ANNOTATION_OUTBOX_SCHEMA` makes."""
+    """Annotations and regions in the tables of `grafana.sql`."""
 
     def __init__(self, database: Database) -> None:
         table = OutboxTable("grafana_outbox", "note", encode=encode, decode=_understood)

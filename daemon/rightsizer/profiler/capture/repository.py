@@ -84,7 +84,7 @@ class ReadFile:
 
 
 class CaptureRepository(RecordTable[CaptureRecord]):
-    """Captures and files that were read, in the tables that `CAPTURE_SCHEMA` makes."""
+    """Captures and files that were read, in the tables of `captures.sql`."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "capture", "started", CaptureRecord)
