@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import HOUR, gpu, workload
-from rightsizer.advice.instructions import cpu_list
 from rightsizer.advice.rules.numa_misplaced import RULE
 from rightsizer.model.finding import Action, Case, FindingKind, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, State
-from rightsizer.model.topology import Placement, Topology
+from rightsizer.model.topology import Placement, Topology, cpu_list
 from rightsizer.model.workload import Workload, WorkloadKind
 from standing_cases import around
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker_node import Running, World, hgx, ticket
 from readings import GIBIBYTE, HOUR
 from rightsizer.broker.lease import GpuRequest, LeaseRecord, Reservation, Ticket
-from rightsizer.broker.queue import QueueResult, record_of, serve_queue
+from rightsizer.broker.queue import QueuePass, record_of, serve_queue
 from rightsizer.broker.scheduling_state import SchedulingState
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import Booking
@@ -219,7 +219,7 @@ def _lived_through(jobs: list[tuple[int, int, float]]) -> list[tuple[str, int, i
     raise AssertionError
 
 
-def _serve(queue: list[Ticket], running: list[tuple[int, LeaseRecord]], now: int) -> QueueResult:
+def _serve(queue: list[Ticket], running: list[tuple[int, LeaseRecord]], now: int) -> QueuePass:
     records = [record for _, record in running]
     return serve_queue(queue, scheduling(World(hgx()), *records, now=now), SETTINGS)
 

@@ -46,7 +46,7 @@ ANSWERS: Final = pytest.mark.parametrize("question", QUESTIONS)
 def planned(question: str) -> GpuPlan:
     """What a question's line is answered with."""
     parser = argparse.ArgumentParser()
-    plan_command.configure(parser)
+    plan_command.COMMAND.configure(parser)
     flags = vars(parser.parse_args(QUESTIONS[question].split()))
     words = re.findall(r"--(\w+)", QUESTIONS[question])
     given = {word: flags.get(word, flags.get(f"{word}_")) for word in words}

@@ -14,8 +14,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.cli.topology import topology_text
 from rightsizer.model.device import Device
-from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.report.json_encoder import cpu_list
+from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology, cpu_list
 from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from simulated_driver import simulated_driver
 from sysfs_trees import SysfsTree, flat_virtual_machine, grace_hopper, hgx, no_numa, one_socket
@@ -244,10 +243,8 @@ def test_a_sysfs_that_is_not_there_is_a_usage_error(capsys: Captured) -> None:
 
 @pytest.mark.parametrize(
     ("cpus", "text"),
-    [((), None), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2,5,7-8")],
+    [((), ""), ((3,), "3"), ((0, 1, 2, 5, 7, 8), "0-2,5,7-8")],
 )
-def test_cpus_are_written_as_the_kernel_writes_them(
-    cpus: tuple[int, ...], text: str | None
-) -> None:
+def test_cpus_are_written_as_the_kernel_writes_them(cpus: tuple[int, ...], text: str) -> None:
     """So that `taskset` and `numactl` take them."""
     assert cpu_list(cpus) == text

@@ -297,4 +297,3 @@ CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
     (Condition.RANK_IMBALANCE, lambda of, _: of.is_out_of_balance),
     (Condition.NETWORK_BOUND, lambda of, to: is_network_bound(of.signals, to.network)),
 )
-"""All conditions, each with its test."""

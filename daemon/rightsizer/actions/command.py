@@ -28,8 +28,6 @@ _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
 
 @dataclass(frozen=True, slots=True)
 class _ActionCommandSettings:
-    """Sections that the command reads."""
-
     actions: tuple[ActionSettings, ...] = ()
     history: HistorySettings = field(default_factory=HistorySettings)
     node: NodeSettings = field(default_factory=NodeSettings)
@@ -37,7 +35,6 @@ class _ActionCommandSettings:
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    """Where to ask."""
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
     add_socket_flag(parser)
     add_history_flag(parser)
@@ -45,7 +42,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Ask, and tell."""
     settings = settings_of(arguments, _ActionCommandSettings)
     # Another history than the agent's is read itself.
     path = "" if arguments.history_path else arguments.path_api_socket or settings.path.api_socket

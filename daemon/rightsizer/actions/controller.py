@@ -37,7 +37,6 @@ _NOBODY = "it is not known who claimed it"
 _SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE)
 """What is written down in another way, or is nothing to write down."""
 _Key = tuple[str, str, Nanoseconds]
-"""As `ActionProposal.key`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,6 @@ class ActionContext:
     """Asked again at every look, from a job's thread."""
 
     report: Callable[[], Report | None]
-    """The latest."""
     advice: Callable[[], Sequence[Advice]]
     """All of it, what was closed too."""
     claims: Callable[[], Mapping[str, Nanoseconds]]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 ACTIONS_PATH: Final = "/api/v1/actions"
 _BOOT: Final = "sys/kernel/random/boot_id"
-"""Names this run of the machine."""
 
 
 def actions_route(state: Callable[[], ActionState]) -> Route:

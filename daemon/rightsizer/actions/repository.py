@@ -24,7 +24,6 @@ class ActionOutcome(StrEnum):
     UNKNOWN = "unknown"
     """The agent was killed meanwhile, or the answer was lost; it is not repeated."""
     DRY_RUN = "dry_run"
-    """It would have been done."""
     REFUSED = "refused"
     WITHDRAWN = "withdrawn"
     """Its approval was taken back before it was done."""
@@ -56,7 +55,6 @@ class ActionVerdict(StrEnum):
     SUSPENDED = "suspended"
     SNOOZED = "snoozed"
     CLAIMED = "claimed"
-    """A person acts on it."""
     CONFIDENCE = "confidence"
     RISK = "risk"
     ABSENT = "absent"
@@ -81,7 +79,6 @@ class ActionRecord:
 
     id: str
     action: str
-    """The action's name."""
     way: str
     """`command` or `webhook`."""
     advice: str
@@ -99,11 +96,9 @@ class ActionRecord:
     devices: tuple[str, ...] = ()
     reason: str = ""
     summary: str = ""
-    """What the advice said."""
     confidence: float = 0.0
     risk: str = ""
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """What it rested on then."""
     why: str = ""
     """Why it was not done, or what went wrong."""
     steady: Nanoseconds = 0

@@ -27,7 +27,6 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "action": "what is advised, like scale_to_zero",
     "target": "the target of the first option: a board, a MIG profile or a count",
 }
-"""Each with what it stands for."""
 _TAME: Final = re.compile(r"[A-Za-z0-9._:/@,+-]+")
 """What means nothing to a shell, should a program hand its words on to one."""
 _SHELLS: Final = frozenset(

@@ -55,7 +55,6 @@ class ScalingOutcome:
     held_seconds: float
     """Replicas' worth of time, as it was."""
     scaled_seconds: float
-    """The same, scaled."""
     short_seconds: float
     """Time in which a replica was missing."""
     known_seconds: float

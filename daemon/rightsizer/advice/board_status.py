@@ -45,20 +45,15 @@ class BoardStatus:
         return None if clock is None or not highest else clock / highest
 
 
-def board_uuid(device: Device) -> str:
-    """The GPU that a device is, or is a part of."""
-    return device.uuid if device.mig is None else device.mig.parent_uuid
-
-
 def placement_of(case: Case, device: Device) -> Placement | None:
     """Where the GPU of a device is plugged in; `None` where that is not known."""
     topology = None if case.node is None else case.node.topology
-    return None if topology is None else topology.placements.get(board_uuid(device))
+    return None if topology is None else topology.placements.get(device.board_uuid)
 
 
 def board_status_of(case: Case, device: Device) -> BoardStatus | None:
     """How the GPU of a device stands; `None` where only a history is known, or nothing was read."""
-    node, uuid = case.node, board_uuid(device)
+    node, uuid = case.node, device.board_uuid
     if node is None or uuid not in node.readings:
         return None
     board = next((each for each in node.devices if each.uuid == uuid), device)
@@ -67,7 +62,7 @@ def board_status_of(case: Case, device: Device) -> BoardStatus | None:
 
 def board_statuses(case: Case) -> tuple[BoardStatus, ...]:
     """Those of a case's GPUs that something was read of, each once, in the order of the case."""
-    found = {board_uuid(each): board_status_of(case, each) for each in case.devices}
+    found = {each.board_uuid: board_status_of(case, each) for each in case.devices}
     return tuple(each for each in found.values() if each is not None)
 
 
@@ -143,18 +138,16 @@ def metrics_of(signals: Collection[Signal]) -> str:
 _NAMED: Final = {Signal.CLOCK_EVENT_REASONS: "rightsizer_clock_event_reason"}
 
 
-def abstain_unobserved(  # noqa: PLR0913, PLR0917 - what is looked for, and how it is named.
+def abstain_unobserved(
     found: Finding,
     subject: CaseSubject,
     signals: Collection[Signal],
     what: str = "the host",
     evidence_name: str = "active_share_ratio",
-    metrics: str = "",
 ) -> Finding:
     """What was found, or an abstention where none of the signals that it takes is read.
 
-    It names the metrics that would tell, or those that are given. What was seen nevertheless is
-    believed.
+    It names the metrics that would tell. What was seen nevertheless is believed.
     """
     own = readings_of(subject.case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)
@@ -162,5 +155,4 @@ def abstain_unobserved(  # noqa: PLR0913, PLR0917 - what is looked for, and how 
     was_seen = isinstance(shares, dict) and any(shares.values())
     if found.abstained is not None or not is_blind or was_seen:
         return found
-    why = f"{what} is not observed: no {metrics or metrics_of(signals)}"
-    return subject.abstain(why)
+    return subject.abstain(f"{what} is not observed: no {metrics_of(signals)}")

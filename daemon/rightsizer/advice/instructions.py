@@ -1,14 +1,15 @@
 """Instructions of advice: texts of the tables beside this file, commands by the kind of owner."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from rightsizer.advice.board_status import board_uuid, placement_of
+from rightsizer.advice.board_status import placement_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Instruction
+from rightsizer.model.topology import cpu_list
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.owner import NumaHome, shell
 from rightsizer.owners.registry import owner_of, schedulers_of
@@ -36,17 +37,6 @@ def instructions(*names: str) -> tuple[Instruction, ...]:
 
 
 _SHELL: Final = "sh"
-
-
-def cpu_list(cpus: Iterable[int]) -> str:
-    """Numbers as ranges: `0-27,56-83`."""
-    ranges: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if ranges and cpu == ranges[-1][1] + 1:
-            ranges[-1][1] = cpu
-        else:
-            ranges.append([cpu, cpu])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
 def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
@@ -133,7 +123,7 @@ def trace_kernels(title: str, name: str, reports: str) -> Instruction:
 
 
 def _for_each_process(devices: tuple[Device, ...], title: str, then: str) -> Instruction:
-    uuids = dict.fromkeys(board_uuid(device) for device in devices)
+    uuids = dict.fromkeys(device.board_uuid for device in devices)
     ask = "--query-compute-apps=pid --format=csv,noheader"
     text = "\n".join(f"nvidia-smi --id={uuid} {ask} | {then}" for uuid in uuids)
     return Instruction(title, text, _SHELL)

@@ -362,8 +362,6 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What one update goes by."""
-
     now: Nanoseconds
     measured: Measured | None = None
     baselines: Baselines | None = None

@@ -41,7 +41,6 @@ TRACK_SCHEMA: Final = """
 CREATE TABLE advice_event (number INTEGER PRIMARY KEY, event TEXT NOT NULL);
 CREATE TABLE advice_tally (name TEXT PRIMARY KEY, tally TEXT NOT NULL) WITHOUT ROWID
 """
-"""A migration's script: pending events, and outcomes so far."""
 
 
 class LedgerRepository:

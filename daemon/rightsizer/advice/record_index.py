@@ -17,7 +17,6 @@ class RecordIndex:
         self._open: dict[tuple[str, str], dict[str, None]] = {}
         self._tried: dict[str, dict[str, None]] = {}
         self.open_count = 0
-        """How many records are of open advice."""
         for record in records:
             self.put(record)
 

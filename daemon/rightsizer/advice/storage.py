@@ -64,7 +64,6 @@ class Storage:
         self.database = Database(
             file, MIGRATIONS, read_only=read_only, is_durable=is_durable, called=called
         )
-        """For what other packages keep in it."""
         self._ledger = LedgerRepository(self.database) if path else None
         self._pending: list[PackedWindow] = []
         self._records: tuple[AdviceRecord, ...] = ()

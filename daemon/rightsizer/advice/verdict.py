@@ -195,7 +195,6 @@ _MOST_HOSTS: Final = 3
 """Machines that are named; a longer list is no sentence."""
 UNPRICED: Final = "no price and no projected size is known for this action"
 _UNPRICED: Final = Savings(reason=UNPRICED)
-"""Why an action without figures saves nothing that is known."""
 TOO_SMALL: Final = Savings(reason="a GPU that is too small saves nothing")
 
 

@@ -157,7 +157,6 @@ class Agent:
         )
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
-        """The jobs of an agent, and those that its settings ask for beside."""
         recommender, writer = settings.recommender, self.history_writer
         advice = self.advice_service
         return (

@@ -64,8 +64,6 @@ class ReportQuery:
 
 @dataclass(slots=True)
 class _Sums:
-    """What was read of the span so far."""
-
     windows: dict[str, WindowBuilder] = field(default_factory=dict)
     """By device, or by what stands for a workload."""
     slices: dict[str, dict[Nanoseconds, Counter[State]]] = field(

@@ -86,7 +86,6 @@ class DeviceLog:
         """Nothing was said."""
         self._log = log
         self._outages: dict[str, _Outage] = {}
-        """By uuid."""
         self._down: frozenset[str] = frozenset()
 
     def tell(self, snapshot: Snapshot) -> None:

@@ -213,7 +213,6 @@ class BrokerApi:
         return _refusal(step) or WebResponse.of_json(form)
 
     def _answer(self, item_id: str, client: LeaseOwner) -> WebResponse:
-        """The state of a ticket or a lease, for its owner and for operators."""
         overview, now = self._manager.overview, self._clock.time()
         owner, messages = _owner_of(overview, item_id), self._manager.messages_for(item_id)
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):

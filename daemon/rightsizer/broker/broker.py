@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from rightsizer.broker import reservations, transitions
 from rightsizer.broker.choice import PlacementRefusal, choose
 from rightsizer.broker.lease import (
     EndReason,
@@ -16,30 +17,10 @@ from rightsizer.broker.lease import (
     Ticket,
 )
 from rightsizer.broker.queue import serve_queue
-from rightsizer.broker.reservations import (
-    planned_slots,
-    replanned_reservations,
-    too_early,
-    too_few,
-    weights_of,
-    with_replacement,
-)
 from rightsizer.broker.scheduling_state import NodeObservation, SchedulingState
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import Booking, BrokerState, ranked
-from rightsizer.broker.transitions import (
-    BrokerTransition,
-    granted,
-    is_dead,
-    rebooted,
-    refused,
-    repeated,
-    reserved,
-    with_notices,
-    without_booking,
-    without_lease,
-    without_ticket,
-)
+from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
 _LONGEST_SHOWN_SECONDS: Final = 1000 * 366 * 86400.0
@@ -119,7 +100,6 @@ def _wrong_request(request: GpuRequest) -> str | None:
 
 
 def _wrong_terms(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> Iterator[str]:
-    """What is wrong with its priority, limit and reservation."""
     client, asked, limit = ticket.client, ticket.priority, ticket.limit_seconds
     is_operator = settings.is_operator(client)
     most = max(settings.highest_priority, settings.operator_priority if is_operator else 0)
@@ -167,7 +147,7 @@ class Broker:
         refuse at once what it could never serve; `None` where it is unknown.
         """
         state = self._charged(state, now)
-        if (again := repeated(ticket, state)) is not None:
+        if (again := transitions.repeated(ticket, state)) is not None:
             return again
         if ticket.limit_seconds is None:
             ticket = replace(ticket, limit_seconds=self._settings.default_limit_seconds)
@@ -176,9 +156,9 @@ class Broker:
         if why is None and node is not None:
             why = impossible(ticket.request, node, self._placement)
         if why is not None:
-            return refused(state, ticket.id, ticket.client, why)
+            return transitions.refused(state, ticket.id, ticket.client, why)
         state = state.with_tickets((*state.tickets, ticket))
-        return repeated(ticket, state) or BrokerTransition(state)
+        return transitions.repeated(ticket, state) or BrokerTransition(state)
 
     def end(
         self, state: BrokerState, now: Nanoseconds, item_id: str, by: LeaseOwner | None = None
@@ -191,12 +171,12 @@ class Broker:
         ticket, record = state.ticket(item_id), state.lease(item_id)
         item = ticket if record is None else record.lease
         if item is None:
-            return refused(state, item_id, by, f"there is no lease {item_id}")
+            return transitions.refused(state, item_id, by, f"there is no lease {item_id}")
         if (why := refused_end(item.client.uid, by, self._settings)) is not None:
-            return refused(state, item_id, by, why)
+            return transitions.refused(state, item_id, by, why)
         if record is not None:
-            return without_lease(state, record, EndReason.GIVEN_BACK, by)
-        return without_ticket(state, ticket, by) if ticket else BrokerTransition(state)
+            return transitions.without_lease(state, record, EndReason.GIVEN_BACK, by)
+        return transitions.without_ticket(state, ticket, by) if ticket else BrokerTransition(state)
 
     def observe(
         self, state: BrokerState, now: Nanoseconds, observations: Mapping[str, LeaseObservation]
@@ -209,13 +189,13 @@ class Broker:
         for ticket in step.state.tickets:
             seen = observations.get(ticket.id)
             if seen is not None and seen.is_alive is False:
-                step = step.then(without_ticket, ticket)
+                step = step.then(transitions.without_ticket, ticket)
         for record in step.state.leases:
             seen = observations.get(record.id)
             if seen is None:
                 continue
-            if is_dead(record, seen, step.state.as_of, self._settings):
-                step = step.then(without_lease, record, EndReason.DIED)
+            if transitions.is_dead(record, seen, step.state.as_of, self._settings):
+                step = step.then(transitions.without_lease, record, EndReason.DIED)
             else:
                 step = step.then(self._notified, record.observed(step.state.as_of, seen))
         return step
@@ -230,7 +210,9 @@ class Broker:
             step = step.then(self._notified, record)
         for booking in step.state.bookings:
             if booking.reservation.ends <= step.state.as_of:
-                step = step.then(without_booking, booking, EventKind.RESERVATION_OVER, "is over")
+                step = step.then(
+                    transitions.without_booking, booking, EventKind.RESERVATION_OVER, "is over"
+                )
         return step
 
     def replace_lost(
@@ -244,7 +226,7 @@ class Broker:
         for record in step.state.leases:
             if record.loss is not None:
                 scheduling = self._scheduling(step.state, node)
-                step = step.then(with_replacement, record, scheduling, self._settings)
+                step = step.then(reservations.with_replacement, record, scheduling, self._settings)
         return step
 
     def serve(
@@ -257,24 +239,26 @@ class Broker:
         """
         state = self._charged(state, now)
         scheduling = self._scheduling(state, node)
-        bookings, events = replanned_reservations(state.bookings, scheduling)
+        bookings, events = reservations.replanned_reservations(state.bookings, scheduling)
         state = state.with_bookings(bookings)
         ranking = ranked(state.tickets, state.usage, self._settings, state.as_of)
-        early = too_early(ranking, bookings, state.as_of)
+        early = reservations.too_early(ranking, bookings, state.as_of)
         not_yet = {ticket.id for ticket, _ in early}
         ordered = [ticket for ticket in ranking if ticket.id not in not_yet]
         served = serve_queue(ordered, replace(scheduling, bookings=bookings), self._settings)
         gone = {grant.id for grant in served.grants}
         state = state.with_tickets(each for each in state.tickets if each.id not in gone)
         state = state.with_leases((*state.leases, *served.grants))
-        events = (*events, *(granted(state, grant) for grant in served.grants))
+        events = (*events, *(transitions.granted(state, grant) for grant in served.grants))
         drawn = {grant.lease.reservation for grant in served.grants}
         for booking in state.bookings:
             if booking.replaces is not None and booking.id in drawn:
-                over = without_booking(state, booking, EventKind.RESERVATION_OVER, "was drawn on")
+                over = transitions.without_booking(
+                    state, booking, EventKind.RESERVATION_OVER, "was drawn on"
+                )
                 state, events = over.state, (*events, *over.events)
         waiting = (*served.waiting, *early)
-        return BrokerTransition(state, events, served.grants, waiting, served.promised)
+        return BrokerTransition(state, events, tuple(served.grants), waiting, served.promised)
 
     def reserve(
         self,
@@ -292,19 +276,19 @@ class Broker:
         state = self._charged(state, now)
         known = state.booking(reservation.id)
         if known is not None and known.reservation == reservation and known.uid == by.uid:
-            return BrokerTransition(state, (reserved(state, known),))
+            return BrokerTransition(state, (transitions.reserved(state, known),))
         why = "there is a reservation with this id already" if known is not None else None
         why = why or refused_reservation(reservation, by, state, self._settings)
         why = why or impossible(reservation.request, node, self._placement)
         if why is not None:
-            return refused(state, reservation.id, by, why)
+            return transitions.refused(state, reservation.id, by, why)
         scheduling = self._scheduling(state, node)
-        if not (uuids := planned_slots(reservation, state.bookings, scheduling)):
-            why = too_few(reservation, state.bookings, scheduling)
-            return refused(state, reservation.id, by, why)
-        booking = Booking(reservation, uuids, by.uid, weights=weights_of(uuids, node))
+        if not (uuids := reservations.planned_slots(reservation, state.bookings, scheduling)):
+            why = reservations.too_few(reservation, state.bookings, scheduling)
+            return transitions.refused(state, reservation.id, by, why)
+        booking = Booking(reservation, uuids, by.uid, weights=reservations.weights_of(uuids, node))
         state = state.with_bookings((*state.bookings, booking))
-        return BrokerTransition(state, (reserved(state, booking),))
+        return BrokerTransition(state, (transitions.reserved(state, booking),))
 
     def cancel(
         self,
@@ -317,12 +301,13 @@ class Broker:
         state = self._charged(state, now)
         booking = state.booking(reservation_id)
         if booking is None:
-            return refused(state, reservation_id, by, f"there is no reservation {reservation_id}")
+            why = f"there is no reservation {reservation_id}"
+            return transitions.refused(state, reservation_id, by, why)
         is_its_user = by is not None and by.user == booking.reservation.user
         why_not = None if is_its_user else refused_end(booking.uid, by, self._settings)
         if why_not is not None:
-            return refused(state, reservation_id, by, why_not)
-        return without_booking(state, booking, EventKind.CANCELED, "was taken back")
+            return transitions.refused(state, reservation_id, by, why_not)
+        return transitions.without_booking(state, booking, EventKind.CANCELED, "was taken back")
 
     def after_restart(
         self, state: BrokerState, now: Nanoseconds, boot: str, shift: Nanoseconds | None = None
@@ -340,7 +325,8 @@ class Broker:
             return BrokerTransition(
                 state.with_leases(replace(each, last_active=state.as_of) for each in state.leases)
             )
-        step = rebooted(state, now, boot, shift, self._settings.fair_share_half_life_seconds)
+        half_life_seconds = self._settings.fair_share_half_life_seconds
+        step = transitions.rebooted(state, now, boot, shift, half_life_seconds)
         return step.then(self.expire, now)
 
     def turn(
@@ -368,6 +354,6 @@ class Broker:
         )
 
     def _notified(self, state: BrokerState, record: LeaseRecord) -> BrokerTransition:
-        record, events = with_notices(record, state.as_of, self._settings)
+        record, events = transitions.with_notices(record, state.as_of, self._settings)
         others = (each for each in state.leases if each.id != record.id)
         return BrokerTransition(state.with_leases((*others, record)), events)

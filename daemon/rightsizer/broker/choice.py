@@ -194,7 +194,6 @@ class PlacementChoice:
     rejected: tuple[RejectedSet, ...] = ()
     """The next best sets, best first, one of each score."""
     occupied: tuple[SlotVerdict, ...] = ()
-    """Slots that cannot be granted."""
     equals: int = 0
     """How many other sets have the same score; the first by index is taken."""
     is_exact: bool = True
@@ -237,7 +236,6 @@ class PlacementRefusal:
     reasons: tuple[str, ...]
     """Sentences, the one that sums it up first."""
     occupied: tuple[SlotVerdict, ...] = ()
-    """Slots that cannot be granted."""
     free: tuple[SlotVerdict, ...] = ()
     """Slots that could have been granted, had there been enough."""
     is_hopeless: bool = False

@@ -86,7 +86,6 @@ def found_leases(
 
 
 def _found(marks: Mapping[str, str], client: LeaseOwner) -> Lease | None:
-    """The lease of a process; `None` where its variables are invalid."""
     pairs = [each.partition("=") for each in marks.get(_SEATS, "").split(",")]
     try:
         asides = tuple(float(aside) for _, _, aside in pairs)

@@ -58,7 +58,6 @@ class Ticket:
     limit_seconds: float | None = None
     """Maximum duration of the lease; `None`: the longest that the settings allow."""
     reservation: str | None = None
-    """Id of the reservation that it uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +176,12 @@ class BrokerEvent:
     at: Nanoseconds
     """As the state's times: CLOCK_BOOTTIME."""
     id: str
-    """Of the ticket, the lease or the reservation."""
     user: str
     message: str
     """One sentence for a person."""
     lease: Lease | None = None
     """The lease that was granted, has ended or is noticed."""
     reason: EndReason | None = None
-    """Of an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +236,6 @@ class LeaseRecord:
     totals: tuple[float | None, ...]
     """Memory of each slot in bytes; `None` is unknown."""
     first_seen: Nanoseconds | None = None
-    """The first sign of life."""
     last_active: Nanoseconds = 0
     """When something last ran on its slots; the grant, before anything did."""
     measured_bytes: tuple[float | None, ...] = ()
@@ -251,9 +247,7 @@ class LeaseRecord:
     notified: frozenset[EventKind] = frozenset()
     """Notices that its holder has got, and does not get again while they hold."""
     processes: LeaseProcesses = field(default_factory=LeaseProcesses)
-    """As last observed."""
     loss: LeaseLoss | None = None
-    """Its slots that are gone; `None`: all are there."""
 
     @property
     def id(self) -> str:

@@ -43,7 +43,6 @@ class BrokerOverview:
     promised: EarliestStart | None = None
     """When the first that waits can start at the latest."""
     node: NodeObservation | None = None
-    """As last observed."""
     trouble: str | None = None
     """Why nothing is granted at present."""
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rightsizer.advice.board_status import board_uuid
 from rightsizer.broker.lease import LeaseObservation, LeaseRecord
 from rightsizer.broker.placement import view_of
 from rightsizer.broker.process_tracker import ObservedProcesses, ProcessTracker
@@ -32,7 +31,6 @@ class BrokerObservation:
     """`None` where it is unknown; then nothing is granted."""
     observations: dict[str, LeaseObservation] = field(default_factory=dict)
     trouble: str | None = None
-    """Why the node is unknown."""
 
 
 def _observation(
@@ -60,7 +58,7 @@ def _lost(record: LeaseRecord, devices: Mapping[str, DeviceReport]) -> dict[str,
         if own is None:
             found[uuid] = _NOT_LISTED
             continue
-        for each in (own, devices.get(board_uuid(own.device), own)):
+        for each in (own, devices.get(own.device.board_uuid, own)):
             if each.down is not None and each.down.reason is Missing.LOST:
                 found[uuid] = each.down.detail
     return found

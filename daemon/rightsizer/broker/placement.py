@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from rightsizer.advice.instructions import cpu_list
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.request import request_of
@@ -13,7 +12,7 @@ from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
 from rightsizer.model.frozen import asdict, dataclass, field, replace
 from rightsizer.model.report import Report
-from rightsizer.model.topology import Topology
+from rightsizer.model.topology import Topology, cpu_list
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import WebRequest, WebResponse
@@ -101,7 +100,6 @@ class LeasedSlots:
     reserved: Collection[str] = frozenset()
     """Uuids of slots that are kept free for others."""
     pids: Collection[int] = frozenset()
-    """All processes of the leases."""
     later: Mapping[str, str] = field(default_factory=dict)
     """By uuid of the slot the next reservation there, as a clause."""
 

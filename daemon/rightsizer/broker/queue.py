@@ -12,17 +12,6 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
-class QueueResult:
-    """The outcome of serving the queue once."""
-
-    grants: tuple[LeaseRecord, ...]
-    waiting: tuple[tuple[Ticket, str], ...]
-    """Tickets that wait, in their order, each with a clause that says what for."""
-    promised: EarliestStart | None = None
-    """When the first that waits can start at the latest, by the limits known."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Head:
     """The first ticket that must wait, which no other may delay."""
 
@@ -49,30 +38,35 @@ class _Head:
 
 def serve_queue(
     ordered: Sequence[Ticket], scheduling: SchedulingState, settings: BrokerSettings
-) -> QueueResult:
+) -> "QueuePass":
     """Grant what can be granted now.
 
     The tickets are in the order in which they are served, without those whose reservation has not
     begun.
     """
-    run = _QueuePass(scheduling, settings)
+    run = QueuePass(scheduling, settings)
     for ticket in ordered:
         run.serve(ticket)
-    promised = None if run.head is None else run.head.known
-    return QueueResult(tuple(run.grants), tuple(run.waiting), promised)
+    return run
 
 
-class _QueuePass:
-    """One pass over the queue."""
+class QueuePass:
+    """One pass over the queue, and what came of it."""
 
     def __init__(self, scheduling: SchedulingState, settings: BrokerSettings) -> None:
         self._scheduling, self._settings = scheduling, settings
         self.grants: list[LeaseRecord] = []
         self.waiting: list[tuple[Ticket, str]] = []
-        self.head: _Head | None = None
+        """Tickets that wait, in their order, each with a clause that says what for."""
+        self._head: _Head | None = None
         self._looked_behind = 0
         self._no_room: set[tuple[GpuRequest, frozenset[str]]] = set()
         """What cannot be granted any more: a grant only takes more away."""
+
+    @property
+    def promised(self) -> EarliestStart | None:
+        """When the first that waits can start at the latest, by the limits known."""
+        return None if self._head is None else self._head.known
 
     def serve(self, ticket: Ticket) -> None:
         """Grant a ticket, or note what it waits for."""
@@ -80,15 +74,15 @@ class _QueuePass:
         held = sum(each.lease.client.user == user for each in self._scheduling.records)
         if held >= self._settings.maximum_leases_per_user:
             why: str | None = f"{user} holds {held} leases, as many as allowed"
-        elif self.head is None or self._scheduling.is_entitled(ticket):
+        elif self._head is None or self._scheduling.is_entitled(ticket):
             why = self._serve_first(ticket)
         elif not self._settings.backfill:
-            why = f"{self.head.ticket.id} is before it"
+            why = f"{self._head.ticket.id} is before it"
         elif self._looked_behind >= self._settings.backfill_depth:
             why = f"{self._looked_behind} tickets behind the first were looked at"
         else:
             self._looked_behind += 1
-            why = self._serve_ahead(ticket, self.head)
+            why = self._serve_ahead(ticket, self._head)
         if why is not None:
             self.waiting.append((ticket, why))
 
@@ -100,10 +94,10 @@ class _QueuePass:
         soonest = self._scheduling.earliest(ticket, is_optimistic=True)
         # What not even an empty node could give, while a GPU of it is broken, blocks no one.
         is_ordinary = not self._scheduling.is_entitled(ticket)
-        if soonest is not None and self.head is None and is_ordinary:
+        if soonest is not None and self._head is None and is_ordinary:
             known = self._scheduling.earliest(ticket, is_optimistic=False)
             patience = nanoseconds(self._settings.unknown_patience_seconds)
-            self.head = _Head(ticket, soonest, known, self._scheduling.now + patience)
+            self._head = _Head(ticket, soonest, known, self._scheduling.now + patience)
         kept = reservation_clause(ticket, found, self._scheduling)
         why = found.reasons[0].rstrip(".") if found.reasons else "there is no room"
         return ", ".join(filter(None, (why, kept)))

@@ -137,7 +137,6 @@ def _configure_cancel(parser: argparse.ArgumentParser) -> None:
 
 
 def _reserve(arguments: argparse.Namespace) -> int:
-    """Ask, and say what is kept."""
     ahead = arguments.in_ or 0.0
     if arguments.at is not None:
         ahead = seconds(arguments.at) - time.time()
@@ -159,7 +158,6 @@ def _reserve(arguments: argparse.Namespace) -> int:
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
-    """Take back, and say what."""
     client = client_of(arguments)
     try:
         form = client.delete(f"{RESERVATIONS_PATH}/{arguments.id}")

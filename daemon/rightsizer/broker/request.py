@@ -23,7 +23,6 @@ ROUTES: Final = (
     ("POST", RESERVATIONS_PATH),
     ("DELETE", f"{RESERVATIONS_PATH}/{{id}}"),
 )
-"""Method and path of each of the broker's own."""
 PLACE_PATH: Final = "/api/v1/place"
 WORDS: Final = ("gpus", "memory", "share", "interconnect", "mig")
 _MOST: Final = 1024

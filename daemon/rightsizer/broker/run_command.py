@@ -207,8 +207,7 @@ class LeaseSupervisor(threading.Thread):
         self._ended.set()
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """What is wanted, how long to wait, and what to run."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     add_request_flags(parser)
     add_flags(parser.add_argument, _HELP["turn"], priority={"type": int, "default": 0})
     waiting = parser.add_mutually_exclusive_group()
@@ -218,17 +217,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, after --")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Wait, run, give back; the status to end with."""
+def _run(arguments: argparse.Namespace) -> int:
     try:
-        return _run(arguments)
+        return _wait_and_run(arguments)
     except RightsizerError as error:
         for line in str(error).splitlines():
             _say(line)
         return _FAILED
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _wait_and_run(arguments: argparse.Namespace) -> int:
     client = client_of(arguments)
     tell = (lambda _: None) if arguments.quiet else _say
     body = _body(arguments)
@@ -294,4 +292,4 @@ def _say(text: str) -> None:
     print(f"rightsizer: {harmless(text)}", file=sys.stderr, flush=True)
 
 
-COMMAND = Command("run", configure, run, _HELP["description"])
+COMMAND = Command("run", _configure, _run, _HELP["description"])

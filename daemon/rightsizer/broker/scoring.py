@@ -40,33 +40,21 @@ the bits of a packed score (far wider than it ever is, with room for a sign), an
 
 @dataclass(frozen=True, slots=True)
 class PlacementScore:
-    """Values of a set by each of `CRITERIA`."""
+    """Values of a set by each of `CRITERIA`, whose labels say what they are."""
 
     instances: int
-    """A request without a profile prefers whole GPUs."""
     uncertain: int
-    """Slots whose state was not measured."""
     impaired: int
-    """Slots that power, heat or a narrow PCIe link hold back."""
     models: int
     weakest: int
-    """The score of its worst pair, 0 for a single slot."""
     total: int
-    """Over all its pairs."""
     numa_nodes: int
-    """All of unknown node count as one."""
     spare_gibibytes: int
-    """Memory of its slots beyond the request; without a size in that, all of it, negative."""
     opened: int
-    """GPUs in it that were empty."""
     kept: int
-    """Link scores among the empty GPUs that remain."""
     kept_pcie: int
-    """The same over PCIe alone."""
     power_steps: int
-    """Least power headroom, in steps."""
     temperature_steps: int
-    """Least thermal headroom, in steps."""
 
     @property
     def rank(self) -> tuple[int, ...]:
@@ -110,7 +98,6 @@ class CandidateTable:
     candidates: tuple[SlotCandidate, ...]
     links: tuple[tuple[int, ...], ...]
     joined: tuple[tuple[bool, ...], ...]
-    """Whether NVLink joins the two."""
     empty_links: tuple[tuple[int, ...], ...]
     """As `links`, but 0 unless both are empty."""
     empty_pcie: tuple[tuple[int, ...], ...]

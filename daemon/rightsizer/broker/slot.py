@@ -68,8 +68,7 @@ class LeaseSlot:
     @property
     def gpu_uuid(self) -> str:
         """Of the GPU that it is, or is an instance of."""
-        mig = self.device.mig
-        return self.uuid if mig is None else mig.parent_uuid
+        return self.device.board_uuid
 
     @property
     def memory_total_bytes(self) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_uuid
+from rightsizer.advice.board_status import BoardStatus
 from rightsizer.advice.rules.hardware_unhealthy import (
     RULE,
     HardwareFaultSettings,
@@ -31,7 +31,6 @@ _OF_THE_BOARD: Final = {
 }
 """Conditions that a MIG instance shares with its GPU."""
 _CURRENT: Final = "current"
-"""A window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class SlotView:
 def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
     """Every device of a report as a slot."""
     by_uuid = {each.device.uuid: each for each in report.devices}
-    boards = (by_uuid.get(board_uuid(each.device), each) for each in report.devices)
+    boards = (by_uuid.get(each.device.board_uuid, each) for each in report.devices)
     pairs = zip(report.devices, boards, strict=True)
     return tuple(_slot(each, board, report, view) for each, board in pairs)
 
@@ -80,7 +79,7 @@ def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView
 
 def _placement(device: Device, topology: Topology) -> Placement | None:
     """Of its GPU, with the CPUs of the NUMA node where its bus has none."""
-    found = topology.placements.get(board_uuid(device))
+    found = topology.placements.get(device.board_uuid)
     if found is None:
         return None
     cpus = found.cpus

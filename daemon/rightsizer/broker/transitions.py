@@ -43,7 +43,6 @@ class BrokerTransition:
 
     state: BrokerState
     events: tuple[BrokerEvent, ...] = ()
-    """In the order in which they happened."""
     grants: tuple[LeaseRecord, ...] = ()
     """Of `serve`: the leases that were granted."""
     waiting: tuple[tuple[Ticket, str], ...] = ()
@@ -95,7 +94,6 @@ def with_notices(
 def _notices(
     record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings
 ) -> Iterator[tuple[EventKind, str]]:
-    """What its holder has to know now."""
     if record.is_overdue(now):
         text = (
             f"the time of lease {record.id} is up; it is not ended, and counts against "

@@ -74,8 +74,7 @@ def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
         yield from wrapped(f"{rule}: {why} ({ids})", 2)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which history, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     add_history_flag(parser)
     add_flags(parser.add_argument, _HELP["flags"])
     parser.add_argument(
@@ -85,8 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the verdicts and the advice that follows."""
+def _run(arguments: argparse.Namespace) -> int:
     if arguments.url:
         return _of_agent(arguments)
     # Half a second, which an agent at an address does not take.
@@ -106,7 +104,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_agent(arguments: argparse.Namespace) -> int:
-    """What an agent at an address has open."""
     if arguments.save:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
     form = RemoteAgent.of(arguments).get("/api/v1/advice")
@@ -115,4 +112,4 @@ def _of_agent(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("advise", configure, run)
+COMMAND = Command("advise", _configure, _run)

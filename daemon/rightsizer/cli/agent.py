@@ -67,8 +67,7 @@ def with_collector_flags(
     return settings.switched(on=on, off=off) if on or off else settings
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The agent's flags; a flag goes before the file."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
     add_listen_flags(parser)
     add_access_flags(parser)
@@ -105,8 +104,7 @@ def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Sett
     return with_values(settings, values)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run until a signal ends it."""
+def _run(arguments: argparse.Namespace) -> int:
     serve(_settings(arguments), reread=lambda: _settings(arguments))
     return 0
 
@@ -139,4 +137,4 @@ def _path(flag: str, text: str | None) -> str | None:
         raise UsageError(f"--web.{flag}: {error}") from None
 
 
-COMMAND = Command("agent", configure, run)
+COMMAND = Command("agent", _configure, _run)

@@ -26,13 +26,11 @@ def complete(parser: argparse.ArgumentParser) -> None:
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The shell."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help=", ".join(_SHELLS))
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the script."""
+def _run(arguments: argparse.Namespace) -> int:
     try:
         from argcomplete.shell_integration import shellcode  # noqa: PLC0415 - an extra.
     except ImportError:
@@ -44,4 +42,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND: Final = Command("completion", configure, run, _HELP["description"])
+COMMAND: Final = Command("completion", _configure, _run, _HELP["description"])

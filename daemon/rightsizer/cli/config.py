@@ -30,8 +30,7 @@ class WholeSettings(Settings):
     fleet: FleetSettings = field(default_factory=FleetSettings)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """What is done, each with a file and flags of its own."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, help="what is done")
     actions.add_parser("init").add_argument(
         "file", type=Path, nargs="?", default=Path(_STARTER), help="file to write"
@@ -43,8 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_check(actions.add_parser("check"))
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write the starter, print the settings, or check them."""
+def _run(arguments: argparse.Namespace) -> int:
     if arguments.action == "show":
         say(shown(arguments.file, os.environ, is_effective=arguments.effective))
     elif arguments.action == "check":
@@ -112,7 +110,6 @@ def _configure_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Say that all is well; every fault at once otherwise, with exit code 78."""
     from rightsizer.agent.configuration_check import faults_of  # noqa: PLC0415 - for it alone.
 
     path = arguments.file
@@ -124,6 +121,6 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND: Final = Command("config", configure, run, help_of("config")["description"])
+COMMAND: Final = Command("config", _configure, _run, help_of("config")["description"])
 _CHECKED: Final = help_of("check-config")["description"]
 CHECK: Final = Command("check-config", _configure_check, _check, _CHECKED)

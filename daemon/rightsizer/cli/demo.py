@@ -46,7 +46,6 @@ class DemoSettings:
     tick_seconds: float = 10.0
     """Simulated time between two readings."""
     days_before: float = 7.0
-    """Days that the node remembers when the demonstration begins."""
     memory_tick_seconds: float = 1800.0
     """Simulated time between two readings of the days before."""
     web_config_file: str = ""
@@ -160,8 +159,7 @@ def _settings(demo: DemoSettings) -> Settings:
     return with_values(Settings(), values)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The demonstration's flags."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     default = DemoSettings()
     parser.add_argument(
         "--scenario", default=default.scenario, help="a built-in scenario, or a scenario file"
@@ -178,8 +176,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_argument, _HELP["pace"], speed=speed, days_before=days)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run until a signal ends it."""
+def _run(arguments: argparse.Namespace) -> int:
     run_demo(
         DemoSettings(
             scenario=arguments.scenario,
@@ -204,4 +201,4 @@ def _number(text: str, least: float, most: float, what: str) -> float:
     return value
 
 
-COMMAND = Command("demo", configure, run)
+COMMAND = Command("demo", _configure, _run)

@@ -19,14 +19,12 @@ _HELP: Final = help_of("doctor")
 _WIDTH = 100
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which settings, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer in JSON")
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print what was found."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.ERROR)
     checks = examine(settings)
@@ -56,4 +54,4 @@ def _lines(check: Check) -> list[str]:
     return lines
 
 
-COMMAND = Command("doctor", configure, run, _HELP["description"])
+COMMAND = Command("doctor", _configure, _run, _HELP["description"])

@@ -33,8 +33,6 @@ _BINARY: Final = frozenset({"parquet"})
 
 @dataclass(frozen=True, slots=True)
 class _ExportSettings:
-    """Sections that the command reads."""
-
     history: HistorySettings = field(default_factory=HistorySettings)
 
 
@@ -122,8 +120,7 @@ def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[st
     return frozenset(wanted)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which part of the history, how fine, in which format, and where to."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="OUT", help="without it to standard output"
     )
@@ -140,8 +137,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write the table; a file appears when it is whole."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, _ExportSettings)
     path = arguments.history_path or Path(settings.history.path)
     since, until = arguments.from_ or 0, arguments.to
@@ -173,4 +169,4 @@ def _standard_output() -> Iterator[IO[bytes]]:
         ) from None
 
 
-COMMAND = Command("export", configure, run, _HELP["description"])
+COMMAND = Command("export", _configure, _run, _HELP["description"])

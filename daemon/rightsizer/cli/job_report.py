@@ -207,8 +207,7 @@ def _advice(report: JobUsageReport) -> str:
     return "Nothing to do: no large part went unused for one reason."
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which job, and where its history is."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "job", help="number of a Slurm job, or the key of any workload, as /api/v1 has it"
     )
@@ -217,8 +216,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the report."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     path = history_path(arguments, settings.history)
     write_up_to_now(settings.path)
@@ -237,4 +235,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("job-report", configure, run, _HELP["description"])
+COMMAND = Command("job-report", _configure, _run, _HELP["description"])

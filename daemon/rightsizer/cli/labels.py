@@ -15,16 +15,14 @@ from rightsizer.io.files import whole_file
 _HELP: Final = help_of("labels")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Where to, and in which form."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     add_flags(form.add_argument, _HELP["flags"], output=Path)
     add_scenario_flag(parser, "the real driver")
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print or write the labels."""
+def _run(arguments: argparse.Namespace) -> int:
     clock = SystemClock()
     with looked_at(settings_of(arguments, Settings), arguments.scenario) as settings:
         named = labels_by_look(settings, clock)
@@ -37,4 +35,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("labels", configure, run, _HELP["description"])
+COMMAND = Command("labels", _configure, _run, _HELP["description"])

@@ -127,16 +127,14 @@ def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form
     return place_form(answer, time=last.wall_time, watched_seconds=watched, source="look")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """What is wanted, of which node, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     add_request_flags(parser)
     add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"])
     add_scenario_flag(parser, "agent and driver")
     add_agent_flags(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print what was chosen, or why nothing was; whether something was."""
+def _run(arguments: argparse.Namespace) -> int:
     form = _ask(words_of(arguments), arguments)
     if arguments.json:
         say(json.dumps(form, indent=1))
@@ -174,4 +172,4 @@ def _ask(words: dict[str, str], arguments: argparse.Namespace) -> Any:
             raise RightsizerError(f"{error}; {_WITHOUT_A_GPU}") from None
 
 
-COMMAND = Command("place", configure, run, _HELP["description"])
+COMMAND = Command("place", _configure, _run, _HELP["description"])

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _WORDS: Final = tuple(re.findall("^--([a-z]+)", _HELP["question"], re.MULTILINE))
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """What is asked, by which facts, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     file_help = "YAML or JSON of requirements, in place of --model"
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=file_help)
     add_flags(parser.add_argument, _HELP["question"], spares=int)
@@ -42,8 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_argument, _HELP["forms"], html=Path)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Plan, and print what came of it."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices_file = arguments.prices or settings.catalogue.prices_path
@@ -139,4 +137,4 @@ def _measured(
     return check_plan(requirement, planner, plan.candidates[0], paths, board)
 
 
-COMMAND = Command("plan", configure, run, _HELP["description"])
+COMMAND = Command("plan", _configure, _run, _HELP["description"])

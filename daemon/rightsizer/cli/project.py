@@ -27,8 +27,7 @@ from rightsizer.telemetry.profiles.registry import read_all
 _HELP: Final = help_of("project")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The file, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="YAML or JSON file")
     profile = {"type": Path, "nargs": "+", "default": ()}
     add_flags(parser.add_argument, _HELP["files"], catalogue=Path, profile=profile)
@@ -36,8 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer in JSON; bytes, ratios")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the answers."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     asked = read_questions(arguments.file, "'rightsizer project --help' shows what it takes")
@@ -69,4 +67,4 @@ def _reader_of_runs(folder: Path, usual: Sequence[Path], catalogue: Catalogue) -
     return run_of
 
 
-COMMAND = Command("project", configure, run, _HELP["description"])
+COMMAND = Command("project", _configure, _run, _HELP["description"])

@@ -48,7 +48,6 @@ def _configure_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    """Explain it."""
     if arguments.url:
         form = RemoteAgent.of(arguments).get(_target(arguments.id))
     elif arguments.fleet:
@@ -79,7 +78,6 @@ def _target(advice_id: str) -> str:
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    """Which advice, why, and for how long."""
     parser.add_argument("id", help="the advice's id")
     actor = {"default": _user()}
     add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor=actor)
@@ -91,7 +89,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(verb: str, arguments: argparse.Namespace) -> int:
-    """Do it, and say how the advice stands."""
     if arguments.url:
         form = _asked(verb, arguments, RemoteAgent.of(arguments))
     else:

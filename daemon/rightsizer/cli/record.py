@@ -22,8 +22,7 @@ from rightsizer.model.units import nanoseconds
 from rightsizer.telemetry.recordings.writer import RecordingWriter
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """What to record, for how long, and where to."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="the recording; compressed if it ends in .gz"
     )
@@ -37,8 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Record until the time is over or a signal comes; what was read is kept either way."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = with_source_flags(settings_of(arguments, Settings), arguments)
     settings = with_values(settings, {"sampling.interval": arguments.interval})
     configure_log(settings.log.format, settings.log.level)
@@ -88,4 +86,4 @@ class _Recorder:
             self._stop.set()
 
 
-COMMAND = Command("record", configure, run)
+COMMAND = Command("record", _configure, _run)

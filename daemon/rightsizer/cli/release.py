@@ -17,7 +17,6 @@ from rightsizer.telemetry.source import ReleasableResource
 _HELP: Final = help_of("release")
 
 Form: TypeAlias = dict[str, Any]
-"""What the agent answers."""
 _NAMES: Final = {
     ReleasableResource.GPUS: "the GPUs: every handle is closed and nothing is read",
     ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
@@ -28,8 +27,7 @@ _POLL_SECONDS: Final = 0.1
 _HELD: Final = tuple(map(str, ReleasableResource))
 
 
-def configure_release(parser: argparse.ArgumentParser) -> None:
-    """What to let go, for how long, and how long to wait for it."""
+def _configure_release(parser: argparse.ArgumentParser) -> None:
     usual = str(ReleasableResource.GPUS)
     parser.add_argument("held", nargs="?", choices=_HELD, default=usual, help="what to let go")
     wait = {"type": duration_text, "default": "10s"}
@@ -37,8 +35,7 @@ def configure_release(parser: argparse.ArgumentParser) -> None:
     add_agent_flags(parser)
 
 
-def configure_resume(parser: argparse.ArgumentParser) -> None:
-    """What to take back."""
+def _configure_resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "held", nargs="?", choices=_HELD, help="what to take back; all that was let go without it"
     )
@@ -46,8 +43,7 @@ def configure_resume(parser: argparse.ArgumentParser) -> None:
     add_agent_flags(parser)
 
 
-def release(arguments: argparse.Namespace) -> int:
-    """Ask, wait until it is done, and say how to take it back."""
+def _release(arguments: argparse.Namespace) -> int:
     client, held = client_of(arguments), ReleasableResource(arguments.held)
 
     def ask() -> Form | None:
@@ -66,8 +62,7 @@ def release(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def resume(arguments: argparse.Namespace) -> int:
-    """Take back, and say what."""
+def _resume(arguments: argparse.Namespace) -> int:
     form = client_of(arguments).post("/api/v1/resume", {"held": arguments.held})
     resumed = form["resumed"]
     taken = f"Taken back: {' and '.join(resumed)}."
@@ -104,5 +99,5 @@ def wait_until_done(
         clock.wait_until(min(now + nanoseconds(_POLL_SECONDS), deadline), never)
 
 
-RELEASE = Command("release", configure_release, release, _HELP["description"])
-RESUME = Command("resume", configure_resume, resume)
+RELEASE = Command("release", _configure_release, _release, _HELP["description"])
+RESUME = Command("resume", _configure_resume, _resume)

@@ -84,8 +84,7 @@ def _use_lines(summary: DeviceSummary) -> Iterator[str]:
     yield f"  {', '.join(parts)}"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """What to read, by which map, and where to leave what comes of it."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of a recording")
     add_flags(
         parser.add_argument,
@@ -109,8 +108,7 @@ def _device_count(text: str) -> int:
     return count
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Replay and print what came of it."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
@@ -155,4 +153,4 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
         )
 
 
-COMMAND = Command("replay", configure, run, _HELP["description"])
+COMMAND = Command("replay", _configure, _run, _HELP["description"])

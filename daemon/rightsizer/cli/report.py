@@ -51,8 +51,7 @@ REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
 """Each makes the whole document; times are told in the time zone."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which span, by whose calendar, in which format, and where to."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     form, zone = {"choices": REPORT_FORMATS}, {"default": "UTC"}
     add_flags(
         parser.add_argument, _HELP["flags"], last=duration, timezone=zone, format=form, output=Path
@@ -61,8 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write the report; a file appears when it is whole."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     path = history_path(arguments, settings.history)
     if arguments.output is not None and arguments.output.resolve() == path.resolve():
@@ -112,4 +110,4 @@ def _timezone(name: str) -> tzinfo:
         ) from None
 
 
-COMMAND = Command("report", configure, run, _HELP["description"])
+COMMAND = Command("report", _configure, _run, _HELP["description"])

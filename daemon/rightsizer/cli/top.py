@@ -14,8 +14,7 @@ _HELP: Final = help_of("top")
 _LEAST_SECONDS: Final = 0.2
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which agent, and how often it is asked."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     add_url_flags(parser, DEFAULT_URL)
     flags = """
 --interval SECONDS: how often the agent is asked (default: 2)
@@ -24,8 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_argument, flags, interval={"type": float, "default": 2.0})
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Show it until it is quit."""
+def _run(arguments: argparse.Namespace) -> int:
     if find_spec("rich") is None:
         raise RightsizerError("top needs rich; install it with: pip install 'gpu-rightsizer[cli]'")
     from rightsizer.console.node_screen import NodeScreen, print_node  # noqa: PLC0415 - extra.
@@ -38,4 +36,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND: Final = Command("top", configure, run, _HELP["description"])
+COMMAND: Final = Command("top", _configure, _run, _HELP["description"])

@@ -29,8 +29,9 @@ from rightsizer.model.topology import (
     LinkKind,
     Placement,
     Topology,
+    cpu_list,
 )
-from rightsizer.report.json_encoder import cpu_list, topology_form
+from rightsizer.report.json_encoder import topology_form
 from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
@@ -190,8 +191,7 @@ def _table(rows: Iterable[Sequence[str]]) -> list[str]:
     return aligned(header, padded, header)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Which node, and how to answer."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     form = {"choices": ("text", "json", _GRES, _TOPOLOGY), "default": "text"}
     add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["forms"], format=form)
     flags = f"""
@@ -205,8 +205,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print what was found."""
+def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     if arguments.format in {_GRES, _TOPOLOGY}:
         say(_for_scheduler(settings, arguments))
@@ -262,4 +261,4 @@ def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:
     return Path(arguments.path_sysfs)
 
 
-COMMAND = Command("topology", configure, run, _HELP["description"])
+COMMAND = Command("topology", _configure, _run, _HELP["description"])

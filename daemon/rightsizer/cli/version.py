@@ -8,17 +8,15 @@ from rightsizer import __version__
 from rightsizer.console.command import Command, say
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """One flag."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer in JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the version and what it runs on."""
+def _run(arguments: argparse.Namespace) -> int:
     python = platform.python_version()
     form = {"version": __version__, "python": python}
     say(json.dumps(form) if arguments.json else f"rightsizer {__version__} (Python {python})")
     return 0
 
 
-COMMAND = Command("version", configure, run)
+COMMAND = Command("version", _configure, _run)

@@ -148,7 +148,6 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
 
 
 def _key(name: str, unit: str) -> str:
-    """What the file calls a field."""
     if unit in _WRITTEN_WITH_UNIT:
         return name.removesuffix(f"_{unit}")
     # A keyword of the language cannot name a field, but may well name a key.

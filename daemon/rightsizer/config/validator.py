@@ -28,7 +28,6 @@ class FaultKind(StrEnum):
     CHOICE = auto()
     BOUNDS = auto()
     TEXT = auto()
-    """The message says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from rightsizer.report.labels import (
 )
 
 Form = Mapping[str, Any]
-"""JSON of the agent's API."""
 
 COLORS: Final = {
     "compute_bound": "green",

@@ -37,9 +37,7 @@ class DcgmLabelEncoder:
         is_former = self.generation is DcgmLabels.FORMER
         labels = {
             "gpu": str(card.index),
-            "uuid" if is_former else "UUID": (
-                device.mig.parent_uuid if device.mig is not None else device.uuid
-            ),
+            "uuid" if is_former else "UUID": (device.board_uuid),
             "pci_bus_id": device.pci_bus_id or card.pci_bus_id or "",
             "device": f"nvidia{card.index}",
             "modelName": card.name,

@@ -25,7 +25,6 @@ class ExpositionFormat:
 
 
 _PLAIN: Final = ExpositionFormat("text/plain; version=0.0.4; charset=utf-8")
-"""What every scraper reads."""
 
 
 @dataclass(frozen=True, slots=True)

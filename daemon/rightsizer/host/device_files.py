@@ -23,7 +23,7 @@ def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str
     minors = {each.uuid: each.facts.get("minor_number") for each in known if each.mig is None}
     found: dict[str, tuple[str, ...]] = {}
     for device in known:
-        minor = minors.get(device.uuid if device.mig is None else device.mig.parent_uuid)
+        minor = minors.get(device.board_uuid)
         if minor is None:
             continue
         files: tuple[str | None, ...] = (f"/dev/nvidia{minor}",)

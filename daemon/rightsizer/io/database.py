@@ -259,7 +259,6 @@ class Database:
             connection.executescript(f"BEGIN; {script}; PRAGMA user_version = {number}; COMMIT;")
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        """The file's schema, which this program knows."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(self._migrations):
             raise HistoryError(

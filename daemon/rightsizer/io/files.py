@@ -27,7 +27,6 @@ class Called:
 
 
 HISTORY: Final = Called("history", "history.path", "agent")
-"""The default."""
 
 
 def private_folder(path: Path) -> None:

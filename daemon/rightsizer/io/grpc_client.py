@@ -65,8 +65,6 @@ def unary_call(path: Path, method: str, *, timeout_seconds: float, maximum_bytes
 
 
 class _Exchange:
-    """One request and what comes back of it."""
-
     def __init__(self, peer: socket.socket, deadline: float, maximum_bytes: int) -> None:
         from h2.config import H2Configuration  # noqa: PLC0415 - as above.
         from h2.connection import H2Connection  # noqa: PLC0415 - as above.

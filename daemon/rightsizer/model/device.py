@@ -73,6 +73,11 @@ class Device:
         return f"GPU {self.index}" if self.has_index else self.uuid
 
     @property
+    def board_uuid(self) -> str:
+        """The GPU that it is, or is an instance of."""
+        return self.uuid if self.mig is None else self.mig.parent_uuid
+
+    @property
     def stated_index(self) -> int | None:
         """The index as its source states it, `None` where it does not."""
         return self.index if self.has_index else None

@@ -206,3 +206,14 @@ def _least(own: int | None, above: list[int | None]) -> int | None:
     # Where a bridge is silent, or a virtual machine shows none, the slot may allow less.
     known = [value for value in (own, *above) if value is not None]
     return min(known) if above and len(known) == len(above) + 1 else None
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """CPUs as the kernel and `taskset` write them: `0-27,56-83`."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)

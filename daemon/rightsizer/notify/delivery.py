@@ -30,7 +30,6 @@ class OutboxTable(Generic[_Body]):
 
     name: str
     body: str
-    """The column of the body."""
     encode: Callable[[_Body], str]
     decode: Callable[[str], _Body | None]
     """`None` for a text that cannot be understood."""
@@ -192,7 +191,6 @@ class Delivery(ABC, Generic[_Body]):
 
     @property
     def _labels(self) -> Mapping[str, str]:
-        """Labels of its series."""
         return {}
 
     @abstractmethod

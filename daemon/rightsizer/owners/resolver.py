@@ -63,8 +63,6 @@ class WorkloadNameLimiter:
 
 @dataclass(frozen=True, slots=True)
 class _CachedWorkload:
-    """The answer for a process."""
-
     until: float
     start_ticks: int | None
     generation: int

@@ -54,7 +54,6 @@ _CELL_HOURS: Final = (1, 2, 3, 4, 6, 8, 12, 24, 48, 168)
 
 
 def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
-    """One device."""
     device, window = facts.device, facts.window
     part = device.capacity_ratio
     states = _hours_by_state(window.states, part)

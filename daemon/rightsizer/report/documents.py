@@ -11,17 +11,6 @@ from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.model.finding import Action
 from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.charts import ChartColumn, stacked_columns
-from rightsizer.report.figures import (
-    KNOWN_GROUPS,
-    group_percents,
-    hours,
-    main_cause,
-    moment_text,
-    money,
-    number,
-    percent,
-    span_line,
-)
 from rightsizer.report.labels import ACTION_LABELS, GROUP_NAMES
 from rightsizer.report.model import DeviceRow, ReportDay, ReportModel
 from rightsizer.report.summary import saved_text, summary_of
@@ -41,7 +30,7 @@ def html_document(model: ReportModel, timezone: dt.tzinfo) -> str:
     cell_hours = model.devices[0].strip.cell_hours if model.devices else 1
     return rendered(
         "report.html",
-        {"moment": partial(moment_text, timezone=timezone)},
+        {"moment": partial(figures.moment_text, timezone=timezone)},
         **_values(model, timezone),
         cell_text="hour" if cell_hours == 1 else f"{cell_hours} hours",
         charts=charts,
@@ -53,7 +42,7 @@ def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
     """All of it, in tables that read well in a terminal and in a wiki."""
     return rendered(
         "report.md",
-        {"moment": partial(moment_text, timezone=timezone), "table": _table},
+        {"moment": partial(figures.moment_text, timezone=timezone), "table": _table},
         _cell,
         **_values(model, timezone),
     )
@@ -69,7 +58,7 @@ def _values(model: ReportModel, timezone: dt.tzinfo) -> dict[str, Any]:
         "most_rows": _MOST_ROWS,
         "resources": figures.resources_of(model),
         "summary": summary,
-        "when": span_line(model.span, timezone),
+        "when": figures.span_line(model.span, timezone),
     }
 
 
@@ -78,7 +67,7 @@ def _days_chart(days: Sequence[ReportDay]) -> str:
     columns = []
     for day in days:
         told = (
-            f"{GROUP_NAMES[group]} {number(hours)} h"
+            f"{GROUP_NAMES[group]} {figures.number(hours)} h"
             for group, hours in day.groups.items()
             if hours
         )
@@ -126,16 +115,15 @@ _ADVICE: Final = 5
 def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
     """All of it; the other formats have the rest."""
     parts = [
-        f"GPU report, {span_line(model.span, timezone)}",
+        f"GPU report, {figures.span_line(model.span, timezone)}",
         "\n".join(line for text in summary_of(model) for line in _wrapped(text)),
     ]
     if model.has_data:
         parts.append("\n".join(_devices(model)))
     else:
-        start, end = model.span.history_start, model.span.history_end
-        parts.append(
-            f"The history holds {moment_text(start, timezone)} to {moment_text(end, timezone)}."
-        )
+        ends = (model.span.history_start, model.span.history_end)
+        start, end = (figures.moment_text(each, timezone) for each in ends)
+        parts.append(f"The history holds {start} to {end}.")
     parts.append("\n".join(_to_change(model)))
     parts.append("The whole report, with days, workloads, fits and causes: --output report.html")
     return "\n\n".join(parts) + "\n"
@@ -143,24 +131,25 @@ def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
 
 def _devices(model: ReportModel) -> Iterator[str]:
     rows = sorted(model.devices, key=lambda row: -row.wasted.gpu_hours)
-    header = ("GPU", *(GROUP_NAMES[each] for each in KNOWN_GROUPS), "known", "unused", "mostly")
+    groups = [GROUP_NAMES[each] for each in figures.KNOWN_GROUPS]
+    header = ("GPU", *groups, "known", "unused", "mostly")
     lines = [header, *(_device(row) for row in rows[:_DEVICES])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in _padded(lines, widths, "l" + "r" * (len(KNOWN_GROUPS) + 1) + "ll"):
+    for line in _padded(lines, widths, "l" + "r" * (len(groups) + 1) + "ll"):
         yield "  ".join(line).rstrip()
     if len(rows) > _DEVICES:
         yield f"and {len(rows) - _DEVICES} more GPUs, which waste less"
 
 
 def _device(row: DeviceRow) -> tuple[str, ...]:
-    cost = money(row.wasted)
-    unused = hours(row.wasted.gpu_hours)
+    cost = figures.money(row.wasted)
+    unused = figures.hours(row.wasted.gpu_hours)
     return (
         row.label,
-        *group_percents(row),
-        percent(row.coverage_ratio),
+        *figures.group_percents(row),
+        figures.percent(row.coverage_ratio),
         f"{unused}, {cost}" if "$" in cost else unused,
-        main_cause(row.waste_hours),
+        figures.main_cause(row.waste_hours),
     )
 
 
@@ -175,7 +164,8 @@ def _to_change(model: ReportModel) -> Iterator[str]:
         yield f"     rightsizer explain {row.id}"
     for place, finding in enumerate(model.findings[: max(0, _ADVICE - len(model.advice))], 1):
         yield from _wrapped(finding.summary, f"{len(model.advice) + place:3}. ")
-        yield f"     {ACTION_LABELS[Action(finding.action)]}; {percent(finding.confidence)} sure"
+        sure = figures.percent(finding.confidence)
+        yield f"     {ACTION_LABELS[Action(finding.action)]}; {sure} sure"
     left = len(model.advice) + len(model.findings) - _ADVICE
     if left > 0:
         yield f"     and {left} more"

@@ -28,7 +28,6 @@ class Query:
     """One number of the evidence and how the agent's own metrics lead to it again."""
 
     name: str
-    """The evidence's."""
     device: str
     """A uuid; empty for a number of all devices."""
     resource: str
@@ -59,8 +58,6 @@ _OF_ACTIVE: Final[Mapping[Reason, str]] = {
 
 
 class _Span(NamedTuple):
-    """The time that a number is of."""
-
     length_seconds: int
     at: str
     """The modifier of its end."""

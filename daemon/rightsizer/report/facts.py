@@ -114,4 +114,3 @@ class ReportFacts:
     is_judged_now: bool = False
     """The advice is what the rules say at the end of the history, for its ledger is empty."""
     version: str = ""
-    """Of the program."""

@@ -9,7 +9,7 @@ from rightsizer.model.driver_codes import OTHER_XID
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import fields, is_dataclass
 from rightsizer.model.report import DeviceReport, Report, Totals
-from rightsizer.model.topology import LinkKind, Placement, Topology
+from rightsizer.model.topology import LinkKind, Placement, Topology, cpu_list
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import Workload
@@ -72,22 +72,10 @@ def topology_form(topology: Topology, devices: Iterable[Device], offered: Collec
             for adapter in topology.adapters
         ],
         "numa_nodes": [
-            {"node": node, "cpus": cpu_list(cpus)}
+            {"node": node, "cpus": cpu_list(cpus) or None}
             for node, cpus in sorted(topology.numa_nodes.items())
         ],
     }
-
-
-def cpu_list(cpus: tuple[int, ...]) -> str | None:
-    """CPUs as the kernel and `taskset` write them, `0-55,112-167`; `None` for none."""
-    spans: list[list[int]] = []
-    for cpu in cpus:
-        if spans and cpu == spans[-1][1] + 1:
-            spans[-1][1] = cpu
-        else:
-            spans.append([cpu, cpu])
-    parts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
-    return ",".join(parts) or None
 
 
 def _gpu(device: Device, placement: Placement, *, is_offered: bool) -> Form:
@@ -97,7 +85,7 @@ def _gpu(device: Device, placement: Placement, *, is_offered: bool) -> Form:
         "name": device.name or None,
         "offered": is_offered,
         **attributes(placement, "pci_bus_id numa_node memory_numa_node"),
-        "cpus": cpu_list(placement.cpus),
+        "cpus": cpu_list(placement.cpus) or None,
         "link": attributes(placement, _PORT),
         "slot": {
             "generation_maximum": placement.slot_generation_maximum,

@@ -58,7 +58,6 @@ SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
 ABSENT: Final = "\u2013"
 """Stands for what is not known: a dash."""
 TIMES: Final = "\u00d7"
-"""The multiplication sign."""
 _CONFIDENCE: Final = ((0.95, "almost certain"), (0.8, "likely"), (0.6, "probable"))
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _ABBREVIATIONS: Final = {

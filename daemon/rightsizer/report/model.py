@@ -163,7 +163,6 @@ class DeviceRow:
     """What was left of it while at work, for no cause of its own."""
     wasted: UsageAmount
     waste_hours: Mapping[str, float]
-    """By cause."""
     fits: tuple[FitRow, ...]
     overprovisioned: float | None
     underprovisioned: float | None

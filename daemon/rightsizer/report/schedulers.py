@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.topology import LinkKind, Topology
+from rightsizer.model.topology import LinkKind, Topology, cpu_list
 from rightsizer.model.units import MIB, Nanoseconds, seconds
-from rightsizer.report.json_encoder import cpu_list
 
 _HEAD: Final = (
     "# gres.conf of this node, in place of AutoDetect; docs/slurm.md tells where it is from.",
@@ -49,15 +48,15 @@ def gres_conf(
             name = f"{each.name or _UNNAMED} {each.uuid}"
             absent.append(f"# {name}: its device file is not known, so no job gets it")
             continue
-        board = each.uuid if each.mig is None else each.mig.parent_uuid
+        board = each.board_uuid
         kind = _spelled(names.get(board, "")) + (f"_{each.mig.profile}" if each.mig else "")
         counts[kind] += 1
         own, place = files[each.uuid], topology.placements.get(board)
         file = f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}"
         words = ["Name=gpu", f"Type={kind}", file]
         cpus = () if place is None else place.cpus
-        near = cpu_list(tuple(sorted({cores[cpu] for cpu in cpus if cpu in cores})))
-        if near is not None:
+        near = cpu_list(cores[cpu] for cpu in cpus if cpu in cores)
+        if near:
             words.append(f"Cores={near}")
         if has_links:
             links = (str(_links(each.uuid, other.uuid, topology)) for other in told)
@@ -95,7 +94,6 @@ class NodeFacts:
     """What labels are made of: what stays, and not what changes by the second."""
 
     devices: tuple[Device, ...]
-    """All that the driver offers."""
     topology: Topology
     healthy: frozenset[str]
     """Uuids of the GPUs that have been healthy for long enough."""
@@ -258,7 +256,7 @@ def _resources(
 
 
 def _node_of(device: Device, topology: Topology) -> int | None:
-    place = topology.placements.get(device.uuid if device.mig is None else device.mig.parent_uuid)
+    place = topology.placements.get(device.board_uuid)
     found = None if place is None else place.numa_node
     return device.numa_node if found is None else found
 

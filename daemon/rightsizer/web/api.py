@@ -99,7 +99,6 @@ def unready_reason(
 
 
 _OPEN: Final = "open"
-"""All states of open advice."""
 _STATES: Final = (_OPEN, *map(str, AdviceState))
 _REASONS: Final = tuple(map(str, Reason))
 

@@ -59,7 +59,6 @@ class WebAccess:
     allows_changes: bool = False
     """Whether clients that the guard has identified may change things."""
     telemetry_path: str = METRICS_PATH
-    """Where the metrics are."""
     route_prefix: str = ""
     """What every path begins with, as `/gpu`."""
     sockets: tuple[socket.socket, ...] = ()

@@ -125,7 +125,6 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
 
 
 def _early(subject: CaseSubject) -> Finding | None:
-    """What is said before anything is measured; `None` where that is nothing."""
     workload_class = subject.case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
         return subject.abstain(

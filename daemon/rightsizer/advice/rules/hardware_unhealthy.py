@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid, metrics_of
+from rightsizer.advice.board_status import BoardStatus, board_status_of, metrics_of
 from rightsizer.advice.instructions import drain_instructions, instruction, read_table
 from rightsizer.advice.observation import on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
@@ -277,7 +277,7 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
     """A GPU that fell off the bus before anything was read of it still has its Xids."""
-    node, uuid = case.node, board_uuid(device)
+    node, uuid = case.node, device.board_uuid
     if node is None:
         return None
     status = board_status_of(case, device)
@@ -293,7 +293,7 @@ def _complaint(
     found = [fault for each in faults.values() for fault in each]
     # Drain first; then each remedy once for each GPU.
     remedies = dict.fromkeys(
-        instruction(fault.remedy, board_uuid(device))
+        instruction(fault.remedy, device.board_uuid)
         for device in sick
         for fault in faults[device.uuid]
     )

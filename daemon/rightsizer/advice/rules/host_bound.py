@@ -4,7 +4,6 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import (
-    cpu_list,
     cpus_for_gpu,
     cpus_near,
     dump_stacks,
@@ -18,6 +17,7 @@ from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
+from rightsizer.model.topology import cpu_list
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 

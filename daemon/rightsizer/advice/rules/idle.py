@@ -200,8 +200,6 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _IdleOutlook:
-    """How likely work is to resume soon."""
-
     probability: float
     risk: Risk
     since: str

@@ -88,7 +88,6 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
 
 
 def _early(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding | None:
-    """What is said before anything is measured; `None` where that is nothing."""
     case, fits = subject.case, subject.case.provisioning
     active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.advice.board_status import board_statuses, board_uuid
+from rightsizer.advice.board_status import board_statuses
 from rightsizer.advice.instructions import binding_instructions, home_of
 from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
@@ -89,7 +89,7 @@ def _why_not(case: Case) -> str:
 
 def _evidence(case: Case, home: NumaHome) -> dict[str, object]:
     readings = {} if case.node is None else case.node.readings
-    reading = readings.get(home.device.uuid) or readings.get(board_uuid(home.device))
+    reading = readings.get(home.device.uuid) or readings.get(home.device.board_uuid)
     return {
         "numa_node": home.numa_node,
         "cpus": home.cpus,

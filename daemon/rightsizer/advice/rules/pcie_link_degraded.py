@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import board_status_of, board_uuid, placement_of
+from rightsizer.advice.board_status import board_status_of, placement_of
 from rightsizer.advice.instructions import drain_instructions, instruction
 from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
@@ -200,7 +200,7 @@ def _share(window: Window, link: LinkState | None, minimum_active_seconds: float
 def _instructions(
     case: Case, devices: Sequence[Device], links: Sequence[LinkState]
 ) -> tuple[Instruction, ...]:
-    uuids = dict.fromkeys(map(board_uuid, devices))
+    uuids = dict.fromkeys(device.board_uuid for device in devices)
     fields = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
     ask = [f"nvidia-smi -i {uuid} --query-gpu={fields} --format=csv" for uuid in uuids]
     places = dict.fromkeys(place for link in links for place in link.places)

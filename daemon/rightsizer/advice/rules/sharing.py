@@ -96,7 +96,6 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
 
 
 def _early(subject: CaseSubject, settings: SharingSettings) -> Finding | None:
-    """What is said before anything is measured; `None` where that is nothing."""
     case, workload = subject.case, subject.case.workload
     if len(case.devices) != 1 or workload is None or case.devices[0].mig is not None:
         return subject.find_nothing("Not a whole GPU held by a workload.")

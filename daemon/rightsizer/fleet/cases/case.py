@@ -11,7 +11,6 @@ from typing import Final
 from rightsizer.accounting.accounts_snapshot import CaseHistory, allocator_of
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.board_status import board_uuid
 from rightsizer.advice.verification import Measured, Measurement, measure_all
 from rightsizer.fleet.cache.combination import (
     DevicePart,
@@ -171,7 +170,7 @@ class FleetCases:
         """A case's node with what was read last of its GPUs, or those of all its nodes."""
         places = {place_of(self.devices[each.uuid]) for each in case.devices}
         there = [each for place in sorted(places) for each in self._places[place]]
-        boards = {board_uuid(each.device): each for each in there} | {
+        boards = {each.device.board_uuid: each for each in there} | {
             each.device.uuid: each for each in there
         }
         node = node or Node(devices=case.devices)

@@ -130,8 +130,6 @@ def draw(
 
 
 class _Canvas:
-    """A drawing under way."""
-
     def __init__(self, groups: Sequence[LinkGroup], width: float, columns: int) -> None:
         self._groups, self._width, self._columns = groups, width, columns
         self._left = _TRUNK * len(groups) + (6 if groups else 0)

@@ -176,8 +176,6 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
 
 
 class _NodePage:
-    """A page under way."""
-
     def __init__(  # noqa: PLR0913, PLR0917 - as of the function above.
         self,
         report: Report,

@@ -89,7 +89,6 @@ class StripView:
     shares: tuple[Share, ...]
     """The span's states, largest first."""
     label: str
-    """The strip in words."""
 
 
 def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FINE) -> StripView:
@@ -144,8 +143,6 @@ _Level: TypeAlias = tuple[float, float, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What a strip is drawn into."""
-
     start: Nanoseconds
     span: Span
     grain: Grain

@@ -21,7 +21,6 @@ class TopologyView:
     wide: Drawing
     narrow: Drawing
     label: str
-    """The drawing in words."""
     columns: tuple[str, ...]
     matrix: tuple[tuple[str, tuple[str, ...]], ...]
     """GPUs and adapters, and the ways from each to every GPU."""
