@@ -29,14 +29,7 @@ _APPLICATION: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ComputeSaturatedSettings:
-    """From when on a service is short of compute.
-
-    Attributes:
-        on_ratio: Share of the span for which the SMs must be at their limit while users wait.
-            Source: docs/definitions.md, provisioning
-        saturated_ratio: Share of the span at the limit from which on it matters whether users wait.
-            Source: docs/definitions.md, conduct: as for the other limits
-    """
+    """From when on a service is short of compute."""
 
     on_ratio: float = setting(0.05, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

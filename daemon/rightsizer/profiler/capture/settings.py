@@ -13,29 +13,7 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class CaptureTimingSettings:
-    """Which findings a profile is taken for, and when.
-
-    Attributes:
-        reasons: Reasons of findings that a profile would settle.
-            Source: docs/profiles.md, findings: what the rules over profiles judge, and stalls
-        minimum_confidence_ratio: Confidence of a finding below which no workload is disturbed for
-            it.
-            Source: docs/definitions.md, conduct: the least confidence of advice
-        maximum_confidence_ratio: Confidence above which nothing is left to settle; 1 for never,
-            since telemetry that is sure that a GPU waits does not know for which line.
-        minimum_age_seconds: How long its processes must have been there, and have been at work:
-            past start-up, compilation and warming up.
-            Source: compilation and autotuning of large models take minutes
-        steady_seconds: Time at the end of which a workload must have been steady and at work.
-            Source: one block of the accounts
-        unsteadiness_maximum_ratio: By how much the shares of states may differ from one look to the
-            next, as total variation: a checkpoint, a validation or a restart differs by more.
-        minimum_active_ratio: Part of that time that it must have been at work.
-        cool_down_seconds: How long a workload is left alone after a profile of it was taken.
-            Source: a profile holds until the code changes, daily at the soonest
-        retry_after_seconds: How long it is left alone where no profile came of it.
-        maximum_a_day: Captures on this node in any 24 hours.
-    """
+    """Which findings a profile is taken for, and when."""
 
     reasons: tuple[Reason, ...] = setting(
         (
@@ -87,14 +65,7 @@ class CaptureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DynologSettings:
-    """Dynolog, which has programs under PyTorch profile themselves.
-
-    Attributes:
-        program: Its command, a name on PATH or a whole path.
-        port: Where its daemon listens on this node.
-            Source: dynolog: DYNO_PORT
-        arguments: Further arguments of `dyno gputrace`, like --with-stacks.
-    """
+    """Dynolog, which has programs under PyTorch profile themselves."""
 
     program: str = setting("dyno")
     port: int = setting(1778, within=(1, 65535))
@@ -110,16 +81,7 @@ class CaptureWebhookSettings(ServerSettings):
 
 @dataclass(frozen=True, slots=True)
 class CaptureStorageSettings:
-    """What the profiles that the agent had taken may fill of the disk; no others are deleted.
-
-    Attributes:
-        quota_bytes: What they may take together; the oldest go first, and none is taken while those
-            that are still to be read take as much.
-            Source: four profiles of some 300 MB a day, of eight GPUs each a few
-        kept_for: How long they are kept.
-            Source: as long as the history
-        minimum_free_ratio: Part of the file system that must be free, or none is taken.
-    """
+    """What the profiles that the agent had taken may fill of the disk; no others are deleted."""
 
     quota_bytes: int = setting(4 * 2**30, within=(2**20, None))
     kept_for: float = setting(30 * 86400.0, unit="seconds", within=(3600.0, 366 * 86400.0))
@@ -132,17 +94,6 @@ class CaptureSettings:
 
     Raises:
         ValueError: what the kind needs is not there, or a placeholder stands for nothing.
-
-    Attributes:
-        kind: Who is called for a profile: none, dynolog, command, webhook.
-        seconds: How long a profile records.
-            Source: some ten steps of training; a rule over profiles asks for 50 kernels
-        timeout: How long the call may take beyond that, before it is ended with all it started.
-            Source: writing a trace takes longer than recording it
-        margin: How long the profiling counters stay released beyond a recording that is only asked
-            for: programs take a while to hear of it.
-            Source: a program under Kineto hears of it when it next asks the daemon
-        landing: How long a profile may take to land before the capture is said to have left none.
     """
 
     kind: CaptureKind = setting(CaptureKind.NONE)
@@ -180,18 +131,7 @@ class CaptureSettings:
 
 @dataclass(frozen=True, slots=True)
 class DropFolderSettings:
-    """A folder whose profiles are read as they land, the agent's own captures among them.
-
-    Attributes:
-        path: The folder, as a whole path; empty for none. What lands there is left there.
-        interval: Time between two looks; a file that both found the same is read.
-        files_maximum: Files that are looked at; of more, the newest.
-        read_timeout: How long reading one file may take, in a process of its own.
-            Source: docs/benchmarks.md: a trace of 300 MB, on the fifth of a core that the unit
-            allows
-        read_memory_bytes: What that process may take of memory.
-            Source: 7 million kernels of 40 bytes each, and the program itself
-    """
+    """A folder whose profiles are read as they land, the agent's own captures among them."""
 
     path: str = setting("")
     interval: float = setting(60.0, unit="seconds", within=(5.0, 3600.0))
