@@ -210,7 +210,7 @@ def test_every_fault_of_a_configuration_is_told_at_once(
     ]
     assert "write it like '10m'" in said[0]
     assert "did you mean 'interval'?" in said[1]
-    assert "at most 1" in said[2]
+    assert "between 0.5 and 1" in said[2]
     assert "must be a mapping" in said[3]
     assert "journal" in said[4]
 
