@@ -12,7 +12,7 @@ from action_node import ActionNode, DurableRepository, action
 from readings import workload
 from rightsizer.actions.controller import ActionController
 from rightsizer.actions.repository import ActionOutcome
-from rightsizer.actions.runner import ActionOrder, ActionResult
+from rightsizer.actions.runner import ActionOrder, ActionResult, ActionRunner
 from rightsizer.actions.settings import ActionLimits
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.units import nanoseconds, seconds
@@ -45,12 +45,11 @@ class Done:
     devices: frozenset[str]
 
 
-class AtOnce:
+class AtOnce(ActionRunner):
     """Does everything at once, well or not."""
 
-    is_busy = False
-
     def __init__(self, node: ActionNode) -> None:
+        super().__init__()
         self._node = node
         self.done: list[Done] = []
 
@@ -64,9 +63,6 @@ class AtOnce:
         self.done.append(Done(now, order.settings.name, key, frozenset(finding.devices)))
         fails = len(self.done) % 4 == 0
         done(ActionResult(ActionOutcome.UNKNOWN if fails else ActionOutcome.DONE))
-
-    def stop(self) -> None:
-        """Nothing is under way."""
 
 
 def lived(steps: list[tuple[str, int, int]]) -> list[Done]:

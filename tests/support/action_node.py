@@ -16,7 +16,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.actions.audit_log import AuditLog
 from rightsizer.actions.controller import ActionContext, ActionController
 from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionRepository
-from rightsizer.actions.runner import ActionRunner, ThreadedActionRunner
+from rightsizer.actions.runner import ActionRunner
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings, ActionsSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import Advice, AdviceState
@@ -152,7 +152,7 @@ class ActionNode:
         )
         self.audit = AuditLog(self.repository, str(journal or ""), self.clock, boot)
         acting = ActionsSettings(approvers=approvers, limits=limits)
-        runner = runner or ThreadedActionRunner()
+        runner = runner or ActionRunner()
         controller = ActionController(
             actions, acting, context, runner, self.audit, clock=self.clock
         )

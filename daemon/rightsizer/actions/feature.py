@@ -1,7 +1,4 @@
-"""Actions feature of an agent.
-
-Job, routes, metrics; loads its machinery only where an action is named.
-"""
+"""Actions feature of an agent, which loads its machinery only where an action is named."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.report import Report
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.message import WebResponse
+from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
     from rightsizer.actions.controller import ActionController
@@ -35,10 +32,9 @@ def actions_route(state: Callable[[], ActionState]) -> Route:
     `state` is called from any thread.
     """
 
-    def answer(site: Router, request: WebRequest) -> WebResponse:
+    def answer(*_: object) -> WebResponse:
         from rightsizer.actions.encoder import state_form  # noqa: PLC0415 - as said above.
 
-        del site, request
         return WebResponse.of_json(state_form(state()))
 
     return Route("GET", ACTIONS_PATH, answer)
@@ -58,7 +54,7 @@ def action_controller(
     from rightsizer.actions.audit_log import AuditLog  # noqa: PLC0415
     from rightsizer.actions.controller import ActionContext, ActionController  # noqa: PLC0415
     from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415
-    from rightsizer.actions.runner import ThreadedActionRunner  # noqa: PLC0415
+    from rightsizer.actions.runner import ActionRunner  # noqa: PLC0415
 
     context = ActionContext(
         latest,
@@ -69,7 +65,7 @@ def action_controller(
     boot = read_line(f"{settings.path.procfs}/{_BOOT}")
     audit = AuditLog(ActionRepository(database), settings.acting.audit_file, clock, boot)
     actions = actions_here(settings.actions, settings.node.pool)
-    runner = ThreadedActionRunner()
+    runner = ActionRunner()
     return ActionController(actions, settings.acting, context, runner, audit, clock=clock)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -85,26 +85,6 @@ class ActionResult:
     said: str = ""
 
 
-class ActionRunner(Protocol):
-    """Carries actions out, on a thread of its own."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is under way."""
-
-    def start(
-        self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
-    ) -> None:
-        """Begin; `done` is told how it ended, once, from the thread that did it.
-
-        `note` is told the number of a program's process before it runs, and keeps it from running
-        by a RightsizerError.
-        """
-
-    def stop(self) -> None:
-        """End what is under way and wait until it has."""
-
-
 def post(
     order: ActionOrder, sleep: Callable[[float], object] = time.sleep, node: str = ""
 ) -> ActionResult:
@@ -126,8 +106,8 @@ def post(
     return ActionResult(outcome, answer.message, answer.status)
 
 
-class ThreadedActionRunner:
-    """One order at a time. Times are the world's."""
+class ActionRunner:
+    """Carries actions out on a thread of its own, one order at a time."""
 
     def __init__(self) -> None:
         """Nothing is under way."""
@@ -143,13 +123,17 @@ class ThreadedActionRunner:
     def start(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
-        """Begin; the thread ends by itself, within the order's bounds."""
+        """Begin; `done` is told how it ended, once, from the thread that did it.
+
+        `note` is told the number of a program's process before it runs, and keeps it from running
+        by a RightsizerError.
+        """
         do = partial(self._carry_out, order, note, done)
         self._thread = threading.Thread(target=do, name="action", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End what is under way."""
+        """End what is under way and wait until it has."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)

@@ -40,8 +40,7 @@ class ControlRoutes:
             Route("GET", "/api/v1/releases", self._releases, is_local=True),
         )
 
-    def _release(self, site: Router, request: WebRequest) -> WebResponse:
-        del site
+    def _release(self, _: Router, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, ("held", "for"), ReleasableResource.GPUS)
         held = _held(fields.get("held"))
         for_seconds = duration_of(fields.get("for"), "30m", _REMEDY)
@@ -49,16 +48,14 @@ class ControlRoutes:
         self._tell("release_requested", request, held=str(held), for_seconds=for_seconds)
         return WebResponse.of_json(self._form(release))
 
-    def _resume(self, site: Router, request: WebRequest) -> WebResponse:
-        del site
+    def _resume(self, _: Router, request: WebRequest) -> WebResponse:
         named = fields_of(request.body, ("held",), ReleasableResource.GPUS).get("held")
         asked = tuple(ReleasableResource) if named is None else (_held(named),)
         resumed = [str(held) for held in asked if self._controls.resume(held)]
         self._tell("resume_requested", request, resumed=",".join(resumed))
         return WebResponse.of_json({"resumed": resumed})
 
-    def _releases(self, site: Router, request: WebRequest) -> WebResponse:
-        del site, request
+    def _releases(self, *_: object) -> WebResponse:
         found = filter(None, map(self._controls.released, ReleasableResource))
         return WebResponse.of_json({"releases": [self._form(release) for release in found]})
 
@@ -93,8 +90,7 @@ def _held(value: object) -> ReleasableResource:
 def flush_route(flush: Callable[[], None]) -> Route:
     """The local route that answers once what was accounted for is on disk; from any thread."""
 
-    def answer(site: Router, request: WebRequest) -> WebResponse:
-        del site, request
+    def answer(*_: object) -> WebResponse:
         flush()
         return WebResponse.of_json({"flushed": True})
 

@@ -46,12 +46,8 @@ def broker_service(
 
 def closed_routes() -> tuple[Route, ...]:
     """Routes of an agent without a broker: each says how to turn it on."""
-
-    def closed(site: Router, request: WebRequest) -> WebResponse:
-        del site, request
-        return WebResponse.of_text(_OFF, HTTPStatus.CONFLICT)
-
-    return tuple(Route(method, path, closed, is_local=True) for method, path in ROUTES)
+    closed = WebResponse.of_text(_OFF, HTTPStatus.CONFLICT)
+    return tuple(Route(method, path, lambda *_: closed, is_local=True) for method, path in ROUTES)
 
 
 def place_route(

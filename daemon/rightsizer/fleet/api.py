@@ -7,8 +7,8 @@ from typing import Any, Final
 from rightsizer.fleet.encoder import FleetAnswer, encode_answer
 from rightsizer.fleet.page import fleet_document
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.message import WebResponse
+from rightsizer.web.router import Route
 
 _LOOKS: Final = 3
 """Looks that may fail one after the other before what is shown counts as too old."""
@@ -38,15 +38,14 @@ class FleetApi:
             Route("GET", "/api/v1/fleet", self._fleet),
         )
 
-    def _page(self, site: Router, request: WebRequest) -> WebResponse:
+    def _page(self, *_: object) -> WebResponse:
         answer = self._latest()
         if answer is None:
-            return self._ready(site, request)
+            return self._ready()
         page = self._encoded(answer)[1]
         return WebResponse(page, "text/html; charset=utf-8", headers=dict(_POLICY))
 
-    def _fleet(self, site: Router, request: WebRequest) -> WebResponse:
-        del site, request
+    def _fleet(self, *_: object) -> WebResponse:
         answer = self._latest()
         return WebResponse.of_json(None if answer is None else self._encoded(answer)[0])
 
@@ -61,8 +60,7 @@ class FleetApi:
         self._made = answer, form, page
         return form, page
 
-    def _ready(self, site: Router, request: WebRequest) -> WebResponse:
-        del site, request
+    def _ready(self, *_: object) -> WebResponse:
         answer, trouble = self._latest(), self._trouble()
         if answer is None:
             reason = trouble or "the first look at the store is under way"

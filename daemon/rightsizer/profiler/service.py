@@ -21,8 +21,8 @@ from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.report.json_encoder import attributes, finding_form
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.message import WebResponse
+from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
     from rightsizer.model.profile import Profile
@@ -168,8 +168,7 @@ def _taken(text: str) -> Nanoseconds:
 def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
     """The route that tells what was taken, the latest first; answers from any thread."""
 
-    def answer(site: Router, request: WebRequest) -> WebResponse:
-        del site, request
+    def answer(*_: object) -> WebResponse:
         forms = [
             {
                 "id": each.id,

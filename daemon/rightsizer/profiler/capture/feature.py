@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import Form, attributes
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.message import WebResponse
+from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
     from rightsizer.advice.rules.rule import Judgement
@@ -78,9 +78,4 @@ def state_form(state: CaptureState) -> Form:
 
 def captures_route(state: Callable[[], CaptureState]) -> Route:
     """The route that tells how captures stand, from any thread; it names no folders."""
-
-    def answer(site: Router, request: WebRequest) -> WebResponse:
-        del site, request
-        return WebResponse.of_json(state_form(state()))
-
-    return Route("GET", "/api/v1/captures", answer)
+    return Route("GET", "/api/v1/captures", lambda *_: WebResponse.of_json(state_form(state())))
