@@ -1,7 +1,4 @@
-"""Settings of actions, and the placeholders their arguments may have.
-
-Nothing is done unless named.
-"""
+"""Settings of actions, and the placeholders their arguments may have; nothing is done unnamed."""
 
 import re
 from collections.abc import Mapping, Sequence

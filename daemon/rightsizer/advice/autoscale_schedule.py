@@ -1,7 +1,4 @@
-"""Schedule of replicas by the hour, what it would have cost.
-
-And as a KEDA ScaledObject or a table.
-"""
+"""Schedule of replicas by the hour: what it would have cost, and as a ScaledObject or a table."""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,4 @@
-"""Share of time in which something was observed, or lost to a limit, and whether it is enough.
-
-The start of most rules.
-"""
+"""Share of time in which something was observed, or lost to a limit: how most rules start."""
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet

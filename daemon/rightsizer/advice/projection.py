@@ -1,7 +1,4 @@
-"""Projection of a measured workload.
-
-Its profile from its windows, and options with what is projected.
-"""
+"""Projection of a measured workload: its profile by its windows, and options projected from it."""
 
 from dataclasses import replace
 from typing import Final

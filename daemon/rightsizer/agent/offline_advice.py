@@ -1,7 +1,4 @@
-"""Advice without a running agent.
-
-One run over a history on disk, printed or saved; decisions, explanations.
-"""
+"""Advice without a running agent: one run over a history on disk; decisions, explanations."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing

@@ -1,7 +1,4 @@
-"""Value types of a fleet.
-
-Devices on nodes in pools, their holders, and the hourly view that fleet rules evaluate.
-"""
+"""Value types of a fleet: devices on nodes in pools, holders, the hourly view that rules judge."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Self

@@ -1,4 +1,1 @@
-"""What /proc and /sys tell.
-
-Processes, control groups, pressure, disks, network, NUMA and PCIe topology.
-"""
+"""What /proc and /sys tell: processes, control groups, pressure, disks, network, topology."""

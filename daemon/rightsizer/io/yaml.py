@@ -1,7 +1,4 @@
-"""YAML with the place of every value, so that an error can point at it.
-
-The only importer of pyyaml.
-"""
+"""YAML with the place of every value, so that an error can point at it."""
 
 import re
 from collections.abc import Mapping, Sequence

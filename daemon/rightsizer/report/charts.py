@@ -1,7 +1,4 @@
-"""Charts as inline SVG.
-
-Bars, stacked columns, strips, with title and description, colored by the style sheet.
-"""
+"""Charts as inline SVG: bars, stacked columns, strips, colored by the style sheet."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Model of the report: what every format shows and what JSON has as keys.
-
-Amounts of GPU time, energy, money.
-"""
+"""Model of the report: what every format shows and what JSON has as keys."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,4 @@
-"""Noise and transients as pure functions of seed, channel and time.
-
-Ripple, swings, first readings after wake-up.
-"""
+"""Noise and transients as pure functions of seed, channel and time."""
 
 import hashlib
 import math

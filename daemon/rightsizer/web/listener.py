@@ -1,7 +1,4 @@
-"""Bound sockets whose connections are served by a thread each, within a limit.
-
-Socket activation.
-"""
+"""Bound or activated sockets whose connections are served by a thread each, within a limit."""
 
 from __future__ import annotations
 

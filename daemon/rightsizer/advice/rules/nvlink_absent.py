@@ -1,7 +1,4 @@
-"""Rule: GPUs of one workload that talk over the host while better joined ones are to be had.
-
-And which.
-"""
+"""GPUs of one workload that talk over the host while better joined ones are to be had."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

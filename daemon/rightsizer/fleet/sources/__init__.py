@@ -1,4 +1,1 @@
-"""Readers of a fleet from a store.
-
-The agents' own metrics, dcgm-exporter, Kubernetes, Slurm, serving engines.
-"""
+"""Readers of a fleet: metrics of agents and dcgm-exporter, Kubernetes, Slurm, serving engines."""
