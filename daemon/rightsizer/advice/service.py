@@ -100,20 +100,6 @@ class RecommenderResult:
     """Looks back from that time; it holds on to the accounts' windows."""
 
 
-class RuleFailures:
-    """Logs and counts rules that raise; as many counters as rules."""
-
-    def __init__(self) -> None:
-        self._log = structlog.get_logger(component="recommender")
-        self.counts: Counter[str] = Counter()
-        """By rule, since the start."""
-
-    def note(self, rule: str, workload: str, error: Exception) -> None:
-        """Log one with its trace, and count it."""
-        self.counts[rule] += 1
-        self._log.error("rule_failed", rule=rule, workload=workload, exc_info=error)
-
-
 class Recommender:
     """Runs the rules, one run at a time; keeps the last judgements, and counts rules that raise."""
 
@@ -128,8 +114,14 @@ class Recommender:
         self._accounts, self._clock = accounts, clock
         self._profiles = profiles
         self._judges = (tuple(rules), policies)
-        self.failures = RuleFailures()
+        self._log = structlog.get_logger(component="recommender")
+        self.failures: Counter[str] = Counter()
+        """Of rules that raised, by rule, since the start."""
         self.judgements: tuple[Judgement, ...] = ()
+
+    def _note_failure(self, rule: str, workload: str, error: Exception) -> None:
+        self.failures[rule] += 1
+        self._log.error("rule_failed", rule=rule, workload=workload, exc_info=error)
 
     def change(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
         """Judge by other rules and policies from the next run on."""
@@ -149,12 +141,12 @@ class Recommender:
         rules, policies = self._judges
         now = self._clock.wall_time() if now is None else now
         cases: Cases = cache(self._accounts.look(now).cases)
-        found = judge_all(cases, rules, open_now, policies.with_thresholds, self.failures.note)
+        found = judge_all(cases, rules, open_now, policies.with_thresholds, self._note_failure)
         if self._profiles is not None:
             try:
                 found = self._profiles.combined_with(found, open_now, now, advice)
             except Exception as error:  # noqa: BLE001 - a profile keeps no rule from being heard.
-                self.failures.note("profiles", "", error)
+                self._note_failure("profiles", "", error)
         found = policies.suppressed(found, now)
         self.judgements = found
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
@@ -166,7 +158,7 @@ class Recommender:
         """
         rules, policies = self._judges
         cases = self._accounts.look(now).cases(None)
-        found = judge_span(cases, rules, policies.with_thresholds, self.failures.note)
+        found = judge_span(cases, rules, policies.with_thresholds, self._note_failure)
         return tuple(each.finding for each in policies.suppressed(found, now))
 
 

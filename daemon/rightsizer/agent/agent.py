@@ -344,7 +344,7 @@ class Agent:
     def _counters(self) -> dict[str, float]:
         writes = self.history_writer.counts.items()
         counters = {f"rightsizer_{name}_total": float(count) for name, count in writes}
-        failures = self.recommender.failures.counts.total()
+        failures = self.recommender.failures.total()
         counters["rightsizer_recommender_rule_failures_total"] = failures
         counters["rightsizer_samples_total"] = self.coordinator.samples
         counters["rightsizer_samples_failed_total"] = self.coordinator.failed_ticks

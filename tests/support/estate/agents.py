@@ -60,7 +60,7 @@ def agent_findings(
         accountant = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
         recommender = Recommender(accountant, RULES, PolicySet(), FastClock(end))
         recommender.run(frozenset())
-        assert not recommender.failures.counts
+        assert not recommender.failures
         found[machine.name] = tuple(
             each.finding for each in recommender.judgements if each.finding.is_complaint
         )
