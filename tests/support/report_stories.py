@@ -226,7 +226,7 @@ def _larger() -> Any:
         confidence=0.72,
         severity=Severity.CRITICAL,
         risk=Risk.MEDIUM,
-        savings=Savings(reason="a GPU that is too small saves nothing"),
+        savings=Savings(reason="it needs a larger GPU"),
     )
 
 

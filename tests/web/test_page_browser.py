@@ -92,7 +92,7 @@ def browse(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_page_renders_without_a_complaint(url: str, tmp_path: Path) -> None:
     """Neither the console nor the content security policy has anything to say."""
     run = browse(tmp_path, "--dump-dom", url)
-    assert "idle or stalled" in run.stdout
+    assert " wasted" in run.stdout
     assert run.stdout.rstrip().endswith("</html>")
     assert ":CONSOLE" not in run.stderr
 
@@ -254,7 +254,7 @@ def test_the_page_fills_once_the_agent_has_started(tmp_path: Path) -> None:
         return None if len(asked) == 1 else report
 
     with served(latest) as address:
-        assert "idle or stalled" in settled(tmp_path, address)
+        assert " wasted" in settled(tmp_path, address)
 
 
 def test_dark_colors_follow_the_system(url: str, tmp_path: Path) -> None:

@@ -115,9 +115,9 @@ def rated_report() -> Report:
 
 
 def test_the_headline_counts_gpus_and_lost_time() -> None:
-    """MIG instances are no GPUs more; idle and stalled time is what was lost."""
+    """MIG instances are no GPUs more; idle, stalled and held-up time is what was wasted."""
     view = view_of(node_report())
-    assert view.headline == "8 GPUs, idle or stalled 42\u00a0% of the last 24 hours"
+    assert view.headline == "8 GPUs, 55\u00a0% of the last 24 hours wasted"
     tiles = tiles_of(page_of(node_report()))
     assert {name: value for name, (value, _) in tiles.items()} == {
         "gpus": "8",
@@ -125,7 +125,7 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
         "idle": "34\u00a0%",
         "used": "35\u00a0%",
         "advice": "3",
-        "savings": "$2 to 4",
+        "savings": "$72 a day",
     }
     assert tiles["gpus"][1] == "1 without fresh readings"
 
@@ -150,7 +150,7 @@ def test_advice_speaks_to_people() -> None:
         "Release GPU 3",
         "Find the rank that the others wait for: llama-pretrain",
     )
-    assert (reasons_label(stall), action_label(stall)) == (
+    assert (reasons_label(stall), action_label(stall.action, stall.kind)) == (
         "Hidden stall",
         "Find the rank that the others wait for",
     )
@@ -171,12 +171,14 @@ def test_the_table_of_gpus_begins_with_what_wastes_most() -> None:
     assert [bool(row.card.report.down) for row in rows] == sorted(
         (bool(row.card.report.down) for row in rows), reverse=True
     )
-    advised = {row.card.title: row.to_do.finding for row in rows if row.to_do}
-    assert {title: action_label(finding) for title, finding in advised.items()} == {
+    advised = {row.card.title: row.to_do[0].finding for row in rows if row.to_do}
+    assert {
+        title: action_label(finding.action, finding.kind) for title, finding in advised.items()
+    } == {
         "GPU 0": "Find the rank that the others wait for",
         "GPU 1": "Find the rank that the others wait for",
         "GPU 3": "Release the GPU",
-        "GPU 4": "Change the type of GPU",
+        "GPU 4": "Move to a larger GPU",
     }
     assert daily_label(advised["GPU 3"].savings) == "$72 a day"
 

@@ -195,7 +195,7 @@ _MOST_HOSTS: Final = 3
 """Machines that are named; a longer list is no sentence."""
 UNPRICED: Final = "no price and no projected size is known for this action"
 _UNPRICED: Final = Savings(reason=UNPRICED)
-TOO_SMALL: Final = Savings(reason="a GPU that is too small saves nothing")
+TOO_SMALL: Final = Savings(reason="it needs a larger GPU")
 
 
 _NO_VERDICT: Final = Savings(reason="no verdict")

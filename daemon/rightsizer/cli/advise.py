@@ -13,9 +13,9 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Action, Finding
+from rightsizer.model.finding import Finding
 from rightsizer.report.json_encoder import Form, advice_form, finding_form
-from rightsizer.report.labels import ACTION_LABELS, first_names
+from rightsizer.report.labels import action_label, first_names
 
 _HELP: Final = help_of("advise")
 
@@ -52,9 +52,13 @@ def advise_text(
 def open_lines(forms: Sequence[Form]) -> list[str]:
     """Open advice in the order of its worth."""
     lines = ["To do, by money, then by severity:"] if forms else []
+    first_of: dict[str, str] = {}
     for each in sorted(forms, key=dearest_first):
         holder = (each["workload"] or "").rpartition("/")[2]
-        lines += advice_lines(each, ACTION_LABELS[Action(each["action"])], holder)
+        lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
+        first = first_of.setdefault(each["exclusive_group"] or each["id"], each["id"])
+        if first != each["id"]:
+            lines.append(f"    in place of {first}: only one of the two can be done")
     return [*lines, ""] if forms else []
 
 

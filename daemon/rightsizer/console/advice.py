@@ -8,16 +8,24 @@ from rightsizer.model.finding import Finding, Severity
 from rightsizer.report.labels import reason_label
 
 _HOURS_A_DAY: Final = 24.0
+_LEAST_GPUS: Final = 0.005
+"""Fewer are none in two decimals."""
 _CENTS_BELOW: Final = 10.0
 """Dollars from which on cents tell nothing."""
 
 
 def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
     """Sorts what is critical first, then by money; what has no price follows by severity."""
-    savings, severity = advice["savings"], advice["severity"]
-    low, high = savings["dollars_per_hour_low"] or 0.0, savings["dollars_per_hour_high"]
-    worth, urgency = low + (low if high is None else high), Severity(severity).rank
+    severity, worth = advice["severity"], dollars_per_hour(advice)
+    urgency = Severity(severity).rank
     return severity != Severity.CRITICAL, -worth, -urgency, -advice["confidence"]
+
+
+def dollars_per_hour(advice: Mapping[str, Any]) -> float:
+    """What it typically saves; 0 without a price."""
+    low = advice["savings"]["dollars_per_hour_low"] or 0.0
+    high = advice["savings"]["dollars_per_hour_high"]
+    return float((low + (low if high is None else high)) / 2)
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
@@ -26,9 +34,11 @@ def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterat
     title = f"{action[:1].upper()}{action[1:]}" + (f": {subject}" if subject else "")
     yield from wrapped(f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}", 2)
     yield from wrapped(advice["summary"], 4, 0)
+    best = next((each["description"] for each in advice["options"] if each["target"]), "")
+    told = f"best: {best}; " if best and best not in advice["summary"] else ""
     risk = reason_label(advice["risk"]).lower()
     rest = f"confidence {advice['confidence']:.2f}, risk {risk}"
-    yield from wrapped(f"{_savings(advice['savings'])}; {rest}", 4, 0)
+    yield from wrapped(f"{told}{_savings(advice['savings'])}; {rest}", 4, 0)
 
 
 def finding_line(finding: Finding) -> str:
@@ -41,7 +51,7 @@ def _savings(savings: Mapping[str, Any]) -> str:
     low, high = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
     if low is not None and high is not None:
         parts.append(_dollars_a_day(low, high))
-    if savings["gpus_low"] is not None and savings["gpus_high"]:
+    if savings["gpus_low"] is not None and (savings["gpus_high"] or 0.0) >= _LEAST_GPUS:
         parts.append(_gpus(savings["gpus_low"], savings["gpus_high"]))
     reason = savings["reason"] or "not known"
     return f"saves {', '.join(parts)}" if parts else f"savings: {reason}"

@@ -9,12 +9,13 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rightsizer.console.advice import dollars_per_hour
 from rightsizer.console.command import harmless
 from rightsizer.model.frozen import dataclass
 from rightsizer.report.labels import (
     ABSENT,
-    PAGE_ACTION_LABELS,
     STATE_ORDER,
+    action_label,
     display_name,
     percent_label,
 )
@@ -36,23 +37,26 @@ COLORS: Final = {
 }
 """Of states, as on the page."""
 _SEVERITIES: Final = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "blue"}
-_IDLE: Final = ("idle_held", "idle_empty", "hidden_stall")
+_IDLE: Final = ("idle_held", "idle_empty")
 _GIB: Final = 2**30
 _STRIP_CELLS: Final = 24
 _WIDE: Final = 120
 """Columns of a terminal, below which boards' names, strips and holders are left out."""
 _COLUMNS: Final = (
-    *("GPU", "Last 24 h", "State", "Wasted", "Busy", "Memory", "Power", "Holder", "To do"),
+    *("GPU", "Last 24 h", "Now", "Wasted", "Busy", "Memory", "Power", "Holder", "To do", "Saves"),
 )
 _NARROW_COLUMNS: Final = tuple(
-    name for name in _COLUMNS if name not in {"Last 24 h", "Busy", "Holder"}
+    name for name in _COLUMNS if name not in {"Last 24 h", "Busy", "Holder", "Saves"}
 )
 _FRAME_LINES: Final = 6
 """Headline, table's head, what is left out, and the footer."""
 _MOST_INSTRUCTIONS: Final = 2
-_FIGURES: Final = frozenset({"Wasted", "Busy", "Memory", "Power"})
+_HOURS_A_DAY: Final = 24.0
+_CHOSEN: Final = "on grey23"
+"""Of the selected row, whose states keep their colors."""
+_FIGURES: Final = frozenset({"Wasted", "Busy", "Memory", "Power", "Saves"})
 
-_SHORTENED: Final = frozenset({"State", "To do"})
+_SHORTENED: Final = frozenset({"Now", "To do"})
 """Columns that make room for the others where a terminal is narrow."""
 
 
@@ -74,8 +78,8 @@ class NodeRow:
     state: str
     cells: tuple[str, ...]
     """The state that took most of each stretch; empty where nothing is known of one."""
-    lost_ratio: float
-    """Of its known past, the part that was idle or stalled."""
+    wasted_ratio: float | None
+    """Of its known past, the part that was idle, stalled or held up; `None` where none is known."""
     signals: Form
     holders: tuple[str, ...]
     down: str
@@ -90,20 +94,20 @@ class NodeRow:
 
 def node_rows(frame: NodeFrame) -> list[NodeRow]:
     """A row for each device that has states of its own."""
-    cells = {each["uuid"]: each["cells"] for each in frame.strip["devices"]}
+    past = {each["uuid"]: each for each in frame.strip["devices"]}
     opened = [each for each in frame.report["advice"] if each["closed"] is None]
     return [
-        _row(each, cells.get(each["uuid"], ()), opened)
+        _row(each, past.get(each["uuid"], {}), opened)
         for each in frame.report["devices"]
         if not each["has_mig_instances"]
     ]
 
 
-def _row(device: Form, cells: Sequence[Form], opened: Sequence[Form]) -> NodeRow:
+def _row(device: Form, past: Form, opened: Sequence[Form]) -> NodeRow:
     uuid, down = device["uuid"], device["down"]
-    total = _state_seconds(cells)
-    known = sum(seconds for state, seconds in total.items() if state != "unknown")
-    lost = sum(total.get(state, 0.0) for state in _IDLE)
+    waste: Mapping[str, float] = past.get("waste_seconds", {})
+    known = past.get("used_seconds", 0.0) + sum(waste.values())
+    wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
     urgency = list(_SEVERITIES)
     about = [each for each in opened if uuid in each["devices"]]
     profile = device["mig_profile"]
@@ -112,8 +116,8 @@ def _row(device: Form, cells: Sequence[Form], opened: Sequence[Form]) -> NodeRow
         title=f"GPU {device['index']}" + (f" {profile}" if profile else ""),
         board=harmless((device["name"] or device["board"] or "").removeprefix("NVIDIA ")),
         state=device["state"],
-        cells=_stretches(cells),
-        lost_ratio=lost / known if known else 0.0,
+        cells=_stretches(past.get("cells", ())),
+        wasted_ratio=wasted / known if known else None,
         signals=device["signals"],
         holders=tuple(harmless(each["workload"]) for each in device["workloads"]),
         down="" if down is None else harmless(str(down.get("detail") or down.get("reason"))),
@@ -137,7 +141,7 @@ def _state_seconds(cells: Sequence[Form]) -> dict[str, float]:
 
 
 SORTS: Final = {
-    "wasted": lambda row: (not row.down, -row.lost_ratio, row.title),
+    "wasted": lambda row: (not row.down, -(row.wasted_ratio or 0.0), row.title),
     "gpu": lambda row: row.title,
     "state": lambda row: (STATE_ORDER.index(row.state), row.title),
     "memory": lambda row: -float(row.signals.get("memory_used_bytes", 0.0)),
@@ -175,12 +179,14 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     told = _told(chosen) if chosen else []
     visible = _visible(shown, chosen, view.height, len(told))
     is_wide = view.width >= _WIDE
-    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
     for name in _COLUMNS if is_wide else _NARROW_COLUMNS:
         justify: JustifyMethod = "right" if name in _FIGURES else "left"
         table.add_column(name, justify=justify, no_wrap=name not in _SHORTENED)
+    names_boards = is_wide and len({row.board for row in shown}) > 1
     for row in visible:
-        table.add_row(*_cells(row, is_wide=is_wide), style="reverse" if row is chosen else "")
+        cells = _cells(row, is_wide=is_wide, names_board=names_boards, is_chosen=row is chosen)
+        table.add_row(*cells, style=_CHOSEN if row is chosen else "")
     parts: list[RenderableType] = [_headline(frame), table]
     if hidden := len(shown) - len(visible):
         parts.append(Text(f"{hidden} more GPUs; ↑↓ go through them", style="dim"))
@@ -207,38 +213,46 @@ def _visible(
 
 def _headline(frame: NodeFrame) -> Text:
     rows = node_rows(frame)
-    idle = sum(row.state in _IDLE[:2] for row in rows)
+    idle = sum(row.state in _IDLE for row in rows)
     stalled = sum(row.state == "hidden_stall" for row in rows)
     silent = sum(bool(row.down) or row.state == "unknown" for row in rows)
     working = len(rows) - idle - stalled - silent
     opened = sum(each["closed"] is None for each in frame.report["advice"])
+    boards = {row.board for row in rows}
+    gpus = f"x {min(boards)}" if len(boards) == 1 and all(boards) else "GPUs"
     counts = ((idle, "idle"), (stalled, "stalled"), (silent, "unknown"))
     rest = "".join(f", {count} {word}" for count, word in counts if count)
     return Text.assemble(
-        (f"{len(rows)} GPUs: {working} working{rest}", "bold"),
+        (f"{len(rows)} {gpus}: {working} working{rest}", "bold"),
         f"   open advice: {opened}   {frame.report['agent']['source']}",
     )
 
 
-def _cells(row: NodeRow, *, is_wide: bool) -> list[RenderableType]:
+def _cells(
+    row: NodeRow, *, is_wide: bool, names_board: bool, is_chosen: bool
+) -> list[RenderableType]:
     signals = row.signals
-    title = Text.assemble((row.title, "bold"), (f" {row.board}", "dim") if is_wide else "")
+    board = (f" {row.board}", "dim") if names_board else ""
+    title = Text.assemble("▸ " if is_chosen else "  ", (row.title, "bold"), board)
     strip = (("█" if state else " ", COLORS.get(state, "")) for state in row.cells)
     to_do: RenderableType = ABSENT
+    saves = ABSENT
     if row.advice is not None:
-        action = row.advice["action"]
-        label = PAGE_ACTION_LABELS.get(action, display_name(action))
+        label = action_label(row.advice["action"], row.advice["finding"])
         to_do = _short(label, _SEVERITIES[row.advice["severity"]])
+        worth = dollars_per_hour(row.advice) * _HOURS_A_DAY
+        saves = f"${worth:,.0f}/day" if worth > 0 else ABSENT
     cells: dict[str, RenderableType] = {
         "GPU": title,
         "Last 24 h": Text.assemble(*strip),
-        "State": _short(row.down or display_name(row.state), COLORS.get(row.state, "")),
-        "Wasted": percent_label(row.lost_ratio) if row.cells else ABSENT,
+        "Now": _short(row.down or display_name(row.state), COLORS.get(row.state, "")),
+        "Wasted": ABSENT if row.wasted_ratio is None else percent_label(row.wasted_ratio),
         "Busy": percent_label(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
         "Memory": _of(signals, "memory_used_bytes", "memory_total_bytes", _GIB, "GiB"),
         "Power": _of(signals, "power_watts", "power_limit_watts", 1.0, "W"),
         "Holder": ", ".join(each.rpartition("/")[2] for each in row.holders) or ABSENT,
         "To do": to_do,
+        "Saves": saves,
     }
     return [cells[name] for name in (_COLUMNS if is_wide else _NARROW_COLUMNS)]
 

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from rightsizer.model.advice import OPEN_STATES, AdviceState
-from rightsizer.model.finding import Action
 from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.charts import ChartColumn, stacked_columns
-from rightsizer.report.labels import ACTION_LABELS, GROUP_NAMES
+from rightsizer.report.labels import GROUP_NAMES, action_label
 from rightsizer.report.model import DeviceRow, ReportDay, ReportModel
 from rightsizer.report.summary import saved_text, summary_of
 from rightsizer.report.template import rendered
@@ -160,12 +159,12 @@ def _to_change(model: ReportModel) -> Iterator[str]:
     yield "What to change:"
     for place, row in enumerate(model.advice[:_ADVICE], 1):
         yield from _wrapped(row.summary, f"{place:3}. ")
-        yield f"     {ACTION_LABELS[Action(row.action)]}; {saved_text(row.savings)}"
+        yield f"     {action_label(row.action, row.finding)}; {saved_text(row.savings)}"
         yield f"     rightsizer explain {row.id}"
     for place, finding in enumerate(model.findings[: max(0, _ADVICE - len(model.advice))], 1):
         yield from _wrapped(finding.summary, f"{len(model.advice) + place:3}. ")
-        sure = figures.percent(finding.confidence)
-        yield f"     {ACTION_LABELS[Action(finding.action)]}; {sure} sure"
+        action = action_label(finding.action, finding.finding)
+        yield f"     {action}; {figures.percent(finding.confidence)} sure"
     left = len(model.advice) + len(model.findings) - _ADVICE
     if left > 0:
         yield f"     and {left} more"

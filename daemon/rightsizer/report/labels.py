@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rightsizer.model.finding import Action, Severity
+from rightsizer.model.finding import Action, FindingKind, Severity
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
@@ -34,6 +34,13 @@ _ROWS: Final = tuple(
 """A word of the model each, in the order of legends; the page has labels of its own for some."""
 
 
+def action_label(action: str, kind: str) -> str:
+    """What to do about a finding of a kind: `Release the GPU`."""
+    if action == Action.CHANGE_GPU_TYPE and kind == FindingKind.UNDERPROVISIONED:
+        return _LARGER
+    return ACTION_LABELS[Action(action)]
+
+
 def _labels(kind: type[_Word], column: str = "label") -> Mapping[_Word, str]:
     rows = (row for row in _ROWS if row["kind"] == kind.__name__)
     return {kind(row["word"]): row[column] or row["label"] for row in rows}
@@ -47,7 +54,8 @@ STATE_ORDER: Final = tuple(STATE_LABELS)
 CAUSE_LABELS, PAGE_CAUSE_LABELS = _labels(Cause), _labels(Cause, "page_label")
 CONDITION_LABELS: Final = _labels(Condition)
 UNKNOWN_LABELS: Final = _labels(UnknownReason)
-ACTION_LABELS, PAGE_ACTION_LABELS = _labels(Action), _labels(Action, "page_label")
+ACTION_LABELS: Final = _labels(Action)
+_LARGER: Final = "Move to a larger GPU"
 SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.CRITICAL: "act",
     Severity.HIGH: "act",

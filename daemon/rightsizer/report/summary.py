@@ -4,15 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.finding import Action
 from rightsizer.model.state import Cause, UnknownReason
 from rightsizer.report.figures import dollars, hours, money, number, percent, span_text
 from rightsizer.report.labels import (
-    ACTION_LABELS,
     CAUSE_LABELS,
     GROUP_NAMES,
     GROUPS,
     StateGroup,
+    action_label,
     unknown_parts,
 )
 from rightsizer.report.model import ReportHealth, ReportModel, SavingsSummary
@@ -122,7 +121,8 @@ def _to_do(model: ReportModel) -> str:
         else ""
     )
     first = model.advice[0]
-    action, who = ACTION_LABELS[Action(first.action)], first.workload or ", ".join(first.devices)
+    action = action_label(first.action, first.finding)
+    who = first.workload or ", ".join(first.devices)
     what = f"{action[:1].lower()}{action[1:]} ({who}; {first.confidence_word})"
     return f"{pieces} open{saves}. First: {what}."
 

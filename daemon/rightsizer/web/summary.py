@@ -88,10 +88,16 @@ def strip_form(
         "start": seconds(report.wall_time - span.length),
         "end": seconds(report.wall_time),
         "cell_seconds": seconds(span.cell),
-        "devices": [
-            {"uuid": uuid, "cells": [_cell_form(cell) for cell in known.get(uuid, _NOTHING).cells]}
-            for uuid in uuids
-        ],
+        "devices": [_strip_device_form(uuid, known.get(uuid, _NOTHING)) for uuid in uuids],
+    }
+
+
+def _strip_device_form(uuid: str, past: DeviceSpan) -> Form:
+    return {
+        "uuid": uuid,
+        "used_seconds": past.used_seconds,
+        "waste_seconds": {str(cause): waste for cause, waste in past.waste_seconds.items()},
+        "cells": [_cell_form(cell) for cell in past.cells],
     }
 
 

@@ -91,10 +91,15 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     give_back = "scale to zero while no requests come" if is_serving else "give back"
     savings = released(case, subject.market, *_idle_parts(case, share, settings))
     reason, what = _reason(case)
+    # A share that reads 100% says nothing beside since when.
+    is_whole = bool(soon.since) and f"{share:.0%}" == "100%"
+    told = (
+        soon.since.removeprefix(",") if is_whole else f" {share:.0%} of {subject.span}{soon.since}"
+    )
     return subject.complain(
         reasons=(reason,),
         action=action,
-        summary=f"{subject.name}: {what} {share:.0%} of {subject.span}{soon.since}.",
+        summary=f"{subject.name}: {what}{told}.",
         factors=factors,
         risk=risk,
         evidence=evidence,

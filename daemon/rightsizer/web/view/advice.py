@@ -9,8 +9,8 @@ from rightsizer.model.finding import Finding, Option, Risk
 from rightsizer.model.units import format_duration
 from rightsizer.report.labels import (
     ABSENT,
-    PAGE_ACTION_LABELS,
     TIMES,
+    action_label,
     display_name,
     percent_label,
     reason_label,
@@ -112,11 +112,6 @@ def _number(unit: str, value: float) -> str:
     return f"{number}\u00a0{_UNITS[unit]}" if unit else number
 
 
-def action_label(finding: Finding) -> str:
-    """What to do."""
-    return PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action))
-
-
 _THE_GPU: Final = "the GPU"
 _TITLE_GPUS: Final = 3
 """More GPUs than this are counted in a title, not named."""
@@ -124,7 +119,7 @@ _TITLE_GPUS: Final = 3
 
 def title_label(finding: Finding, names: Mapping[str, str]) -> str:
     """The action and its object: `Release GPU 7`."""
-    action = action_label(finding)
+    action = action_label(finding.action, finding.kind)
     uuids = finding.culprits or finding.devices
     gpus = names_label(uuids, names) if len(uuids) <= _TITLE_GPUS else f"{len(uuids)} GPUs"
     if gpus and re.search(rf"\b{_THE_GPU}\b(?!')", action):

@@ -1,7 +1,7 @@
 """View of a node's page: GPUs, workloads, advice."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from rightsizer import __version__
@@ -10,7 +10,7 @@ from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
-from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
+from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import (
@@ -37,7 +37,6 @@ from rightsizer.web.view.totals import (
     Spent,
     WasteView,
     device_counts,
-    part_of,
     waste_view,
 )
 
@@ -211,7 +210,7 @@ class _NodePage:
         return NodeView(
             report=report,
             version=report.agent.version,
-            headline=self._headline(counts, shares),
+            headline=self._headline(counts, waste if shares else None),
             trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
             interval=format_duration(report.agent.interval_seconds),
             time=moment_label(report.wall_time, self._now),
@@ -239,8 +238,8 @@ class _NodePage:
             ),
         )
 
-    def _headline(self, counts: DeviceCounts, shares: Sequence[Share]) -> str:
-        told = _headline(counts, shares, self._look.span)
+    def _headline(self, counts: DeviceCounts, waste: WasteView | None) -> str:
+        told = _headline(counts, waste, self._look.span)
         if not self._chosen:
             return told
         return f"{self._selected}: {told.partition(', ')[2] or told}"
@@ -331,11 +330,10 @@ def _rank(advice: Advice) -> tuple[bool, float, int, float]:
     return finding.severity is not Severity.CRITICAL, -dollars, urgency, -finding.confidence
 
 
-def _headline(counts: DeviceCounts, shares: Sequence[Share], span: Span) -> str:
+def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span) -> str:
     gpus = f"{counts.gpus} GPU" if counts.gpus == 1 else f"{counts.gpus} GPUs"
     if not counts.counted:
         return "No GPUs"
-    if not shares:
+    if waste is None:
         return f"{gpus}, nothing known of the last {span.text} yet"
-    lost = part_of(shares, *IDLE_STATES, State.HIDDEN_STALL)
-    return f"{gpus}, idle or stalled {percent_label(lost)} of the last {span.text}"
+    return f"{gpus}, {percent_label(waste.wasted_ratio)} of the last {span.text} wasted"

@@ -21,8 +21,10 @@ class OverviewRow:
     """Of the span; of a divided board, over its instances."""
     wasted_gpu_hours: float
     """Hours of a GPU that were idle, stalled or held up."""
-    to_do: Advice | None
-    """The one thing to do about it."""
+    headroom_gpu_hours: float
+    """Hours of a GPU that stayed free while it worked."""
+    to_do: tuple[Advice, ...]
+    """What is advised, the most urgent first."""
     instances: tuple["OverviewRow", ...] = ()
 
 
@@ -31,7 +33,7 @@ def overview_rows(
     past: Callable[[str], DeviceSpan],
     open_advice: Sequence[Advice],
 ) -> tuple[OverviewRow, ...]:
-    """A row for each board, with its MIG instances: silent ones first, then by what they wasted."""
+    """A row for each board, with its MIG instances: silent ones first, then by what can be won."""
     by_parent: dict[str, list[DeviceCardView]] = {}
     for card in devices:
         if (mig := card.report.device.mig) is not None:
@@ -45,7 +47,15 @@ def overview_rows(
 
 
 def _worst_first(row: OverviewRow) -> tuple[bool, float]:
-    return row.card.report.down is None, -row.wasted_gpu_hours
+    """By what was wasted, or by the part of its headroom that advice would free."""
+    saved = 0.0
+    for piece in row.to_do:
+        savings = piece.finding.savings
+        low, high = savings.gpus_low or 0.0, savings.gpus_high or 0.0
+        saved = max(saved, (low + high) / 2 / len(piece.finding.devices))
+    known = row.wasted_gpu_hours + row.headroom_gpu_hours
+    won = min(row.headroom_gpu_hours, saved * known)
+    return row.card.report.down is None, -max(row.wasted_gpu_hours, won)
 
 
 def _row(
@@ -57,24 +67,23 @@ def _row(
     instances = [_row(each, (), past, open_advice) for each in inside]
     of = [each.report.device for each in inside or [card]]
     spent = [(past(each.uuid), each.capacity_ratio) for each in of]
-    hours = sum(
-        seconds * capacity_ratio
-        for span, capacity_ratio in spent
-        for cause, seconds in span.waste_seconds.items()
-        if cause is not Cause.HEADROOM
-    )
+    hours = {True: 0.0, False: 0.0}
+    for span, capacity_ratio in spent:
+        for cause, seconds in span.waste_seconds.items():
+            hours[cause is Cause.HEADROOM] += seconds * capacity_ratio / HOUR_SECONDS
     uuids = {card.report.device.uuid, *(each.uuid for each in of)}
     return OverviewRow(
         card=card,
         waste=waste_view(spent),
-        wasted_gpu_hours=hours / HOUR_SECONDS,
+        wasted_gpu_hours=hours[False],
+        headroom_gpu_hours=hours[True],
         to_do=_to_do(uuids, open_advice),
         instances=tuple(sorted(instances, key=_worst_first)),
     )
 
 
-def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> Advice | None:
-    """Of all that is advised, the most urgent; of a job, what its culprits are to do first."""
+def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> tuple[Advice, ...]:
+    """The most urgent first; of a job, what its culprits are to do first."""
     about = [each for each in open_advice if not uuids.isdisjoint(each.finding.devices)]
     urgency = list(SEVERITY_COLORS)
 
@@ -83,4 +92,4 @@ def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> Advice | None:
         is_cause = not uuids.isdisjoint(finding.culprits)
         return urgency.index(finding.severity), not is_cause, -finding.confidence
 
-    return min(about, key=rank, default=None)
+    return tuple(sorted(about, key=rank))

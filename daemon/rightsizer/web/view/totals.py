@@ -33,7 +33,13 @@ class WasteView:
     """Used first, then the causes in their own order, none of them empty."""
     label: str
     lost: str
-    """What was wasted, in hours of a GPU and in energy."""
+    """What was not used, headroom included, in hours of a GPU and in energy."""
+
+    @property
+    def wasted_ratio(self) -> float:
+        """The part that was idle, stalled or held up."""
+        kept = {"waste-used", f"waste-{Cause.HEADROOM}"}
+        return sum(part.ratio for part in self.parts if part.key not in kept)
 
 
 def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
@@ -99,7 +105,7 @@ def savings_notes(savings: Savings) -> str:
     return ", ".join(parts)
 
 
-def daily_label(savings: Savings) -> str:
+def daily_label(savings: Savings | SavingsSum) -> str:
     """Money that is typically saved in a day; empty where none is known."""
     low, high = savings.dollars_per_hour_low, savings.dollars_per_hour_high
     typical = 0.0 if low is None else (low + (low if high is None else high)) / 2
@@ -154,6 +160,8 @@ class DeviceCounts:
     """Those without fresh readings too."""
     gpus: int
     """Physical ones."""
+    instances: int
+    """Of MIG."""
     silent: int
     """Devices of any kind without fresh readings."""
     power_watts: float | None
@@ -180,6 +188,7 @@ def device_counts(report: Report, fresh: Collection[str]) -> DeviceCounts:
         stalled=stalled,
         unknown=unknown,
         gpus=sum(device.device.mig is None for device in report.devices),
+        instances=sum(device.device.mig is not None for device in report.devices),
         silent=sum(device.device.uuid not in fresh for device in report.devices),
         power_watts=sum(draws) if draws else None,
     )
