@@ -16,6 +16,20 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.units import seconds as in_seconds
 
+_UNIFIED: Final = ""
+"""The name of version 2 among the controllers."""
+_MICROSECONDS_PER_SECOND: Final = 1_000_000
+_USAGE: Final = "usage_usec "
+_READ: Final = Signal.DISK_READ_BYTES_PER_SECOND
+_WRITE: Final = Signal.DISK_WRITE_BYTES_PER_SECOND
+_KEYS: Final = {"rbytes": _READ, "wbytes": _WRITE, "Read": _READ, "Write": _WRITE}
+_WORDS: Final = 3
+_BLKIO_FILES: Final = (
+    "blkio.throttle.io_service_bytes_recursive",
+    "blkio.throttle.io_service_bytes",
+)
+"""The second leaves out what groups inside have done; older kernels have no other."""
+
 
 class ControlGroup(NamedTuple):
     """A control group that is not the root; a key of many mappings each second."""
@@ -114,10 +128,6 @@ def seen_from(root: str, path: str) -> str:
     return posixpath.normpath(f"/{root}/{path}").strip("/")
 
 
-_UNIFIED: Final = ""
-"""The name of version 2 among the controllers."""
-
-
 class ControlGroupHierarchies:
     """The control group hierarchies below one folder, `/sys/fs/cgroup` on a live host."""
 
@@ -187,19 +197,6 @@ class ControlGroupHierarchies:
     def _root(self) -> str:
         """Where the paths of version 2 begin that we see; a pod's begin at its container."""
         return namespace_root(self._top, self._own)
-
-
-_MICROSECONDS_PER_SECOND: Final = 1_000_000
-_USAGE: Final = "usage_usec "
-_READ: Final = Signal.DISK_READ_BYTES_PER_SECOND
-_WRITE: Final = Signal.DISK_WRITE_BYTES_PER_SECOND
-_KEYS: Final = {"rbytes": _READ, "wbytes": _WRITE, "Read": _READ, "Write": _WRITE}
-_WORDS: Final = 3
-_BLKIO_FILES: Final = (
-    "blkio.throttle.io_service_bytes_recursive",
-    "blkio.throttle.io_service_bytes",
-)
-"""The second leaves out what groups inside have done; older kernels have no other."""
 
 
 def core_seconds(group: ControlGroup, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:

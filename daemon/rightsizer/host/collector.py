@@ -22,6 +22,8 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, Placement
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
+_SYSFS: Final = Path("/sys")
+
 
 class HostCollector(Protocol):
     """Knows how the host fares; signals that it cannot tell are left out."""
@@ -45,9 +47,6 @@ class HostCollector(Protocol):
         """The throughput of the ports nearest to a GPU; none where its place is unknown."""
         del near
         return {}
-
-
-_SYSFS: Final = Path("/sys")
 
 
 class ProcHostCollector(HostCollector):

@@ -43,6 +43,12 @@ _ERRORS: Final = (
     "hw_counters/resp_cqe_error",
 )
 """What went wrong on the wire or had to be sent again."""
+_DIRECTIONS: Final = (
+    (Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND, Signal.INFINIBAND_RECEIVE),
+    (Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND, Signal.INFINIBAND_TRANSMIT),
+)
+_FabricPoll: TypeAlias = tuple[Nanoseconds, tuple[FabricPort, ...]]
+"""All ports as they were at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +102,6 @@ def _errors(folder: str) -> Mapping[str, float]:
     """The port's error counters by the kernel's names, those that the adapter has."""
     counts = {name.rpartition("/")[2]: _number(f"{folder}/{name}") for name in _ERRORS}
     return {name: count for name, count in counts.items() if count is not None}
-
-
-_DIRECTIONS: Final = (
-    (Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND, Signal.INFINIBAND_RECEIVE),
-    (Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND, Signal.INFINIBAND_TRANSMIT),
-)
-
-
-_FabricPoll: TypeAlias = tuple[Nanoseconds, tuple[FabricPort, ...]]
-"""All ports as they were at one time."""
 
 
 class FabricPortReader:

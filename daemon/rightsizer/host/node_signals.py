@@ -21,6 +21,29 @@ _KINDS: Final = (
 )
 _SOME: Final = re.compile(r"some avg10=(\d+(?:\.\d+)?) .*?total=(\d+)")
 _MICROSECOND: Final = 1000
+_IDLE: Final = 3
+_IO_WAIT: Final = 4
+_GUEST: Final = 8
+"""From here on the time is already counted as user time."""
+_DISK_SIGNALS: Final = (Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND)
+_NETWORK_SIGNALS: Final = (
+    Signal.NETWORK_RECEIVE_BYTES_PER_SECOND,
+    Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND,
+)
+_NAME: Final = 2
+_SECTORS_READ: Final = 5
+_SECTORS_WRITTEN: Final = 9
+_SECTOR_BYTES: Final = 512
+"""Of the kernel's counters, whatever the disk's own sectors are."""
+_RECEIVED: Final = 0
+_TRANSMITTED: Final = 8
+_REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+.*")
+"""Stands on the host for a function of the adapter that a guest uses."""
+_VIRTUAL: Final = re.compile(
+    r"(?:lo|veth|br[-\d]|docker|cni|cali|lxc|tun|tap|wg|sit|gre|erspan|ip6|dummy|ifb|vxlan|geneve|flannel"
+    r"|cilium|virbr|vnet|bond|team|nodelocaldns|kube)"
+)
+"""By their usual names, where sysfs does not show them: those of another namespace."""
 
 
 def pressures(path_of: Callable[[str], str], now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
@@ -34,12 +57,6 @@ def pressures(path_of: Callable[[str], str], now: Nanoseconds) -> dict[Signal, M
                 int(waited) * _MICROSECOND, now, float(recent) / 100
             )
     return counters
-
-
-_IDLE: Final = 3
-_IO_WAIT: Final = 4
-_GUEST: Final = 8
-"""From here on the time is already counted as user time."""
 
 
 def node_processors(procfs: str) -> dict[Signal, MonotonicCounter]:
@@ -69,18 +86,6 @@ def online_cpus(sysfs: str) -> frozenset[int]:
 def nodes_with_cpus(sysfs: str) -> frozenset[int]:
     """The NUMA nodes that have CPUs; the others are memory of devices."""
     return cpu_set(read_file(f"{sysfs}/devices/system/node/has_cpu") or "")
-
-
-_DISK_SIGNALS: Final = (Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND)
-_NETWORK_SIGNALS: Final = (
-    Signal.NETWORK_RECEIVE_BYTES_PER_SECOND,
-    Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND,
-)
-_NAME: Final = 2
-_SECTORS_READ: Final = 5
-_SECTORS_WRITTEN: Final = 9
-_SECTOR_BYTES: Final = 512
-"""Of the kernel's counters, whatever the disk's own sectors are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +136,6 @@ def _counters(
         for signal, count in zip(signals, counts, strict=True):
             counters[signal, name] = MonotonicCounter(count, in_seconds(now))
     return counters
-
-
-_RECEIVED: Final = 0
-_TRANSMITTED: Final = 8
-_REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+.*")
-"""Stands on the host for a function of the adapter that a guest uses."""
-_VIRTUAL: Final = re.compile(
-    r"(?:lo|veth|br[-\d]|docker|cni|cali|lxc|tun|tap|wg|sit|gre|erspan|ip6|dummy|ifb|vxlan|geneve|flannel"
-    r"|cilium|virbr|vnet|bond|team|nodelocaldns|kube)"
-)
-"""By their usual names, where sysfs does not show them: those of another namespace."""
 
 
 def physical_interfaces(sysfs: str) -> frozenset[str]:

@@ -18,6 +18,18 @@ from rightsizer.model.topology import Placement
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 
 _NODE_FOLDER: Final = re.compile(r"node([0-9]{1,5})")
+_CPU: Final = re.compile(r"cpu([0-9]{1,5})")
+ByNode = Counter[int]
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_NODE: Final = re.compile(r"\bN(\d+)=(\d+)")
+_PAGE_KIBIBYTES: Final = re.compile(r"\bkernelpagesize_kB=(\d+)")
+_CHUNK_BYTES: Final = 16384
+_RESIDENT: Final = 1
+_UNIFIED_LINES: Final = ("anon ", "shmem ")
+_VERSION_1_LINES: Final = ("hierarchical_anon=", "hierarchical_unevictable=")
+"""What a group's processes hold; the page cache belongs to none of them."""
+_SHARED_FILES: Final = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 - to recognize.
+"""Files in name only: memory that processes share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +77,6 @@ def read_distances(sysfs: Path) -> Mapping[tuple[int, int], int]:
     return found
 
 
-_CPU: Final = re.compile(r"cpu([0-9]{1,5})")
-
-
 def read_cores(sysfs: Path) -> Mapping[int, int]:
     """Slurm's core by the kernel's CPU; empty where the kernel does not tell all of them.
 
@@ -87,22 +96,6 @@ def read_cores(sysfs: Path) -> Mapping[int, int]:
         core_by_cpu[cpu] = (package, threads[0])
     order = {core: at for at, core in enumerate(sorted(set(core_by_cpu.values())))}
     return {cpu: order[core] for cpu, core in core_by_cpu.items()}
-
-
-ByNode = Counter[int]
-
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_NODE: Final = re.compile(r"\bN(\d+)=(\d+)")
-_PAGE_KIBIBYTES: Final = re.compile(r"\bkernelpagesize_kB=(\d+)")
-_CHUNK_BYTES: Final = 16384
-_RESIDENT: Final = 1
-
-_UNIFIED_LINES: Final = ("anon ", "shmem ")
-_VERSION_1_LINES: Final = ("hierarchical_anon=", "hierarchical_unevictable=")
-"""What a group's processes hold; the page cache belongs to none of them."""
-
-_SHARED_FILES: Final = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 - to recognize.
-"""Files in name only: memory that processes share."""
 
 
 def group_memory(group: ControlGroup) -> ByNode | None:

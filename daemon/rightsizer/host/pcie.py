@@ -12,6 +12,14 @@ from rightsizer.model.topology import LinkKind
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _HOST_BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_NVIDIA: Final = 0x10DE
+_DISPLAY_CLASSES: Final = frozenset({0x0300, 0x0302})
+"""With a display and without; NVSwitches, audio functions and USB ports have others."""
+_ASLEEP: Final = frozenset({"suspended", "suspending"})
+_GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
+"""By giga-transfers a second."""
+_WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
+"""The kernel writes 0 where there is no link and 255 where it does not know."""
 
 
 def kernel_address(text: str | None) -> str | None:
@@ -28,12 +36,6 @@ def is_address(name: str) -> bool:
 def is_host_bridge(name: str) -> bool:
     """Whether a folder of sysfs is where a PCI bus leaves the CPU."""
     return _HOST_BRIDGE.fullmatch(name) is not None
-
-
-_NVIDIA: Final = 0x10DE
-_DISPLAY_CLASSES: Final = frozenset({0x0300, 0x0302})
-"""With a display and without; NVSwitches, audio functions and USB ports have others."""
-_ASLEEP: Final = frozenset({"suspended", "suspending"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,6 @@ def is_asleep(device: Path) -> bool:
 def _is_gpu(device: Path) -> bool:
     kind = read_integer(device / "class") or 0
     return read_integer(device / "vendor") == _NVIDIA and kind >> 8 in _DISPLAY_CLASSES
-
-
-_GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
-"""By giga-transfers a second."""
-_WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
-"""The kernel writes 0 where there is no link and 255 where it does not know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _CPUS: Final = "Cpus_allowed_list:"
 _NAMESPACED_PIDS: Final = "NSpid:"
+_Memberships: TypeAlias = Collection[ControlGroupMembership]
+_Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,6 @@ class ProcessLocator:
 def _cpus(status: str) -> frozenset[int]:
     _, found, rest = status.partition(f"\n{_CPUS}")
     return cpu_set(rest.partition("\n")[0].strip()) if found else frozenset()
-
-
-_Memberships: TypeAlias = Collection[ControlGroupMembership]
-_Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
 
 
 class ProcessGroupReader:

@@ -21,6 +21,15 @@ from rightsizer.model.topology import (
     Topology,
 )
 
+_CLASSES: Final = (
+    ("infiniband", AdapterKind.INFINIBAND),
+    ("net", AdapterKind.NETWORK),
+    ("nvme", AdapterKind.NVME),
+)
+"""The kernel's word for each; a card that speaks RDMA is in the first two."""
+_SHORTEST_CHAIN: Final = 3
+"""Host bridge, root port, GPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuPairFacts:
@@ -62,14 +71,6 @@ class TopologyFacts:
         return self.placements.get(uuid) or GpuPlacementFacts()
 
 
-_CLASSES: Final = (
-    ("infiniband", AdapterKind.INFINIBAND),
-    ("net", AdapterKind.NETWORK),
-    ("nvme", AdapterKind.NVME),
-)
-"""The kernel's word for each; a card that speaks RDMA is in the first two."""
-
-
 def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
     for folder, kind in _CLASSES:
         for name in read_names(sysfs / "class" / folder):
@@ -78,10 +79,6 @@ def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
             # lent to virtual machines and containers by the hundred.
             if chain and not os.path.lexists(sysfs / "bus/pci/devices" / chain[-1] / "physfn"):
                 yield name, kind, chain
-
-
-_SHORTEST_CHAIN: Final = 3
-"""Host bridge, root port, GPU."""
 
 
 def read_topology(sysfs: Path, devices: Iterable[Device], facts: TopologyFacts) -> Topology:

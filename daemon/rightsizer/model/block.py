@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple, Self, overload
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
+BLOCK_SPAN: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
+
 
 class LazyColumn(Sequence[float]):
     """A column of known length whose numbers are read when one is first needed."""
@@ -37,9 +39,6 @@ class LazyColumn(Sequence[float]):
     @cached_property
     def _values(self) -> Sequence[float]:
         return self._read()
-
-
-BLOCK_SPAN: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
 
 
 class Measure(StrEnum):

@@ -9,6 +9,18 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds
 
+OTHER_XID: Final = 0
+"""In place of all codes beyond the bound; the driver has no Xid 0."""
+_UNKNOWN_XIDS_MAXIMUM: Final = 16
+_XIDS: Final = {int(row["code"]): row for row in table_rows("xids.csv")}
+XID_MEANINGS: Final = MappingProxyType({code: row["meaning"] for code, row in _XIDS.items()})
+"""In words of our own, after NVIDIA's Xid catalog."""
+CRITICAL_XIDS: Final = frozenset(code for code, row in _XIDS.items() if row["is_critical"])
+"""After these the hardware needs an operator; others are mostly the fault of a program.
+
+Source: NVIDIA's Xid catalog; nvidia_gpu_exporter's alerts (48, 62, 64, 74, 79, 95, 119, 120).
+"""
+
 
 class ClockEvent(IntFlag):
     """The bits of `clock_event_reasons` (nvml.h, nvmlClocksEventReason*)."""
@@ -54,19 +66,3 @@ class XidLog:
         has_own = code in XID_MEANINGS or code in unknown or len(unknown) < _UNKNOWN_XIDS_MAXIMUM
         kept = code if has_own else OTHER_XID
         return XidLog({**self.counts, kept: self.counts.get(kept, 0) + 1}, code, wall_time)
-
-
-OTHER_XID: Final = 0
-"""In place of all codes beyond the bound; the driver has no Xid 0."""
-_UNKNOWN_XIDS_MAXIMUM: Final = 16
-
-
-_XIDS: Final = {int(row["code"]): row for row in table_rows("xids.csv")}
-XID_MEANINGS: Final = MappingProxyType({code: row["meaning"] for code, row in _XIDS.items()})
-"""In words of our own, after NVIDIA's Xid catalog."""
-
-CRITICAL_XIDS: Final = frozenset(code for code, row in _XIDS.items() if row["is_critical"])
-"""After these the hardware needs an operator; others are mostly the fault of a program.
-
-Source: NVIDIA's Xid catalog; nvidia_gpu_exporter's alerts (48, 62, 64, 74, 79, 95, 119, 120).
-"""

@@ -31,6 +31,8 @@ QUANTITY_SIGNALS: Final = tuple(each for each in _DEFAULT if each.unit is not Un
 
 DETAIL_SIGNALS: Final = tuple(each for each in _READ if each.collector not in DEFAULT_COLLECTORS)
 """The rest, exported only where details are asked for: series are not free."""
+_SIGNALS: Final = "(signals)"
+"""The row where the metrics of the signals stand."""
 
 
 def _reading(signal: Signal) -> MetricFamily:
@@ -55,10 +57,6 @@ def _distribution(signal: Signal) -> MetricFamily:
         signal.origin,
         Collector.DISTRIBUTIONS,
     )
-
-
-_SIGNALS: Final = "(signals)"
-"""The row where the metrics of the signals stand."""
 
 
 def _families() -> Iterator[MetricFamily]:

@@ -19,6 +19,8 @@ from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanosecond
 from rightsizer.model.window import EnergySource, Provisioning
 from rightsizer.model.workload import Holding, Workload
 
+_MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -147,9 +149,6 @@ class Report:
     node: NodeReport = field(default_factory=NodeReport)
     workloads: tuple[WorkloadReport, ...] = ()
     """Seen longest ago first; a minute old at most."""
-
-
-_MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ from rightsizer.model.state import (
 )
 from rightsizer.model.units import Nanoseconds, seconds
 
+_WORKLOAD: Final = "workload:"
+_NO_BLOCKS: Final = Blocks()
+
 
 class EnergySource(StrEnum):
     """What the joules of a stretch rest on, best first."""
@@ -95,10 +98,6 @@ class Entry:
             # It was over when the entry began.
             cycle=self.cycle if start == self.start else None,
         )
-
-
-_WORKLOAD: Final = "workload:"
-_NO_BLOCKS: Final = Blocks()
 
 
 def workload_subject(key: str) -> str:

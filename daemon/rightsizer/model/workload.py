@@ -6,6 +6,13 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass
 
+# Kubernetes makes names up without vowels, and without the digits that look like letters.
+_MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
+_CRON_JOB: Final = re.compile(rf"(.+?)-2\d{{7}}-{_MADE_UP}{{5}}")
+_DEPLOYMENT: Final = re.compile(rf"(.+?)-{_MADE_UP}{{8,10}}-{_MADE_UP}{{5}}")
+_TRAINING_JOB: Final = re.compile(r"(.+?)-(?:chief|evaluator|launcher|master|ps|worker)-\d{1,4}")
+_GENERATED: Final = re.compile(rf"(.+?)-{_MADE_UP}{{5}}")
+
 
 class WorkloadKind(StrEnum):
     """Where a workload's identity comes from."""
@@ -67,14 +74,6 @@ class Holding:
     share_ratio: float
     has_process: bool = True
     """Whether any of its processes is on the device; a scheduler may have given it for nothing."""
-
-
-# Kubernetes makes names up without vowels, and without the digits that look like letters.
-_MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
-_CRON_JOB: Final = re.compile(rf"(.+?)-2\d{{7}}-{_MADE_UP}{{5}}")
-_DEPLOYMENT: Final = re.compile(rf"(.+?)-{_MADE_UP}{{8,10}}-{_MADE_UP}{{5}}")
-_TRAINING_JOB: Final = re.compile(r"(.+?)-(?:chief|evaluator|launcher|master|ps|worker)-\d{1,4}")
-_GENERATED: Final = re.compile(rf"(.+?)-{_MADE_UP}{{5}}")
 
 
 @dataclass(frozen=True, slots=True)

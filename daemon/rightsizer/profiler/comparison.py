@@ -14,6 +14,11 @@ from rightsizer.profiler.rules.rule import ProfiledMember
 from rightsizer.profiler.settings import ProfileComparisonSettings
 
 _WHOLE_RATIO: Final = 0.9
+_LEAST_RATIO: Final = 0.5
+_SAME_RATIO: Final = 0.8
+"""Covered by the profile, beyond which telemetry's time is as good as the same."""
+_A_THOUSANDTH: Final = 0.001
+_A_MINUTE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +237,3 @@ def _length(seconds: float) -> str:
     if seconds >= _A_MINUTE:
         return format_duration(seconds)
     return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1e3:.3g} ms"
-
-
-_LEAST_RATIO: Final = 0.5
-_SAME_RATIO: Final = 0.8
-"""Covered by the profile, beyond which telemetry's time is as good as the same."""
-_A_THOUSANDTH: Final = 0.001
-_A_MINUTE: Final = 60.0

@@ -36,6 +36,9 @@ FIGURES: Final = {
 
 _SCALES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_NEARLY_ALL: Final = 0.95
+_HALF_PERCENT: Final = 0.005
+_MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
 
 def time_text(value: float | None) -> str:
@@ -101,9 +104,6 @@ def lost_text(workload: ProfileForm) -> str:
     return f"{whose} {parts['compute']:.0%} of the time; {', '.join(told)}"
 
 
-_NEARLY_ALL: Final = 0.95
-
-
 def gain_text(finding: dict[str, Any]) -> str:
     """What acting would give; empty where that is not known."""
     for option in finding["options"]:
@@ -123,9 +123,6 @@ def _per_step(evidence: dict[str, Any]) -> str:
     return f", {first}{time_text(high)} of a step's {time_text(evidence['step_seconds'])}"
 
 
-_HALF_PERCENT: Final = 0.005
-
-
 def change_row(form: ProfileForm) -> Sequence[str]:
     """A figure of the comparison: its name, before, after, and the ratio."""
     figure, ratio = form["figure"], form["ratio"]
@@ -137,9 +134,6 @@ def _change_text(figure: str, value: float | None) -> str:
     if value is None or figure.endswith("_seconds") or "_seconds_per_" in figure:
         return time_text(value)
     return f"{value:.1%}" if figure.endswith("_ratio") else f"{value:,.0f}"
-
-
-_MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
 
 def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[str]]:

@@ -17,6 +17,9 @@ from rightsizer.profiler.comparison import (
 from rightsizer.profiler.rules.rule import ProfiledMember, key_of
 from rightsizer.profiler.settings import ProfileComparisonSettings
 
+_LATEST: Final[Nanoseconds] = 2**62
+"""In the year 2116."""
+
 
 @dataclass(frozen=True, slots=True)
 class JoinedDevice:
@@ -100,10 +103,6 @@ def _differs(found: ProfiledDevice, device: Device) -> bool:
 
 def _uuid(uuid: str) -> str:
     return uuid.casefold().removeprefix("gpu-").replace("-", "")
-
-
-_LATEST: Final[Nanoseconds] = 2**62
-"""In the year 2116."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,16 @@ from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 
 _UNSEEN: Final[Nanoseconds] = 120 * NANOSECONDS_PER_SECOND
 """A holder is written down once a minute, so that one of a moment ago is seen no later."""
+_LONGEST: Final = 300
+"""Of a name that is kept; signatures of templates go on for lines."""
+_LONGEST_TEXT: Final = 2000
+_MOST_NAMED: Final = 20
+_MEASURED: Final[Mapping[Reason, str]] = {
+    Reason.PCIE_BOUND: PCIE_BOUND_RATIO,
+    Reason.TENSOR_CORES_UNUSED: TENSOR_CORE_RATIO,
+}
+"""What telemetry measures itself. That a GPU waits for its host, or runs kernels too short, it
+may not see at all, and what it does not see is no counter-evidence."""
 
 
 def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
@@ -104,18 +114,6 @@ def _telemetry(
         return ProfileTelemetry(window, holder, total, seconds(unseen))
 
     return tuple(each.device for each in known), telemetry
-
-
-_LONGEST: Final = 300
-"""Of a name that is kept; signatures of templates go on for lines."""
-_LONGEST_TEXT: Final = 2000
-_MOST_NAMED: Final = 20
-_MEASURED: Final[Mapping[Reason, str]] = {
-    Reason.PCIE_BOUND: PCIE_BOUND_RATIO,
-    Reason.TENSOR_CORES_UNUSED: TENSOR_CORE_RATIO,
-}
-"""What telemetry measures itself. That a GPU waits for its host, or runs kernels too short, it
-may not see at all, and what it does not see is no counter-evidence."""
 
 
 @dataclass(frozen=True, slots=True)

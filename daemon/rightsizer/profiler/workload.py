@@ -9,6 +9,8 @@ from rightsizer.model.profile import Profile, StepUse
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfiledMember, ProfileRule, members_of, source_of
 
+_Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
+
 
 @dataclass(frozen=True, slots=True)
 class ProfiledWorkload:
@@ -85,9 +87,6 @@ def profile_changes(
     first, second = members_of(before), members_of(after)
     found = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
     return tuple(each for each in found if each.before or each.after)
-
-
-_Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
 
 
 def _share_of(name: str) -> _Figure:

@@ -32,6 +32,21 @@ from rightsizer.simulator.scenario import BoardSlot
 from rightsizer.simulator.scenario_row import ScenarioRow
 
 _MOST_GPUS: Final = 64
+_MOST: Final = 2**31
+_MOST_LINKS: Final = 36
+_WIDEST_LINK: Final = 16
+_LATEST_GENERATION: Final = 6
+_COMMON: Final = ("kind", "gpus", "at", "after", "every", "for", "xid")
+_ECC_COUNTS: Final = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
+_LINK_ERRORS: Final = ("replay_errors", "recovery_errors", "crc_errors")
+_LAST_WITH_PAGES: Final = (7, 5)
+_REASONS: Final[Mapping[str, ClockEvent]] = {
+    "power": ClockEvent.SW_POWER_CAP,
+    "thermal": ClockEvent.SW_THERMAL_SLOWDOWN,
+    "hardware_thermal": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN,
+    "power_brake": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN,
+    "sync_boost": ClockEvent.SYNC_BOOST,
+}
 
 
 def read_slots(top: ScenarioRow, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
@@ -100,23 +115,6 @@ def read_profiles(entry: ScenarioRow, key: str, board: Board) -> tuple[MigProfil
         if total > 1.0 + 1e-9:
             entry.fail(f"the profiles take {total:.0%} of the {what}; remove some", key)
     return tuple(chosen)
-
-
-_MOST: Final = 2**31
-_MOST_LINKS: Final = 36
-_WIDEST_LINK: Final = 16
-_LATEST_GENERATION: Final = 6
-_COMMON: Final = ("kind", "gpus", "at", "after", "every", "for", "xid")
-_ECC_COUNTS: Final = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
-_LINK_ERRORS: Final = ("replay_errors", "recovery_errors", "crc_errors")
-_LAST_WITH_PAGES: Final = (7, 5)
-_REASONS: Final[Mapping[str, ClockEvent]] = {
-    "power": ClockEvent.SW_POWER_CAP,
-    "thermal": ClockEvent.SW_THERMAL_SLOWDOWN,
-    "hardware_thermal": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN,
-    "power_brake": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN,
-    "sync_boost": ClockEvent.SYNC_BOOST,
-}
 
 
 def read_faults(

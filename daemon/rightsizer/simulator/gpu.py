@@ -36,6 +36,12 @@ from rightsizer.simulator.transients import channel, jitter
 from rightsizer.simulator.workloads import DeviceTask, SimulatedWorkloads
 
 _Effect = TypeVar("_Effect", bound=FaultEffect)
+_SENSOR_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
+_POWER_ERROR: Final = 0.006
+_LOAD_ERROR: Final = 0.01
+_TEMPERATURE_ERROR_CELSIUS: Final = 0.6
+_DRIVER_BYTES: Final = 2 * 2**20
+"""What the driver shows as used on an empty board, beside what it reserves."""
 
 
 class GpuTimeline:
@@ -115,14 +121,6 @@ class GpuTimeline:
     def xids(self, after: Nanoseconds, until: Nanoseconds) -> list[tuple[Nanoseconds, int]]:
         """Its Xids between two times, the second included."""
         return self._faults.xids(self._slot.index, after, until)
-
-
-_SENSOR_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
-_POWER_ERROR: Final = 0.006
-_LOAD_ERROR: Final = 0.01
-_TEMPERATURE_ERROR_CELSIUS: Final = 0.6
-_DRIVER_BYTES: Final = 2 * 2**20
-"""What the driver shows as used on an empty board, beside what it reserves."""
 
 
 class SimulatedGpu:

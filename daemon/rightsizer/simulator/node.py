@@ -32,6 +32,8 @@ _SLOWED_BY: Final = {
     ClockEvent.SW_THERMAL_SLOWDOWN: Condition.THERMAL_THROTTLED,
     ClockEvent.HW_SLOWDOWN: Condition.HARDWARE_SLOWDOWN,
 }
+_KEPT_STATES: Final = 64
+_HEAT: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
 
 
 def true_state(
@@ -55,10 +57,6 @@ def true_state(
     if main.load.gpu_busy < _ACTIVE and main.load.engines < _ACTIVE:
         return State.IDLE_HELD, frozenset(conditions)
     return main.phase.state, frozenset(conditions | main.phase.conditions)
-
-
-_KEPT_STATES: Final = 64
-_HEAT: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
 
 
 class SimulatedNode:

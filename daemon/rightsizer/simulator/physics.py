@@ -8,6 +8,41 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import MIB
 from rightsizer.simulator.activity import DeviceLoad
 
+_GRAIN: Final = 128 * MIB
+_INSTANCE_RATIO: Final = 0.99
+"""An instance has less than its slices: 9984 of 10195 MiB for an eighth of an H100."""
+_RESERVED_RATIO: Final = 0.0075
+"""511 to 620 MiB on boards of 80 GB."""
+HIGHEST_CELSIUS: Final = 87
+"""From here on the driver lowers the clocks, so that it gets no hotter."""
+SLOWDOWN_CELSIUS: Final = 89
+"""From here on the hardware does."""
+SHUTDOWN_CELSIUS: Final = 92
+_CONTEXT: Final = 0.05
+_RESIDENT: Final = 0.06
+_SM: Final = 0.12
+_TENSOR: Final = 0.85
+_FP32: Final = 0.55
+_FP16: Final = 0.55
+_FP64: Final = 0.60
+_DRAM: Final = 0.45
+_PCIE: Final = 0.02
+_NVLINK: Final = 0.04
+_ENGINES: Final = 0.15
+# Dynamic power grows with frequency and the square of voltage, which falls with frequency only
+# down to a floor: less than the cube.
+_CLOCK_EXPONENT: Final = 2.0
+_LOWEST_CLOCK: Final = 0.15
+_DEFAULT_CLOCK_HERTZ: Final = 1.5e9
+_RISE_AT_LIMIT_CELSIUS: Final = 42.0
+_MEMORY_RISE_CELSIUS: Final = 8.0
+_LOWEST_LIMIT_RATIO: Final = 0.3
+_LINKED_FORMS: Final = ("SXM", "NVL", "Superchip")
+_BYTES_PER_SECOND: Final = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
+"""One direction of one link, by generation."""
+_TOLD_MEGABYTES_PER_SECOND: Final = {1: 20_000, 2: 25_781, 3: 25_781, 4: 26_562, 5: 53_125}
+_FIRST_WITH_SWITCHES: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class BoardFamily:
@@ -64,13 +99,6 @@ def family_of(board: Board) -> BoardFamily:
     return _BY_ARCHITECTURE.get(board.architecture, _OTHER)
 
 
-_GRAIN: Final = 128 * MIB
-_INSTANCE_RATIO: Final = 0.99
-"""An instance has less than its slices: 9984 of 10195 MiB for an eighth of an H100."""
-_RESERVED_RATIO: Final = 0.0075
-"""511 to 620 MiB on boards of 80 GB."""
-
-
 def instance_memory_bytes(board: Board, profile: MigProfile | None) -> int:
     """What the driver says a board or an instance has in all."""
     if profile is None:
@@ -81,34 +109,6 @@ def instance_memory_bytes(board: Board, profile: MigProfile | None) -> int:
 def reserved_memory_bytes(board: Board, profile: MigProfile | None) -> int:
     """What the driver keeps for itself."""
     return int(instance_memory_bytes(board, profile) * _RESERVED_RATIO) // MIB * MIB
-
-
-HIGHEST_CELSIUS: Final = 87
-"""From here on the driver lowers the clocks, so that it gets no hotter."""
-SLOWDOWN_CELSIUS: Final = 89
-"""From here on the hardware does."""
-SHUTDOWN_CELSIUS: Final = 92
-
-_CONTEXT: Final = 0.05
-_RESIDENT: Final = 0.06
-_SM: Final = 0.12
-_TENSOR: Final = 0.85
-_FP32: Final = 0.55
-_FP16: Final = 0.55
-_FP64: Final = 0.60
-_DRAM: Final = 0.45
-_PCIE: Final = 0.02
-_NVLINK: Final = 0.04
-_ENGINES: Final = 0.15
-# Dynamic power grows with frequency and the square of voltage, which falls with frequency only
-# down to a floor: less than the cube.
-_CLOCK_EXPONENT: Final = 2.0
-_LOWEST_CLOCK: Final = 0.15
-_DEFAULT_CLOCK_HERTZ: Final = 1.5e9
-_RISE_AT_LIMIT_CELSIUS: Final = 42.0
-_MEMORY_RISE_CELSIUS: Final = 8.0
-_LOWEST_LIMIT_RATIO: Final = 0.3
-_LINKED_FORMS: Final = ("SXM", "NVL", "Superchip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +273,6 @@ def _cap(around: BoardEnvironment, load: DeviceLoad) -> tuple[float, float, int]
 
 def _rise_per_watt(around: BoardEnvironment) -> float:
     return _RISE_AT_LIMIT_CELSIUS / around.board.power_limit_watts
-
-
-_BYTES_PER_SECOND: Final = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
-"""One direction of one link, by generation."""
-_TOLD_MEGABYTES_PER_SECOND: Final = {1: 20_000, 2: 25_781, 3: 25_781, 4: 26_562, 5: 53_125}
-_FIRST_WITH_SWITCHES: Final = 3
 
 
 def link_count(board: Board) -> int:

@@ -33,6 +33,7 @@ from rightsizer.simulator.scenario import (
 from rightsizer.simulator.scenario_row import ScenarioRow
 
 _HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
+_RATIOS: Final = tuple(field.name for field in dataclass_fields(KernelActivity))
 
 
 def read_task(
@@ -161,9 +162,6 @@ def _phase(
         between=entry.times_of_day("between") if "between" in entry else None,
         follows_load=entry.flag("follows_load", default=True),
     )
-
-
-_RATIOS: Final = tuple(field.name for field in dataclass_fields(KernelActivity))
 
 
 def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:

@@ -25,6 +25,8 @@ _SILENCED_BY: Final[Mapping[type[FaultEffect], Down]] = {
     GpuAbsence: Down(Missing.LOST, "the driver no longer lists the GPU"),
     CallHang: Down(Missing.TIMED_OUT, "the driver does not answer"),
 }
+DEFAULT_START: Final[Nanoseconds] = 1_767_571_200 * NANOSECONDS_PER_SECOND
+"""Monday, 2026-01-05, 00:00 UTC: a fixed day, so that two runs are the same."""
 
 
 def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> Down | None:
@@ -46,10 +48,6 @@ def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -
     code = NvmlCode(refused)
     reason = Missing.LOST if code is NvmlCode.GPU_IS_LOST else Missing.FAILED
     return Down(reason, f"the driver answers {code.name.lower()}")
-
-
-DEFAULT_START: Final[Nanoseconds] = 1_767_571_200 * NANOSECONDS_PER_SECOND
-"""Monday, 2026-01-05, 00:00 UTC: a fixed day, so that two runs are the same."""
 
 
 class SimulatedSource:

@@ -10,6 +10,16 @@ from rightsizer.simulator.physics import BoardEnvironment, BoardState
 
 _MASK: Final = 0xFFFFFFFFFFFFFFFF
 _STEP: Final = 0x9E3779B97F4A7C15
+UTILIZATION_SAMPLES_PER_SECOND: Final = 6
+_POWER_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 50
+_RIPPLE_RATIO: Final = 0.05
+"""Of what a board draws beyond its idle draw."""
+_SWING: Final = 3.0
+_KEY: Final = 0x6D6F6D656E7473
+_LASTS: Final[Nanoseconds] = 5 * NANOSECONDS_PER_SECOND
+_BUSY: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
+_POWER_RATIO: Final = 0.41
+"""An L40S shows 145 W of 350 and 100 % with no process; it is over within seconds."""
 
 
 def channel(seed: int, *names: object) -> int:
@@ -50,14 +60,6 @@ def jitter(key: int, step: int) -> tuple[float, float, float, float]:
     )
 
 
-UTILIZATION_SAMPLES_PER_SECOND: Final = 6
-_POWER_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 50
-_RIPPLE_RATIO: Final = 0.05
-"""Of what a board draws beyond its idle draw."""
-_SWING: Final = 3.0
-_KEY: Final = 0x6D6F6D656E7473
-
-
 def shown_watts(
     state: BoardState, around: BoardEnvironment, time: Nanoseconds, *, averages: bool
 ) -> float:
@@ -77,12 +79,6 @@ def sampled_busy(busy: float, number: int) -> float:
     room = min(busy, 1.0 - busy, _SWING * busy * (1.0 - busy))
     swing = room * uniform(_KEY, pair)
     return busy - swing if is_second else busy + swing
-
-
-_LASTS: Final[Nanoseconds] = 5 * NANOSECONDS_PER_SECOND
-_BUSY: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
-_POWER_RATIO: Final = 0.41
-"""An L40S shows 145 W of 350 and 100 % with no process; it is over within seconds."""
 
 
 def wake_transient(state: BoardState, around: BoardEnvironment, elapsed: Nanoseconds) -> BoardState:

@@ -20,6 +20,12 @@ from rightsizer.simulator.scenario import (
 from rightsizer.simulator.transients import channel, smooth, uniform
 
 _DAY = nanoseconds(DAY_SECONDS)
+_FIRST_PID: Final = 4201
+_PIDS_OF_TASK: Final = 512
+_DRIFT_PERIOD: Final[Nanoseconds] = 45 * NANOSECONDS_PER_SECOND
+_DRIFT_RATIO: Final = 0.04
+"""How far a workload's pace wanders to either side; all its signals and devices together."""
+_IDLE_HOST_CPU: Final = 0.015
 
 
 class TaskSchedule:
@@ -72,14 +78,6 @@ class TaskSchedule:
             if rest < self._ends[index] + moved:
                 return self._cycle[index]
         return self._cycle[-1]
-
-
-_FIRST_PID: Final = 4201
-_PIDS_OF_TASK: Final = 512
-_DRIFT_PERIOD: Final[Nanoseconds] = 45 * NANOSECONDS_PER_SECOND
-_DRIFT_RATIO: Final = 0.04
-"""How far a workload's pace wanders to either side; all its signals and devices together."""
-_IDLE_HOST_CPU: Final = 0.015
 
 
 @dataclass(frozen=True, slots=True)

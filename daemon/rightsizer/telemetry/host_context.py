@@ -28,6 +28,9 @@ from rightsizer.telemetry.nvml.driver import NvmlDriver, explain
 from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure
 
+_TOPOLOGY_HOLDS_SECONDS: Final = 3600.0
+"""GPUs do not move; links that train down show in the readings."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSurvey:
@@ -97,10 +100,6 @@ def _absence(gpu: BusGpu) -> str:
         return f"{gpu.pci_bus_id} is asleep, and asking the driver would wake it"
     held = f"with the kernel's driver {gpu.driver_name}" if gpu.driver_name else "without a driver"
     return f"{gpu.pci_bus_id} is on the bus {held}, and NVML does not offer it"
-
-
-_TOPOLOGY_HOLDS_SECONDS: Final = 3600.0
-"""GPUs do not move; links that train down show in the readings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
+OPERATOR: Final = "operator"
+"""Who asks over the local socket."""
+
 
 class SnapshotSource(Protocol):
     """A driver, a recording or a simulation; its reader cannot tell which."""
@@ -38,10 +41,6 @@ class SecondarySource(Protocol):
 
     def close(self) -> None:
         """End its threads; what hangs is left behind."""
-
-
-OPERATOR: Final = "operator"
-"""Who asks over the local socket."""
 
 
 class ReleasableResource(StrEnum):

@@ -48,13 +48,6 @@ _WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tens
 _HALF = 16
 _MXFP4_GROUP = 32
 """Weights that share a scale; 16 in nvfp4."""
-
-
-def wrong(key: str, fault: str, remedy: str = AS_PUBLISHED) -> RequirementError:
-    """The error of a value of a `config.json`."""
-    return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
-
-
 MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
     for section, rows in load_yaml(
@@ -62,6 +55,11 @@ MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     ).data.items()
 }
 """Sections of the packaged table: families, defaults, towers; each by `model_type`."""
+
+
+def wrong(key: str, fault: str, remedy: str = AS_PUBLISHED) -> RequirementError:
+    """The error of a value of a `config.json`."""
+    return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
 
 
 @dataclass(frozen=True, slots=True)

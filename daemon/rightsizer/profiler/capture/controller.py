@@ -38,6 +38,13 @@ from rightsizer.profiler.capture.runner import CaptureRequest, ThreadedCaptureRu
 from rightsizer.profiler.capture.settings import CaptureSettings
 from rightsizer.report.json_encoder import attributes
 
+_LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
+"""By which a clock that is set may be wrong; and how long it is watched after that."""
+_RECORDS_KEPT_SECONDS: Final = 366 * 86400.0
+_MOST_RECORDS: Final = 1000
+_FIGURE: Final = re.compile(r"[\d.]+ ?(%|d\b|h\b|min\b|s\b)?")
+_QUIET: Final = frozenset({AdviceState.DISMISSED, AdviceState.SNOOZED})
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkload:
@@ -77,14 +84,6 @@ def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWor
             account.workload, tuple(each.device for each in devices), is_alone, sample
         )
     return found
-
-
-_LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
-"""By which a clock that is set may be wrong; and how long it is watched after that."""
-_RECORDS_KEPT_SECONDS: Final = 366 * 86400.0
-_MOST_RECORDS: Final = 1000
-_FIGURE: Final = re.compile(r"[\d.]+ ?(%|d\b|h\b|min\b|s\b)?")
-_QUIET: Final = frozenset({AdviceState.DISMISSED, AdviceState.SNOOZED})
 
 
 class CaptureController:

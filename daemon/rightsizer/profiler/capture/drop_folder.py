@@ -20,6 +20,20 @@ from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
+_DEEPEST: Final = 4
+"""Folders within the drop folder: TensorFlow and JAX write into `plugins/profile/<time>`."""
+_OPENED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_KINDS: Final = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_Read = Callable[[int, str, ReadLimits, DropFolderSettings, threading.Event], Profile]
+_MOST_IN_A_LOOK_SECONDS: Final = 120.0
+"""After which the rest waits for the next look: other jobs want the thread too."""
+
 
 def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
     """The profile with uuids of the GPUs that its workload held, by order, where it has none.
@@ -36,18 +50,6 @@ def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
         return replace(found, device=replace(found.device, uuid=devices[place]))
 
     return replace(profile, devices=tuple(map(named, profile.devices)))
-
-
-_DEEPEST: Final = 4
-"""Folders within the drop folder: TensorFlow and JAX write into `plugins/profile/<time>`."""
-_OPENED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_KINDS: Final = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +174,6 @@ def _refusal(path: str, status: os.stat_result, folder: os.stat_result) -> str |
             "a copy there"
         )
     return None
-
-
-_Read = Callable[[int, str, ReadLimits, DropFolderSettings, threading.Event], Profile]
-_MOST_IN_A_LOOK_SECONDS: Final = 120.0
-"""After which the rest waits for the next look: other jobs want the thread too."""
 
 
 class DropFolderWatcher:

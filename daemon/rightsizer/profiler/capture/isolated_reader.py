@@ -29,6 +29,12 @@ _ANSWER_BYTES: Final = 16 * 2**20
 _CHUNK_BYTES: Final = 2**18
 _LOOK_MILLISECONDS: Final = 50
 _END_SECONDS: Final = 2.0
+_KERNEL_NAMES: Final = 2000
+_STEPS: Final = 2000
+_DEVICES: Final = 64
+"""More would be told than the agent has room for; readers show the rest as one, or count it."""
+_OPEN_FILES: Final = 64
+_FIRST_VICTIM: Final = "1000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +152,6 @@ def _understood(
     if answer.profile is None:
         raise ProfileError(answer.fault)
     return answer.profile
-
-
-_KERNEL_NAMES: Final = 2000
-_STEPS: Final = 2000
-_DEVICES: Final = 64
-"""More would be told than the agent has room for; readers show the rest as one, or count it."""
-_OPEN_FILES: Final = 64
-_FIRST_VICTIM: Final = "1000"
 
 
 def main() -> None:

@@ -14,6 +14,10 @@ from rightsizer.profiler.capture.repository import CaptureRecord
 from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
 _LEAST_POINTS: Final = 3
+_DAY_SECONDS: Final = 86400.0
+_OF_PROFILES: Final = "profile_"
+"""How the names of rules over profiles begin."""
+_PROFILED: Final = "a profile that still counts says where the time goes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +115,6 @@ def _shares(before: WorkloadSample, after: WorkloadSample) -> Mapping[State, flo
     grown = _grown(before.state_seconds, after.state_seconds)
     total = sum(grown.values())
     return {state: value / total for state, value in grown.items()} if total > 0 else {}
-
-
-_DAY_SECONDS: Final = 86400.0
-_OF_PROFILES: Final = "profile_"
-"""How the names of rules over profiles begin."""
-_PROFILED: Final = "a profile that still counts says where the time goes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ from rightsizer.model.frozen import astuple, dataclass
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
 
+_SHARED: Final = stat.S_ISGID | stat.S_IRWXU | stat.S_IRWXG | stat.S_IROTH | stat.S_IXOTH
+"""What a capture's folder has of the drop folder's mode: a group may write into it, never all."""
+
 
 class CaptureOutcome(StrEnum):
     """Where a capture stands, or how it ended."""
@@ -152,10 +155,6 @@ class CaptureCache(RecordCache[CaptureRecord]):
         if begun is None:
             return seconds(abs(self._clock.wall_time() - record.started))
         return seconds(self._clock.time() - begun)
-
-
-_SHARED: Final = stat.S_ISGID | stat.S_IRWXU | stat.S_IRWXG | stat.S_IROTH | stat.S_IXOTH
-"""What a capture's folder has of the drop folder's mode: a group may write into it, never all."""
 
 
 def new_id(now: Nanoseconds) -> str:

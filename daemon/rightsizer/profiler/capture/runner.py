@@ -42,6 +42,19 @@ REQUEST_VERSION: Final = 1
 """Grows when a key of the form changes its meaning or goes; keys are added without."""
 _MEANINGLESS: Final = re.compile(r"[^A-Za-z0-9._:/@-]")
 """All but these may mean something to a program that is given a name."""
+_OUTCOMES: Final = {
+    Ending.ABSENT: CaptureOutcome.FAILED,
+    Ending.TOO_MUCH: CaptureOutcome.FAILED,
+    Ending.TIMED_OUT: CaptureOutcome.TIMED_OUT,
+    Ending.STOPPED: CaptureOutcome.INTERRUPTED,
+}
+_NO_PROCESS: Final = "No processes were matched"
+COUNTER_HOLDER: Final = "capture"
+"""Whose release of the counters it is; an operator's stands by itself."""
+_RELEASE_SECONDS: Final = 10.0
+"""How long to wait for the counters to be let go: some rounds of the slowest driver."""
+_LOOK_SECONDS: Final = 0.05
+_STOP_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +142,6 @@ def call_webhook(
     return CaptureResult(CaptureOutcome.CALLED)
 
 
-_OUTCOMES: Final = {
-    Ending.ABSENT: CaptureOutcome.FAILED,
-    Ending.TOO_MUCH: CaptureOutcome.FAILED,
-    Ending.TIMED_OUT: CaptureOutcome.TIMED_OUT,
-    Ending.STOPPED: CaptureOutcome.INTERRUPTED,
-}
-
-
 def run_command(
     words: Sequence[str],
     folder: Path,
@@ -153,9 +158,6 @@ def run_command(
     usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
     outcome, has_run = _OUTCOMES.get(run.ending, usual), run.ending is not Ending.ABSENT
     return CaptureResult(outcome, run.detail, run.said, is_recorded=has_run)
-
-
-_NO_PROCESS: Final = "No processes were matched"
 
 
 def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]:
@@ -187,14 +189,6 @@ def judged(called: CaptureResult) -> CaptureResult:
             said=called.said,
         )
     return replace(called, is_recorded=False)
-
-
-COUNTER_HOLDER: Final = "capture"
-"""Whose release of the counters it is; an operator's stands by itself."""
-_RELEASE_SECONDS: Final = 10.0
-"""How long to wait for the counters to be let go: some rounds of the slowest driver."""
-_LOOK_SECONDS: Final = 0.05
-_STOP_SECONDS: Final = 5.0
 
 
 class ThreadedCaptureRunner:

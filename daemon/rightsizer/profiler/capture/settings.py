@@ -10,6 +10,18 @@ from rightsizer.model.finding import Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
+PLACEHOLDERS: Final[Mapping[str, str]] = {
+    "pid": "a process of the workload on the GPU",
+    "pids": "all of them, separated by commas",
+    "gpu_uuid": "the GPU that the finding is about most",
+    "gpu_index": "its index",
+    "seconds": "how long to record",
+    "folder": "where the profile goes, made for this capture",
+    "workload": "the workload's key, without characters that mean something to programs",
+}
+"""Each with what it stands for."""
+_NAMED: Final = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureTimingSettings:
@@ -35,19 +47,6 @@ class CaptureTimingSettings:
         """Refuse bounds that leave no room between them."""
         if self.minimum_confidence_ratio > self.maximum_confidence_ratio:
             raise ValueError("minimum_confidence_ratio is above maximum_confidence_ratio")
-
-
-PLACEHOLDERS: Final[Mapping[str, str]] = {
-    "pid": "a process of the workload on the GPU",
-    "pids": "all of them, separated by commas",
-    "gpu_uuid": "the GPU that the finding is about most",
-    "gpu_index": "its index",
-    "seconds": "how long to record",
-    "folder": "where the profile goes, made for this capture",
-    "workload": "the workload's key, without characters that mean something to programs",
-}
-"""Each with what it stands for."""
-_NAMED: Final = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
 
 
 class CaptureKind(StrEnum):

@@ -20,6 +20,10 @@ from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.profiler.settings import ProfileSteadySettings
 
+ProfileSettingsT = TypeVar("ProfileSettingsT")
+_WORTH_NAMING: Final = 0.05
+"""Share of the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProfiledMember:
@@ -195,9 +199,6 @@ class NoVerdictError(Exception):
         self.reason = reason
 
 
-ProfileSettingsT = TypeVar("ProfileSettingsT")
-
-
 @dataclass(frozen=True, slots=True)
 class ProfileRule(Generic[ProfileSettingsT]):
     """A rule by its parts."""
@@ -299,10 +300,6 @@ def outlier_text(member: ProfiledMember, minimum_ratio: float) -> str:
         return ""
     part = seconds / member.time.host_wait_seconds
     return f"; {part:.0%} of the wait is one of {seconds * 1e3:,.1f} ms, which is no rate"
-
-
-_WORTH_NAMING: Final = 0.05
-"""Share of the time."""
 
 
 def over(

@@ -17,6 +17,11 @@ from rightsizer.simulator.transients import shown_watts
 
 VIDEO_RATIO: Final = 0.9
 """The video engines' clock, of the graphics clock."""
+_reasons = value(lambda device: device.state.electrical.clock_event_reasons)
+_enforced_limit = value(lambda device: milli(device.around.power_limit_watts))
+_MEMORY_VERSION_2: Final = 0x02000028
+BAR1_USED_BYTES: Final = 3 * MIB
+_KIB: Final = 1024.0
 
 
 def _megahertz(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
@@ -42,9 +47,6 @@ def violation_nanoseconds(device: SimulatedHandle, policy: Any) -> int:
     return nanoseconds(held[one_of(policy, range(2))])
 
 
-_reasons = value(lambda device: device.state.electrical.clock_event_reasons)
-
-
 def milli(value: float) -> int:
     """Watts as milliwatts, joules as millijoules."""
     return int(value * 1000.0)
@@ -54,13 +56,6 @@ def _usage(device: SimulatedHandle) -> int:
     time = device.driver.now()
     averages = device.support.has(BoardFeature.POWER_AVERAGE)
     return milli(shown_watts(device.state_at(time), device.unit.around, time, averages=averages))
-
-
-_enforced_limit = value(lambda device: milli(device.around.power_limit_watts))
-
-
-_MEMORY_VERSION_2: Final = 0x02000028
-BAR1_USED_BYTES: Final = 3 * MIB
 
 
 def _memory(device: SimulatedHandle) -> Mapping[str, int]:
@@ -115,9 +110,6 @@ def fan_percent(celsius: int) -> int:
 def _fan_speed(device: SimulatedHandle, fan: Any = 0) -> int:
     one_of(fan, (0,))
     return fan_percent(_celsius(device))
-
-
-_KIB: Final = 1024.0
 
 
 def _throughput(device: SimulatedHandle, direction: Any) -> int:

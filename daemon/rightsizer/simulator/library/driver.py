@@ -34,6 +34,14 @@ from rightsizer.simulator.transients import wake_transient
 
 _Held = TypeVar("_Held")
 _STRIDE = 0x100
+_LOOK_SECONDS: Final = 0.05
+"""How often it polls the scenario."""
+REFRESH: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
+"""How often the driver renews its readings: calls in between see the same."""
+_FIRST_ADDRESS: Final = 0x7F00_0000_0000
+_GPU_STRIDE: Final = 0x10000
+_FIRST_SAMPLE: Final = 0x7E00_0000_0000
+_FIRST_EVENT_SET: Final = 0x7D00_0000_0000
 
 
 class HandleTable(dict[int, _Held]):
@@ -60,10 +68,6 @@ class HandleTable(dict[int, _Held]):
 
     def __missing__(self, address: int) -> _Held:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-
-
-_LOOK_SECONDS: Final = 0.05
-"""How often it polls the scenario."""
 
 
 class SimulatedEventSet:
@@ -188,15 +192,6 @@ class SimulatedHandle:
     def need(self, feature: BoardFeature) -> None:
         """Refuse what the board does not offer, or not while it has instances."""
         refuse_if(feature not in self.offered, NvmlCode.NOT_SUPPORTED)
-
-
-REFRESH: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
-"""How often the driver renews its readings: calls in between see the same."""
-
-_FIRST_ADDRESS: Final = 0x7F00_0000_0000
-_GPU_STRIDE: Final = 0x10000
-_FIRST_SAMPLE: Final = 0x7E00_0000_0000
-_FIRST_EVENT_SET: Final = 0x7D00_0000_0000
 
 
 @dataclass(frozen=True, slots=True)

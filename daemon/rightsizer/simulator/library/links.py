@@ -23,6 +23,15 @@ _MOST_LINKS: Final = 36
 _GPU, _SWITCH = 0, 2
 _SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
 """Behind an NVSwitch the peer is unknown."""
+FABRIC_COMPLETED: Final = 3
+_VERSION_2: Final = 0x02000024
+_RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
+_BITS_OF_WORD: Final = 64
+_INTERNAL, _NODE, _SYSTEM = 0, 40, 50
+_NVLINK_INDEX: Final = 2
+_OK, _CHIPSET_NOT_SUPPORTED, _NOT_SUPPORTED = 0, 1, 5
+_NODES_OF_GPU: Final = 8
+"""The firmware keeps a node for each MIG instance beside that of the GPU."""
 
 
 def _need_link(device: SimulatedHandle, link: Any) -> int:
@@ -65,24 +74,11 @@ def _remote_device(device: SimulatedHandle, link: Any) -> Mapping[str, Any]:
     return {"busId": bus_id, "domain": peer.unit.domain, "bus": peer.unit.bus, "device": 0}
 
 
-FABRIC_COMPLETED: Final = 3
-_VERSION_2: Final = 0x02000024
-_RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
-
-
 def _fabric(device: SimulatedHandle) -> Mapping[str, Any]:
     # Nodes of a rack form one cluster; the GPUs of an HGX board are one by themselves.
     cluster = _RACK.bytes if device.support.has(BoardFeature.NUMA_NODE) else bytes(16)
     uuid_of_cluster = (c_uint8 * 16)(*cluster)
     return {"clusterUuid": uuid_of_cluster, "status": 0, "cliqueId": 0, "state": FABRIC_COMPLETED}
-
-
-_BITS_OF_WORD: Final = 64
-_INTERNAL, _NODE, _SYSTEM = 0, 40, 50
-_NVLINK_INDEX: Final = 2
-_OK, _CHIPSET_NOT_SUPPORTED, _NOT_SUPPORTED = 0, 1, 5
-_NODES_OF_GPU: Final = 8
-"""The firmware keeps a node for each MIG instance beside that of the GPU."""
 
 
 def _nodes(driver: SimulatedDriver) -> int:

@@ -17,6 +17,13 @@ from rightsizer.simulator.library.mig import INSTANCES_SYSTEM, MIG, MIG_OF_INSTA
 from rightsizer.simulator.library.utilization import PROCESSES_OF_INSTANCES, UTILIZATION
 from rightsizer.simulator.node import SimulatedNode
 
+_OF_SYSTEM: Final = (LOOKUP, PROFILING_SYSTEM, EVENTS_SYSTEM, INSTANCES_SYSTEM)
+_OF_DEVICES: Final = (IDENTITY, UTILIZATION, BOARD, LINKS, FIELDS, MIG, PROFILING, HEALTH)
+_OF_INSTANCES: Final = (
+    *(IDENTITY_OF_INSTANCES, MEMORY_OF_INSTANCES, PROCESSES_OF_INSTANCES, MIG_OF_INSTANCES),
+    HEALTH_OF_INSTANCES,
+)
+
 
 class LibraryFunction:
     """A function of the library, callable as the bindings call it; answers a return code."""
@@ -71,14 +78,6 @@ class DeviceFunction(LibraryFunction):
         if handle.parent is not handle and not self._on_instances:
             return NvmlCode.NOT_SUPPORTED.value
         return self._function(handle, *arguments[1:])
-
-
-_OF_SYSTEM: Final = (LOOKUP, PROFILING_SYSTEM, EVENTS_SYSTEM, INSTANCES_SYSTEM)
-_OF_DEVICES: Final = (IDENTITY, UTILIZATION, BOARD, LINKS, FIELDS, MIG, PROFILING, HEALTH)
-_OF_INSTANCES: Final = (
-    *(IDENTITY_OF_INSTANCES, MEMORY_OF_INSTANCES, PROCESSES_OF_INSTANCES, MIG_OF_INSTANCES),
-    HEALTH_OF_INSTANCES,
-)
 
 
 class SimulatedLibrary:

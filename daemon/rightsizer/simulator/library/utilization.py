@@ -27,6 +27,16 @@ _INFORMATION_VERSION_1: Final = 0x01000018
 _BLACKWELL: Final = 10
 """From here on the older call lists the processes and says 0 of each of them."""
 _NOTHING: Final = (0, 0, 0, 0)
+_UNSIGNED_INT: Final = 1
+_STATE_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
+"""Samples between two such points see one state of the model, which moves more slowly."""
+_KEPT_SAMPLES: Final = 99
+"""Over 16 s, as `nvidia-smi -q` tells them of real boards."""
+_SAMPLED: Final[Mapping[int, Callable[[BoardState], float]]] = {
+    1: lambda state: state.load.gpu_busy,
+    2: lambda state: state.memory_controller_busy,
+}
+"""By sampling type."""
 
 
 def _list(kind: ProcessKind) -> Callable[..., None]:
@@ -129,18 +139,6 @@ def _encoder_statistics(device: SimulatedHandle) -> tuple[int, int, int]:
     busy = device.state.load.encoder
     rate = _FRAMES_PER_SECOND * busy
     return encoder_sessions(busy), round(rate), round(1e6 / rate) if rate else 0
-
-
-_UNSIGNED_INT: Final = 1
-_STATE_STEP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
-"""Samples between two such points see one state of the model, which moves more slowly."""
-_KEPT_SAMPLES: Final = 99
-"""Over 16 s, as `nvidia-smi -q` tells them of real boards."""
-_SAMPLED: Final[Mapping[int, Callable[[BoardState], float]]] = {
-    1: lambda state: state.load.gpu_busy,
-    2: lambda state: state.memory_controller_busy,
-}
-"""By sampling type."""
 
 
 def _samples(  # noqa: PLR0913, PLR0917 - the C function's arguments.

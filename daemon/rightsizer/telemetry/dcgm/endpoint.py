@@ -20,6 +20,16 @@ from rightsizer.model.workload import Holding
 from rightsizer.telemetry.dcgm.series import DcgmExpositionParser, ExporterPage
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
+_Evidence: TypeAlias = Mapping[Signal, float]
+_ALWAYS_GROWS: Final = Signal.ENERGY_JOULES
+_ALWAYS_JITTERS: Final = Signal.POWER_WATTS
+_ACCEPT: Final = "text/plain;version=0.0.4"
+_OURS: Final = "rightsizer_"
+_STANDS_STILL: Final = Down(
+    Missing.STALE, "dcgm-exporter repeats the same values: its collection stands still"
+)
+_LOST: Final = Down(Missing.LOST, "dcgm-exporter no longer lists it")
+
 
 @dataclass(frozen=True, slots=True)
 class ExporterDevice:
@@ -47,11 +57,6 @@ class ExporterView:
     """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
     xids: Mapping[str, XidLog] = field(default_factory=dict)
     driver_version: str | None = None
-
-
-_Evidence: TypeAlias = Mapping[Signal, float]
-_ALWAYS_GROWS: Final = Signal.ENERGY_JOULES
-_ALWAYS_JITTERS: Final = Signal.POWER_WATTS
 
 
 class StalledCollectionDetector:
@@ -108,14 +113,6 @@ class XidGaugeTracker:
                 if self._last.get(uuid) != code:
                     self.logs[uuid] = self.logs[uuid].counted(code, wall_time)
         self._last = {**(self._last or {}), **xids}
-
-
-_ACCEPT: Final = "text/plain;version=0.0.4"
-_OURS: Final = "rightsizer_"
-_STANDS_STILL: Final = Down(
-    Missing.STALE, "dcgm-exporter repeats the same values: its collection stands still"
-)
-_LOST: Final = Down(Missing.LOST, "dcgm-exporter no longer lists it")
 
 
 class DcgmEndpoint:

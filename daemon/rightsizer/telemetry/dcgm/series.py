@@ -25,6 +25,29 @@ from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow, build_devices
 from rightsizer.telemetry.recordings.timestamps import parse_epoch
 
+XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
+_OURS: Final = "rightsizer_"
+_PREFIXES: Final = ("DCGM_", "dcgm_", _OURS)
+_MIB: Final = 2.0**20
+_MEMORY_PARTS: Final = {
+    "DCGM_FI_DEV_FB_FREE": "memory_free_bytes",
+    "DCGM_FI_DEV_FB_USED": "memory_used_bytes",
+    "DCGM_FI_DEV_FB_RESERVED": "memory_reserved_bytes",
+}
+_OUR_SIGNALS: Final = {
+    f"{_OURS}{signal}{'_ratio' if signal.unit is Unit.RATIO else ''}": signal for signal in Signal
+}
+_DESCRIBING: Final = frozenset({f"{_OURS}device_info", XID_METRIC})
+_REASONS: Final = (
+    Missing.NO_SAMPLE,
+    Missing.NOT_SUPPORTED,  # Not found.
+    Missing.NOT_SUPPORTED,
+    Missing.NO_PERMISSION,
+)
+_FIRST: Final = (0x7FFFFFFFFFFFFFF0, 1 << 47)
+"""Of whole numbers and of fractions; the 32-bit ones could be the energy of a quiet hour."""
+_BLANKS: Final = {first + step: reason for first in _FIRST for step, reason in enumerate(_REASONS)}
+
 
 def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
     """What the labels say of the device."""
@@ -44,24 +67,6 @@ def holdings_of(holders: set[Workload]) -> tuple[Holding, ...]:
     """Equal parts: an exporter says who shares a device, never how much each takes."""
     ordered = sorted(holders, key=lambda workload: (workload.key, workload.pod, workload.container))
     return tuple(Holding(workload, 1 / len(ordered)) for workload in ordered)
-
-
-XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
-
-_OURS: Final = "rightsizer_"
-_PREFIXES: Final = ("DCGM_", "dcgm_", _OURS)
-_MIB: Final = 2.0**20
-_MEMORY_PARTS: Final = {
-    "DCGM_FI_DEV_FB_FREE": "memory_free_bytes",
-    "DCGM_FI_DEV_FB_USED": "memory_used_bytes",
-    "DCGM_FI_DEV_FB_RESERVED": "memory_reserved_bytes",
-}
-
-
-_OUR_SIGNALS: Final = {
-    f"{_OURS}{signal}{'_ratio' if signal.unit is Unit.RATIO else ''}": signal for signal in Signal
-}
-_DESCRIBING: Final = frozenset({f"{_OURS}device_info", XID_METRIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,18 +184,6 @@ def sample_row(
     holdings = () if series.holder is None else holdings_of({series.holder})
     stream = f"{file}:{series.metric}"
     return RecordingRow(time, series.device, values, missing, stream, series.rank, holdings)
-
-
-_REASONS: Final = (
-    Missing.NO_SAMPLE,
-    Missing.NOT_SUPPORTED,  # Not found.
-    Missing.NOT_SUPPORTED,
-    Missing.NO_PERMISSION,
-)
-_FIRST: Final = (0x7FFFFFFFFFFFFFF0, 1 << 47)
-"""Of whole numbers and of fractions; the 32-bit ones could be the energy of a quiet hour."""
-
-_BLANKS: Final = {first + step: reason for first in _FIRST for step, reason in enumerate(_REASONS)}
 
 
 def blank(number: str) -> Missing | None:

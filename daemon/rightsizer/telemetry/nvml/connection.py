@@ -17,6 +17,11 @@ from rightsizer.telemetry.nvml.inventory import Inventory, StuckProbes
 from rightsizer.telemetry.nvml.library import NvmlFailure
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
+_OPENING: Final = "NVML is being opened"
+_MOST_GPUS: Final = 16
+"""Of a node."""
+_RELEASED: Final = NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
+
 
 class ReopenBackOff:
     """Waits that double up to a longest one."""
@@ -35,14 +40,6 @@ class ReopenBackOff:
     def reset(self) -> None:
         """Start over with the first."""
         self._next = self._first
-
-
-_OPENING: Final = "NVML is being opened"
-_MOST_GPUS: Final = 16
-"""Of a node."""
-
-
-_RELEASED: Final = NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
 
 
 class _Release(Enum):

@@ -20,6 +20,16 @@ from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringRe
 from rightsizer.telemetry.nvml.reading_builder import is_possible
 
 _Text = Callable[[Any], str | None]
+_PROFILE: Final = re.compile(r"\bMIG (\S+)$")
+_COMPUTE_INSTANCE: Final = re.compile(r"^\d+c\.")
+_PROFILE_COUNT: Final = pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
+_size_of_profile: Final = attrgetter(
+    "sliceCount", "memorySizeMB", "decoderCount", "jpegCount", "ofaCount"
+)
+_size_of_instance: Final = attrgetter(
+    *("gpuInstanceSliceCount", "memorySizeMB", "sharedDecoderCount", "sharedJpegCount"),
+    "sharedOfaCount",
+)
 
 
 def _words(*words: str, first: int = 0) -> _Text:
@@ -234,11 +244,6 @@ def _possible(signal: Signal, value: float | None) -> float | None:
     return None if not value or is_blank(value) or not is_possible(signal, value) else value
 
 
-_PROFILE: Final = re.compile(r"\bMIG (\S+)$")
-_COMPUTE_INSTANCE: Final = re.compile(r"^\d+c\.")
-_PROFILE_COUNT: Final = pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
-
-
 @dataclass(frozen=True, slots=True)
 class MigParent:
     """A GPU that is cut into instances."""
@@ -323,15 +328,6 @@ def _profile(
     )
     prefix = f"{attributes.computeInstanceSliceCount}c." if is_part else ""
     return prefix + match.group(1)
-
-
-_size_of_profile: Final = attrgetter(
-    "sliceCount", "memorySizeMB", "decoderCount", "jpegCount", "ofaCount"
-)
-_size_of_instance: Final = attrgetter(
-    *("gpuInstanceSliceCount", "memorySizeMB", "sharedDecoderCount", "sharedJpegCount"),
-    "sharedOfaCount",
-)
 
 
 def _catalogue_profile(facts: DeviceFactsReader, parent: Device, profile: str) -> MigProfile | None:

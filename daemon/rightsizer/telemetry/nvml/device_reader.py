@@ -22,6 +22,16 @@ from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
+_TURNS: Final = 16
+_ASLEEP: Final = Down(Missing.SUSPENDED, "the kernel has put the GPU to sleep")
+_NOT_ASKED: Final = NvmlFailure(
+    Missing.NO_SAMPLE, "the driver", "it is slow, and was not asked yet"
+)
+_TOO_OLD: Final = NvmlFailure(Missing.STALE, "the driver", "it is slow, and was not asked for long")
+_SETTLING: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
+_MILDNESS: Final = {Missing.NO_SAMPLE: 1, Missing.RELEASED: 1, Missing.NOT_SUPPORTED: 2}
+"""How little a reason tells of a device that gives nothing; the others tell more."""
+
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
@@ -268,15 +278,6 @@ class DeviceReader:
             builder.keep(collector.name, collector.signals, collector.tells, last)
 
 
-_TURNS: Final = 16
-_ASLEEP: Final = Down(Missing.SUSPENDED, "the kernel has put the GPU to sleep")
-_NOT_ASKED: Final = NvmlFailure(
-    Missing.NO_SAMPLE, "the driver", "it is slow, and was not asked yet"
-)
-_TOO_OLD: Final = NvmlFailure(Missing.STALE, "the driver", "it is slow, and was not asked for long")
-_SETTLING: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
-
-
 def _down(builder: ReadingBuilder) -> Down:
     """Why a device gave nothing: that it is lost, else the gravest of its failures."""
     failures = [builder.lost] if builder.lost else list(builder.failures.values())
@@ -284,7 +285,3 @@ def _down(builder: ReadingBuilder) -> Down:
         return Down(Missing.NOT_READ, "every collector is disabled")
     gravest = min(failures, key=lambda failure: _MILDNESS.get(failure.reason, 0))
     return Down(gravest.reason, str(gravest))
-
-
-_MILDNESS: Final = {Missing.NO_SAMPLE: 1, Missing.RELEASED: 1, Missing.NOT_SUPPORTED: 2}
-"""How little a reason tells of a device that gives nothing; the others tell more."""

@@ -44,6 +44,19 @@ _CPU_WORDS: Final = 128
 _NODE_WORDS: Final = 16
 _SCOPE_NODE: Final = 0
 _NO_ADDRESS: Final = "ffffffff:ff:ff.0"
+_REMEDIES: Final[Mapping[int | None, str]] = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 was not found: install the NVIDIA "
+    "driver, or start the container with the NVIDIA runtime",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded: "
+    "run 'modprobe nvidia' and look for its reason in 'dmesg'",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated, but the kernel "
+    "module in use is the former one: reload the module or reboot, then restart rightsizer",
+    pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA devices may not be opened: give this user "
+    "/dev/nvidiactl and /dev/nvidia0 and up",
+}
+_ALL_ASLEEP: Final = NvmlFailure(
+    Missing.SUSPENDED, "the PCI bus", "all GPUs are asleep, and asking would wake them"
+)
 
 
 class PeerReader:
@@ -174,23 +187,6 @@ def _bits(words: Sequence[int] | None) -> tuple[int, ...]:
         for bit in range(_WORD_BITS)
         if word >> bit & 1
     )
-
-
-_REMEDIES: Final[Mapping[int | None, str]] = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 was not found: install the NVIDIA "
-    "driver, or start the container with the NVIDIA runtime",
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded: "
-    "run 'modprobe nvidia' and look for its reason in 'dmesg'",
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated, but the kernel "
-    "module in use is the former one: reload the module or reboot, then restart rightsizer",
-    pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA devices may not be opened: give this user "
-    "/dev/nvidiactl and /dev/nvidia0 and up",
-}
-
-
-_ALL_ASLEEP: Final = NvmlFailure(
-    Missing.SUSPENDED, "the PCI bus", "all GPUs are asleep, and asking would wake them"
-)
 
 
 def explain(failure: NvmlFailure) -> str:

@@ -25,6 +25,14 @@ from rightsizer.telemetry.nvml.nvlink_wiring import UNKNOWN_WIRING, NvlinkWiring
 
 PEERS: Final = "peers"
 """The place where the ways between GPUs are asked for."""
+_DRIVER: Final = "nvidia"
+_ASLEEP: Final = NvmlFailure(
+    Missing.SUSPENDED, "the PCI bus", "the kernel has put the GPU to sleep"
+)
+_NOT_OFFERED: Final = NvmlFailure(
+    Missing.LOST, "the PCI bus", "the GPU is there, and the driver does not offer it"
+)
+_NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 
 
 class StuckProbes:
@@ -57,17 +65,6 @@ class StuckProbes:
             yield None
         finally:
             del self._places[library]
-
-
-_DRIVER: Final = "nvidia"
-_ASLEEP: Final = NvmlFailure(
-    Missing.SUSPENDED, "the PCI bus", "the kernel has put the GPU to sleep"
-)
-_NOT_OFFERED: Final = NvmlFailure(
-    Missing.LOST, "the PCI bus", "the GPU is there, and the driver does not offer it"
-)
-
-_NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 
 
 @dataclass(frozen=True, slots=True)

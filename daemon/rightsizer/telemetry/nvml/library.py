@@ -11,6 +11,40 @@ import pynvml
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 
+_DRIVER_GONE: Final = frozenset(
+    {
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
+_REASONS: Final[Mapping[int, Missing]] = {
+    # Process utilization reports "no samples" as success that the bindings raise.
+    pynvml.NVML_SUCCESS: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_FOUND: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NO_DATA: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_READY: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_DEPRECATED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION: Missing.NO_PERMISSION,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: Missing.NO_PERMISSION,
+    pynvml.NVML_ERROR_TIMEOUT: Missing.TIMED_OUT,
+    pynvml.NVML_ERROR_GPU_IS_LOST: Missing.LOST,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: Missing.LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Missing.LOST,
+    **dict.fromkeys(_DRIVER_GONE, Missing.LOST),
+}
+_WORD: Final = 2**32 - 1
+_LOWEST: Final = 0x7FFFFFFFFFFFFFF0
+"""DCGM's blanks, which leak through, and above them 64 ones; nothing that is counted gets here."""
+_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""By NVML's types of values (nvml.h, nvmlValueType_t)."""
+FieldKey = int | tuple[int, int]
+"""A numbered field, or one with its scope: a link's number, or all ones for all links."""
+
 
 @dataclass(frozen=True, slots=True)
 class NvmlFailure:
@@ -42,35 +76,6 @@ class NvmlFailure:
         return f"{self.call}: {self.detail}"
 
 
-_DRIVER_GONE: Final = frozenset(
-    {
-        pynvml.NVML_ERROR_UNINITIALIZED,
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-    }
-)
-
-_REASONS: Final[Mapping[int, Missing]] = {
-    # Process utilization reports "no samples" as success that the bindings raise.
-    pynvml.NVML_SUCCESS: Missing.NO_SAMPLE,
-    pynvml.NVML_ERROR_NOT_FOUND: Missing.NO_SAMPLE,
-    pynvml.NVML_ERROR_NO_DATA: Missing.NO_SAMPLE,
-    pynvml.NVML_ERROR_NOT_READY: Missing.NO_SAMPLE,
-    pynvml.NVML_ERROR_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Missing.NOT_SUPPORTED,
-    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Missing.NOT_SUPPORTED,
-    pynvml.NVML_ERROR_DEPRECATED: Missing.NOT_SUPPORTED,
-    pynvml.NVML_ERROR_NO_PERMISSION: Missing.NO_PERMISSION,
-    pynvml.NVML_ERROR_OPERATING_SYSTEM: Missing.NO_PERMISSION,
-    pynvml.NVML_ERROR_TIMEOUT: Missing.TIMED_OUT,
-    pynvml.NVML_ERROR_GPU_IS_LOST: Missing.LOST,
-    pynvml.NVML_ERROR_GPU_NOT_FOUND: Missing.LOST,
-    pynvml.NVML_ERROR_RESET_REQUIRED: Missing.LOST,
-    **dict.fromkeys(_DRIVER_GONE, Missing.LOST),
-}
-
-
 def failure_of(error: Exception, call: str) -> NvmlFailure:
     """The failure that an exception of the bindings stands for.
 
@@ -93,18 +98,9 @@ def _text(error: Exception, code: int) -> str:
         return f"NVML error {code}"
 
 
-_WORD: Final = 2**32 - 1
-_LOWEST: Final = 0x7FFFFFFFFFFFFFF0
-"""DCGM's blanks, which leak through, and above them 64 ones; nothing that is counted gets here."""
-
-
 def is_blank(answer: float) -> bool:
     """Whether a number of the driver's means that there is none."""
     return answer == _WORD or answer >= _LOWEST
-
-
-_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""By NVML's types of values (nvml.h, nvmlValueType_t)."""
 
 
 def value_of(kind: int, value: Any) -> float | None:
@@ -128,10 +124,6 @@ def bus_id(info: Any) -> str | None:
         return None
     decoded = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
     return decoded.lower() or None
-
-
-FieldKey = int | tuple[int, int]
-"""A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
 
 def use_library(library: object | None) -> None:

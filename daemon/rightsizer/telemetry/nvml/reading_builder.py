@@ -41,18 +41,16 @@ _BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
 
 
 _FINITE: Final = (-float_info.max, float_info.max)
+_NO_PART: Final = NvmlFailure(
+    Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
+)
+_BENIGN: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NO_SAMPLE, Missing.RELEASED})
 
 
 def is_possible(signal: Signal, value: float) -> bool:
     """Whether a device can have this value, in the signal's unit; not whether it is likely."""
     low, high = _BOUNDS.get(signal, _FINITE)
     return low <= value <= high
-
-
-_NO_PART: Final = NvmlFailure(
-    Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
-)
-_BENIGN: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NO_SAMPLE, Missing.RELEASED})
 
 
 class ReadingBuilder:

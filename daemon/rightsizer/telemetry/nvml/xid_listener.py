@@ -25,6 +25,11 @@ _WAIT_MILLISECONDS: Final = 50
 _MOST_EVENTS: Final = 256
 """Of one look; the rest of a storm is heard with the next."""
 _ANY_INSTANCE: Final = 0xFFFFFFFF
+_Followed = tuple[int, tuple[Gpu, ...]]
+_UNKNOWN: Final = "see NVIDIA's Xid catalog"
+_TELL_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
+_CODES_MAXIMUM: Final = 256
+"""Whose last line is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +164,6 @@ def _instances(gpu: Gpu, gpu_instance_id: int, compute_instance_id: int) -> Iter
             and compute_instance_id in {_ANY_INSTANCE, mig.compute_instance_id}
         ):
             yield target.device.uuid
-
-
-_Followed = tuple[int, tuple[Gpu, ...]]
-_UNKNOWN: Final = "see NVIDIA's Xid catalog"
-_TELL_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
-_CODES_MAXIMUM: Final = 256
-"""Whose last line is remembered."""
 
 
 class XidEventLog:

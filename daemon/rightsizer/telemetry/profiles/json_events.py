@@ -20,6 +20,28 @@ _STRUCTURE: Final = re.compile(r'["{}\[\]]')
 _STRING_TURN: Final = re.compile(r'["\\]')
 _ANY: Final = re.compile(r".", re.DOTALL)
 _SCALAR_END: Final = re.compile(r"[,\]}\s]")
+_LARGEST_EXPONENT: Final = 24
+_LARGEST: Final = 10**_LARGEST_EXPONENT
+"""Beyond any time or size, and small enough to reckon with."""
+_DIGITS: Final = 40
+_NO_NUMBER: Final = re.compile(r"(-?)(?:inf|nan)(?=[ \t\r\n,}\]])", re.IGNORECASE)
+"""What C++ prints for a quotient by zero, as PyTorch 1.8 did for a copy that took no time."""
+_AS_LONG: Final = {"": "NaN", "-": "null"}
+"""What JSON's decoder takes in its place."""
+_ESCAPE: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_LONGEST_ESCAPE: Final = 6
+_NEXT_EVENT: Final = re.compile(r'\n {0,4}\},\s*\n {0,4}(?=\{\s*"(?:ph|name)"\s*:)')
+"""Between two events as Kineto lays them out; what is within one stands on one line."""
+Event: TypeAlias = dict[str, Any]
+_EVENTS: Final = "traceEvents"
+_KEY_MAXIMUM: Final = 2**16
+"""Characters of a top-level key, which are words."""
+_READ_ON: Final = 2**18
+"""Characters that are read or built at once."""
+_NO_JSON: Final = "event that is no JSON"
+_REPAIRS_A_VALUE: Final = 100
+_REPAIRS: Final = 1_000_000
+_BETWEEN: Final = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 
 
 class JsonWindow:
@@ -111,12 +133,6 @@ class JsonWindow:
         return found.group()
 
 
-_LARGEST_EXPONENT: Final = 24
-_LARGEST: Final = 10**_LARGEST_EXPONENT
-"""Beyond any time or size, and small enough to reckon with."""
-_DIGITS: Final = 40
-
-
 def microseconds(value: Any) -> Nanoseconds | None:
     """Microseconds as whole nanoseconds; `None` if it is no number, or beyond all clocks."""
     if type(value) is Decimal:
@@ -158,16 +174,6 @@ def number(value: Any) -> Decimal | None:
     return found if found.is_finite() and -_LARGEST < found < _LARGEST else None
 
 
-_NO_NUMBER: Final = re.compile(r"(-?)(?:inf|nan)(?=[ \t\r\n,}\]])", re.IGNORECASE)
-"""What C++ prints for a quotient by zero, as PyTorch 1.8 did for a copy that took no time."""
-_AS_LONG: Final = {"": "NaN", "-": "null"}
-"""What JSON's decoder takes in its place."""
-_ESCAPE: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
-_LONGEST_ESCAPE: Final = 6
-_NEXT_EVENT: Final = re.compile(r'\n {0,4}\},\s*\n {0,4}(?=\{\s*"(?:ph|name)"\s*:)')
-"""Between two events as Kineto lays them out; what is within one stands on one line."""
-
-
 def repaired(text: str, error: Exception) -> str | None:
     """The text without what the decoder stopped at; `None` where that cannot be told."""
     if not isinstance(error, json.JSONDecodeError):
@@ -181,19 +187,6 @@ def repaired(text: str, error: Exception) -> str | None:
         return None if changed == text else changed
     found = _NO_NUMBER.match(text, error.pos)
     return found and text[: found.start()] + _AS_LONG[found[1]] + text[found.end() :]
-
-
-Event: TypeAlias = dict[str, Any]
-
-_EVENTS: Final = "traceEvents"
-_KEY_MAXIMUM: Final = 2**16
-"""Characters of a top-level key, which are words."""
-_READ_ON: Final = 2**18
-"""Characters that are read or built at once."""
-_NO_JSON: Final = "event that is no JSON"
-_REPAIRS_A_VALUE: Final = 100
-_REPAIRS: Final = 1_000_000
-_BETWEEN: Final = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 
 
 class JsonEvents:

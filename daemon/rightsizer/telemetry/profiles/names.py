@@ -46,22 +46,6 @@ _OTHER_UNITS: Final = re.compile(
     r"|cupy_(?:add|copy|multiply|subtract|true_divide|sqrt|fill)",
     re.IGNORECASE,
 )
-
-
-def is_collective(name: str) -> bool:
-    """Whether it moves data between devices on behalf of all of them."""
-    return _COLLECTIVE.search(name) is not None
-
-
-def uses_tensor_cores(name: str) -> bool | None:
-    """Whether it works on matrix units; `None` where the name does not tell."""
-    if is_collective(name):
-        return False
-    if _MATRIX_UNITS.search(name):
-        return True
-    return False if _OTHER_UNITS.search(name) else None
-
-
 _FAMILIES: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), family)
     for family, pattern in (
@@ -91,16 +75,6 @@ _FAMILIES: Final = tuple(
 )
 """The first that fits: a fused kernel's name lists its operators, and one that is written for
 all kinds of operators, such as elementwise ones, its functor."""
-
-
-def kernel_family(name: str) -> KernelFamily:
-    """What it is for."""
-    if is_collective(name):
-        return KernelFamily.COLLECTIVE
-    found = (family for pattern, family in _FAMILIES if pattern.search(name))
-    return next(found, KernelFamily.OTHER)
-
-
 # M is what Intel's tracer calls memory that the device's driver did not allocate: the host's.
 _KINDS: Final = (
     (re.compile(r"HtoD|[HM]2D|Host[- ]?to[- ]?Device", re.IGNORECASE), CopyKind.HOST_TO_DEVICE),
@@ -113,31 +87,11 @@ _MEMORIES: Final = (
     (re.compile(r"pinned", re.IGNORECASE), HostMemory.PINNED),
     (re.compile(r"managed|unified", re.IGNORECASE), HostMemory.MANAGED),
 )
-
-
-def copy_kind(name: str) -> CopyKind:
-    """From where to where."""
-    return next((kind for pattern, kind in _KINDS if pattern.search(name)), CopyKind.OTHER)
-
-
-def host_memory(name: str) -> HostMemory:
-    """What the host's side is; ROCm does not say."""
-    found = (memory for pattern, memory in _MEMORIES if pattern.search(name))
-    return next(found, HostMemory.UNKNOWN)
-
-
 _WAIT_CALL: Final = re.compile(
     r"(?:cuda|cu|hip)(?:\w*Synchronize|Memcpy(?!\w*Async)|(?:Free|Malloc|MemAlloc|MemFree)"
     r"(?:_v\d+)?$)"
 )
 """Memory is taken and given back on an idle device."""
-
-
-def is_wait_call(name: str) -> bool:
-    """Whether a call of CUDA or HIP returns only when the device has done something."""
-    return _WAIT_CALL.match(name) is not None
-
-
 _LOADER: Final = re.compile(
     r"dataloader|data_?load(?:er|ing)?\b|(?:load|get|next|wait_for)_batch\b|batch_loading",
     re.IGNORECASE,
@@ -149,7 +103,6 @@ _CHECKPOINT: Final = re.compile(
 )
 _RECOMPUTATION: Final = re.compile(r"CheckpointFunction|activation|recompute", re.IGNORECASE)
 _SYNCHRONIZATION: Final = re.compile(r"synchronize", re.IGNORECASE)
-
 _PYTHON: Final = (
     (re.compile(r"torch/serialization\.py\(\d+\): save$"), SpanKind.CHECKPOINT, "torch.save"),
     (
@@ -158,24 +111,6 @@ _PYTHON: Final = (
         "torch.distributed.checkpoint.save",
     ),
 )
-
-
-def span_kind(name: str) -> SpanKind:
-    """What kind of span an annotation is."""
-    if _LOADER.search(name):
-        return SpanKind.LOADER
-    if _CHECKPOINT.search(name) and not _RECOMPUTATION.search(name):
-        return SpanKind.CHECKPOINT
-    return SpanKind.SYNCHRONIZATION if _SYNCHRONIZATION.search(name) else SpanKind.ANNOTATION
-
-
-def python_span(name: str) -> tuple[SpanKind, str] | None:
-    """The kind of a frame of Python, and a name without folders; most frames have none."""
-    if not name.endswith("save"):
-        return None
-    return next(((kind, said) for pattern, kind, said in _PYTHON if pattern.search(name)), None)
-
-
 _COUNTED: Final = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
 """What PyTorch's `emit_nvtx` appends, by which every range would have a name of its own."""
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
@@ -202,6 +137,60 @@ _RECOMPUTATION_RANGE: Final = re.compile(
 )
 """Checkpoints of activations are computation and never reach a disk."""
 _SYNCHRONIZATION_RANGE: Final = re.compile(r"synchroni[sz]|\bbarrier\b", re.IGNORECASE)
+
+
+def is_collective(name: str) -> bool:
+    """Whether it moves data between devices on behalf of all of them."""
+    return _COLLECTIVE.search(name) is not None
+
+
+def uses_tensor_cores(name: str) -> bool | None:
+    """Whether it works on matrix units; `None` where the name does not tell."""
+    if is_collective(name):
+        return False
+    if _MATRIX_UNITS.search(name):
+        return True
+    return False if _OTHER_UNITS.search(name) else None
+
+
+def kernel_family(name: str) -> KernelFamily:
+    """What it is for."""
+    if is_collective(name):
+        return KernelFamily.COLLECTIVE
+    found = (family for pattern, family in _FAMILIES if pattern.search(name))
+    return next(found, KernelFamily.OTHER)
+
+
+def copy_kind(name: str) -> CopyKind:
+    """From where to where."""
+    return next((kind for pattern, kind in _KINDS if pattern.search(name)), CopyKind.OTHER)
+
+
+def host_memory(name: str) -> HostMemory:
+    """What the host's side is; ROCm does not say."""
+    found = (memory for pattern, memory in _MEMORIES if pattern.search(name))
+    return next(found, HostMemory.UNKNOWN)
+
+
+def is_wait_call(name: str) -> bool:
+    """Whether a call of CUDA or HIP returns only when the device has done something."""
+    return _WAIT_CALL.match(name) is not None
+
+
+def span_kind(name: str) -> SpanKind:
+    """What kind of span an annotation is."""
+    if _LOADER.search(name):
+        return SpanKind.LOADER
+    if _CHECKPOINT.search(name) and not _RECOMPUTATION.search(name):
+        return SpanKind.CHECKPOINT
+    return SpanKind.SYNCHRONIZATION if _SYNCHRONIZATION.search(name) else SpanKind.ANNOTATION
+
+
+def python_span(name: str) -> tuple[SpanKind, str] | None:
+    """The kind of a frame of Python, and a name without folders; most frames have none."""
+    if not name.endswith("save"):
+        return None
+    return next(((kind, said) for pattern, kind, said in _PYTHON if pattern.search(name)), None)
 
 
 def range_name(text: str) -> str:

@@ -20,6 +20,26 @@ _SECRET: Final = re.compile(
     r"\S*[/\\]\S*|[A-Za-z]{21,}|(?=[\w+/=@.~-]*\d)[\w+/=@.~-]{9,}|(?<=[=:@])\s*[\w./+~@%-]+"
 )
 """What is a path, is as long as a key, or stands where a value does."""
+DecimalMark = Literal[".", ","]
+_NUMBER: Final = re.compile(r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*(?:[eE][+-]?\d+)?")
+LARGEST: Final = 1e24
+"""Nothing that is measured is more, and what is made of it still is a finite number."""
+_GROUP: Final = 3
+"""Digits between two marks that group thousands."""
+_SPACES: Final = str.maketrans("", "", "' \u00a0\u202f\u2019")
+_SECONDS: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("ns", "nsec", "nsecond"), 1e-9),
+    **dict.fromkeys(("us", "µs", "μs", "usec", "usecond"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "msecond"), 1e-3),
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+}
+_RATIOS: Final[Mapping[str, float]] = {"%": 0.01, "pct": 0.01}
+_POWERS: Final[Mapping[str, int]] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_BYTES: Final = re.compile(r"([kmgt]?)(i?)(?:b|bytes?)(?:/s|/second|ps)?", re.IGNORECASE)
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_PIECE_BYTES: Final = 1 << 16
+_JOINED_LINES: Final = 50
+"""Over how many lines a quoted name may go on; beyond, its quote was never meant to close."""
 
 
 def plain_words(text: str, longest: int = _LONGEST) -> str:
@@ -39,16 +59,6 @@ def excerpt(data: bytes) -> str:
     text = data[: 8 * _BEGINNING].decode("utf-8", "replace")
     text = _SECRET.sub("..", " ".join(text.split()))[:_BEGINNING]
     return "".join(each if each.isascii() and each.isprintable() else "." for each in text)
-
-
-DecimalMark = Literal[".", ","]
-
-_NUMBER: Final = re.compile(r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*(?:[eE][+-]?\d+)?")
-LARGEST: Final = 1e24
-"""Nothing that is measured is more, and what is made of it still is a finite number."""
-_GROUP: Final = 3
-"""Digits between two marks that group thousands."""
-_SPACES: Final = str.maketrans("", "", "' \u00a0\u202f\u2019")
 
 
 def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
@@ -87,17 +97,6 @@ def _told_by(text: str) -> DecimalMark | None:
     return None if groups_thousands else mark
 
 
-_SECONDS: Final[Mapping[str, float]] = {
-    **dict.fromkeys(("ns", "nsec", "nsecond"), 1e-9),
-    **dict.fromkeys(("us", "µs", "μs", "usec", "usecond"), 1e-6),
-    **dict.fromkeys(("ms", "msec", "msecond"), 1e-3),
-    **dict.fromkeys(("s", "sec", "second"), 1.0),
-}
-_RATIOS: Final[Mapping[str, float]] = {"%": 0.01, "pct": 0.01}
-_POWERS: Final[Mapping[str, int]] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_BYTES: Final = re.compile(r"([kmgt]?)(i?)(?:b|bytes?)(?:/s|/second|ps)?", re.IGNORECASE)
-
-
 def seconds_in(unit: str) -> float | None:
     """Seconds in one of this unit; `None` where it is no unit of time."""
     return _SECONDS.get(unit.strip())
@@ -115,12 +114,6 @@ def bytes_in(unit: str) -> float | None:
 def ratio_in(unit: str) -> float | None:
     """What one of this unit is as a ratio; `None` where it is no share."""
     return _RATIOS.get(unit.strip())
-
-
-_BYTE_ORDER_MARK: Final = "\ufeff"
-_PIECE_BYTES: Final = 1 << 16
-_JOINED_LINES: Final = 50
-"""Over how many lines a quoted name may go on; beyond, its quote was never meant to close."""
 
 
 class PrintedText:

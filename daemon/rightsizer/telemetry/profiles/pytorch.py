@@ -62,6 +62,23 @@ _OCCUPANCY: Final = "est. achieved occupancy %"
 _CATEGORIES_MAXIMUM: Final = 64
 _CATEGORY_MAXIMUM: Final = 40
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
+_KEPT: Final = (
+    *("schemaVersion", "deviceProperties", "computeProperties", "distributedInfo"),
+    *("baseTimeNanoseconds", "cuda_runtime_version", "hip_runtime_version"),
+)
+"""Of the top level. Its `metadata` may hold the whole environment of the program."""
+_JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
+_MARKS: Final = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
+    rb'|"cat"\s*:\s*"(?:cpu_op|gpu_mem(?:cpy|set)|cuda_profiler_range'
+    rb"|(?:cuda|hip|xpu|mtia|privateuse1)_(?:runtime|driver)"
+    rb'|python_function|user_annotation|gpu_user_annotation|Operator|Runtime|Kernel|kernel)"'
+    rb"|ProfilerStep#"
+)
+_EPOCH: Final = 10**9 * NANOSECONDS_PER_SECOND
+"""Of September 2001: times beyond it count from 1970, times before it from a start of its own."""
+_LATEST: Final = 2**63
+"""Of the year 2262: no clock that counts nanoseconds gets further."""
 
 
 class PyTorchEvents:
@@ -326,25 +343,6 @@ def _listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
             "multiprocessors": whole_number(multiprocessors),
         }
         yield index, facts
-
-
-_KEPT: Final = (
-    *("schemaVersion", "deviceProperties", "computeProperties", "distributedInfo"),
-    *("baseTimeNanoseconds", "cuda_runtime_version", "hip_runtime_version"),
-)
-"""Of the top level. Its `metadata` may hold the whole environment of the program."""
-_JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
-_MARKS: Final = re.compile(
-    rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
-    rb'|"cat"\s*:\s*"(?:cpu_op|gpu_mem(?:cpy|set)|cuda_profiler_range'
-    rb"|(?:cuda|hip|xpu|mtia|privateuse1)_(?:runtime|driver)"
-    rb'|python_function|user_annotation|gpu_user_annotation|Operator|Runtime|Kernel|kernel)"'
-    rb"|ProfilerStep#"
-)
-_EPOCH: Final = 10**9 * NANOSECONDS_PER_SECOND
-"""Of September 2001: times beyond it count from 1970, times before it from a start of its own."""
-_LATEST: Final = 2**63
-"""Of the year 2262: no clock that counts nanoseconds gets further."""
 
 
 def _recognizes(head: Head) -> bool:

@@ -15,6 +15,21 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
+_GZIP: Final = b"\x1f\x8b"
+_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How text begins that a shell of Windows wrote into a file for a program."""
+_OTHERS: Final = (
+    (b"PK\x03\x04", "zip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"BZh", "bzip2"),
+)
+_CHUNK: Final = 2**18
+_JUDGED_FROM: Final = 2**20
+"""Unpacked bytes before which nothing is said of how much a file grew."""
+ReadProgress: TypeAlias = Callable[[str, int, int], None]
+"""Receives a file's name, how many of its bytes were read, and how many it has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -40,24 +55,6 @@ class ProfileReader:
     """By content alone; names lie."""
     read: Callable[[Path, ReadLimits], Profile]
     """Streams; raises `ProfileError` where the file is no such profile, or broken."""
-
-
-_GZIP: Final = b"\x1f\x8b"
-_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""How text begins that a shell of Windows wrote into a file for a program."""
-_OTHERS: Final = (
-    (b"PK\x03\x04", "zip"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\xfd7zXZ\0", "xz"),
-    (b"BZh", "bzip2"),
-)
-_CHUNK: Final = 2**18
-_JUDGED_FROM: Final = 2**20
-"""Unpacked bytes before which nothing is said of how much a file grew."""
-
-
-ReadProgress: TypeAlias = Callable[[str, int, int], None]
-"""Receives a file's name, how many of its bytes were read, and how many it has."""
 
 
 def _untold(name: str, done_bytes: int, total_bytes: int) -> None:

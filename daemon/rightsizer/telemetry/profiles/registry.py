@@ -39,6 +39,14 @@ _PERFETTO: Final = "perfetto_trace"
 _FORM: Final = re.compile(r"\.(trace\.json|xplane\.pb|sqlite|nsys-rep|qdrep)(\.gz)?$")
 _REPORTS: Final = frozenset({".nsys-rep", ".qdrep"})
 """Of Nsight Systems, which leaves its export beside them."""
+_EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
+FORMATS: Final[tuple[ProfileReader, ...]] = (
+    *(XPLANE, NSIGHT_SYSTEMS, TRACE_VIEWER, PYTORCH, NSIGHT_COMPUTE, NSIGHT_STATS),
+    *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
+)
+"""In the order in which they are tried: the more particular first."""
+_HEAD_BYTES: Final = 1 << 18
+"""Enough for what PyTorch writes before its events, and a launcher before a program's log."""
 
 
 def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
@@ -144,9 +152,6 @@ class ReadFiles:
     broken: tuple[BrokenFile, ...] = ()
 
 
-_EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
-
-
 def _unfinished(data: bytes) -> str:
     """What is wrong with a trace that no reader knows, and what to do; empty for all else.
 
@@ -167,16 +172,6 @@ def _unfinished(data: bytes) -> str:
             "its stop"
         )
     return ""
-
-
-FORMATS: Final[tuple[ProfileReader, ...]] = (
-    *(XPLANE, NSIGHT_SYSTEMS, TRACE_VIEWER, PYTORCH, NSIGHT_COMPUTE, NSIGHT_STATS),
-    *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
-)
-"""In the order in which they are tried: the more particular first."""
-
-_HEAD_BYTES: Final = 1 << 18
-"""Enough for what PyTorch writes before its events, and a launcher before a program's log."""
 
 
 def open_profile(path: Path, limits: ReadLimits) -> Profile:

@@ -20,6 +20,10 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_collective, kernel_family, uses_tensor_cores
 from rightsizer.telemetry.profiles.time_line import Interval, SpanLine, union
 
+_COUNTERS: Final = frozenset(each.name for each in fields(KernelCounters))
+_REST: Final = "(others)"
+_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT)
+
 
 def short_name(name: str, maximum: int) -> str:
     """A name cut to what a page can show, and still told apart from others with its beginning."""
@@ -27,9 +31,6 @@ def short_name(name: str, maximum: int) -> str:
         return name
     mark = f"...{crc32(name.encode(errors='replace')):08x}"
     return name[: maximum - len(mark)] + mark
-
-
-_COUNTERS: Final = frozenset(each.name for each in fields(KernelCounters))
 
 
 @dataclass(slots=True)
@@ -140,10 +141,6 @@ class CopyTable:
             CopyUse(kind, memory, count, size, seconds(total))
             for (kind, memory), (count, size, total) in rows
         )
-
-
-_REST: Final = "(others)"
-_LAID: Final = (SpanKind.LOADER, SpanKind.CHECKPOINT)
 
 
 class HostSpans:

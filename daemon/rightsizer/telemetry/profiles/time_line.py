@@ -15,6 +15,12 @@ Column: TypeAlias = "array[int]"
 
 _RUN: Final = 2**18
 """Rows that are sorted at once: the sort boxes each, which takes some 80 bytes a row."""
+Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
+_NO_CORRELATION: Final = -(2**63)
+"""In a column, which holds no `None`."""
+_LIBRARY_FRAME: Final = re.compile(r"<|nn\.Module|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
+_TURN: Final = re.compile(r"[\s#:=_\-]*\d+$")
+_FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 
 
 def is_ordered(column: Column) -> bool:
@@ -32,9 +38,6 @@ def order(column: Column, run: int = _RUN) -> Sequence[int]:
         for first in range(0, rows, run)
     ]
     return runs[0] if len(runs) == 1 else array("I", merge(*runs, key=column.__getitem__))
-
-
-Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 
 
 def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
@@ -153,10 +156,6 @@ class SpanLine:
         return self._order
 
 
-_NO_CORRELATION: Final = -(2**63)
-"""In a column, which holds no `None`."""
-
-
 class KernelLine(SpanLine):
     """The kernels and graphs of a device."""
 
@@ -189,11 +188,6 @@ class KernelLine(SpanLine):
             correlation = self._correlations[row]
             known = None if correlation == _NO_CORRELATION else correlation
             yield self._starts[row], self._ends[row], known
-
-
-_LIBRARY_FRAME: Final = re.compile(r"<|nn\.Module|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
-_TURN: Final = re.compile(r"[\s#:=_\-]*\d+$")
-_FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 
 
 class _Calls(SpanLine):

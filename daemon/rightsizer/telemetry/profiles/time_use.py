@@ -31,6 +31,20 @@ Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
 Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 """A time in which nothing ran, and what the next kernel waited for: `host_wait`, `kernel_wait`
 or nothing that is known."""
+_RULERS: Final = (
+    *("kernel", "collective", "compute", "copy", "either", "any"),
+    *("host_wait", "loader_wait", "synchronization_wait", "kernel_wait", "checkpoint_wait"),
+)
+"""`compute` is any kernel but collectives, `either` a kernel or a copy, `any` a
+kernel, a copy or memory that is set; else as in `TimeUse`."""
+_LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
+    TimelineLane.COMPUTE: lambda of: of.kernel_seconds - of.exposed_collective_seconds,
+    TimelineLane.COLLECTIVE: lambda of: of.collective_seconds,
+    TimelineLane.COPY: lambda of: of.copy_seconds,
+    TimelineLane.LOADER_WAIT: lambda of: of.loader_wait_seconds,
+    TimelineLane.HOST_WAIT: lambda of: of.host_wait_seconds - of.loader_wait_seconds,
+    TimelineLane.OTHER_IDLE: lambda of: of.other_idle_seconds,
+}
 
 
 def _gap(
@@ -232,14 +246,6 @@ def _outside(start: Nanoseconds, end: Nanoseconds, taken: Iterable[Interval]) ->
         yield start, end
 
 
-_RULERS: Final = (
-    *("kernel", "collective", "compute", "copy", "either", "any"),
-    *("host_wait", "loader_wait", "synchronization_wait", "kernel_wait", "checkpoint_wait"),
-)
-"""`compute` is any kernel but collectives, `either` a kernel or a copy, `any` a
-kernel, a copy or memory that is set; else as in `TimeUse`."""
-
-
 def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanoseconds]:
     """From the first of some marks to the last in so many moments; none shorter than one."""
     every = sorted(marks)
@@ -259,16 +265,6 @@ def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimelin
         seconds(edges[-1] - edges[0]) / len(parts),
         {lane: shares for lane, shares in lanes.items() if any(shares)},
     )
-
-
-_LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
-    TimelineLane.COMPUTE: lambda of: of.kernel_seconds - of.exposed_collective_seconds,
-    TimelineLane.COLLECTIVE: lambda of: of.collective_seconds,
-    TimelineLane.COPY: lambda of: of.copy_seconds,
-    TimelineLane.LOADER_WAIT: lambda of: of.loader_wait_seconds,
-    TimelineLane.HOST_WAIT: lambda of: of.host_wait_seconds - of.loader_wait_seconds,
-    TimelineLane.OTHER_IDLE: lambda of: of.other_idle_seconds,
-}
 
 
 @dataclass(frozen=True, slots=True, order=True)

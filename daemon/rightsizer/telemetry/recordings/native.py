@@ -33,6 +33,10 @@ FORMAT: Final = "rightsizer-recording"
 VERSION: Final = 1
 
 _NUMBERS: Final = {signal: number for number, signal in enumerate(Signal)}
+_START: Final = f'{{"format":"{FORMAT}"'
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError)
+_SETTLE_EVERY: Final = 1 << 12
+_SHOWN_EVERY: Final = 1 << 8
 
 
 def header(program: str) -> dict[str, Any]:
@@ -139,10 +143,6 @@ def _encode_columns(reading: Reading) -> list[Any]:
     return [[_NUMBERS[signal] for signal in reading.values], missing]
 
 
-_START: Final = f'{{"format":"{FORMAT}"'
-_UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError)
-
-
 def native_snapshots(text: TextFile, notes: RecordingNotes) -> Iterator[Snapshot]:
     """The snapshots of a recording as they were written.
 
@@ -239,10 +239,6 @@ class _NativeState:
             missing=missing,
             processes=self._sections["processes"].get(uuid),
         )
-
-
-_SETTLE_EVERY: Final = 1 << 12
-_SHOWN_EVERY: Final = 1 << 8
 
 
 class NativeFiles:

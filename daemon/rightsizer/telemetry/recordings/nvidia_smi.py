@@ -35,6 +35,13 @@ from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import device_order
 
 _DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds, int], str]
+_DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
+_MIB: Final = 2.0**20
+_REMEDY: Final = (
+    "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
+    "power.draw --format=csv"
+)
+_FIELDS: Final = "--fields timestamp,index,utilization.gpu,memory.used,power.draw"
 
 
 def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
@@ -52,15 +59,6 @@ def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
         return key
 
     return device
-
-
-_DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
-_MIB: Final = 2.0**20
-_REMEDY: Final = (
-    "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
-    "power.draw --format=csv"
-)
-_FIELDS: Final = "--fields timestamp,index,utilization.gpu,memory.used,power.draw"
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:

@@ -22,6 +22,11 @@ _SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\
 _NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
 _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
 _REMEMBERED: Final = 100_000
+_START: Final = re.compile(r'\s*[\[{].*?"(?:metric|resultType)"\s*:', re.DOTALL)
+_SERIES: Final = re.compile(r'\{\s*"(?:metric|values?|timestamps)"\s*:')
+_ERROR: Final = re.compile(r'\s*\{\s*"status"\s*:\s*"error"')
+_SHOWN: Final = 200
+_REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -89,13 +94,6 @@ def _learned(head: str, value: float, line: int, notes: RecordingNotes) -> DcgmS
         return None
     notes.learn(series.device, series.learned(value))
     return series
-
-
-_START: Final = re.compile(r'\s*[\[{].*?"(?:metric|resultType)"\s*:', re.DOTALL)
-_SERIES: Final = re.compile(r'\{\s*"(?:metric|values?|timestamps)"\s*:')
-_ERROR: Final = re.compile(r'\s*\{\s*"status"\s*:\s*"error"')
-_SHOWN: Final = 200
-_REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
 def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:

@@ -14,6 +14,12 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
 
 _NOTHING: Final[Mapping[Signal, Missing]] = {}
+_PROFILE: Final = re.compile(r"\s+MIG\s+(\d+(?:c\.\d+)?g\.\d+gb\S*)", re.IGNORECASE)
+_AS_RECORDED: Final = (
+    *("pci_bus_id", "numa_node", "power_limit_watts", "sm_clock_maximum_hertz"),
+    *("pcie_generation_maximum", "pcie_width_maximum"),
+)
+"""Facts that are fields of a device as they are."""
 
 
 class RecordingRow(NamedTuple):
@@ -101,9 +107,6 @@ class RecordingNotes:
         return (*(f"{self.file}: {remark}" for remark in self.remarks), *skipped)
 
 
-_PROFILE: Final = re.compile(r"\s+MIG\s+(\d+(?:c\.\d+)?g\.\d+gb\S*)", re.IGNORECASE)
-
-
 def mig_profile(name: str | None) -> str | None:
     """The profile in a name like `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
     found = _PROFILE.search(name or "")
@@ -147,13 +150,6 @@ def _adopt(facts: Mapping[str, RecordingDeviceFacts]) -> None:
     for fact in facts.values():
         if fact.mig_profile is not None and fact.parent_uuid is None and fact.pci_bus_id:
             fact.parent_uuid = wholes.get(fact.pci_bus_id)
-
-
-_AS_RECORDED: Final = (
-    *("pci_bus_id", "numa_node", "power_limit_watts", "sm_clock_maximum_hertz"),
-    *("pcie_generation_maximum", "pcie_width_maximum"),
-)
-"""Facts that are fields of a device as they are."""
 
 
 def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | None) -> Device:

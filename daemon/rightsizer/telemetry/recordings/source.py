@@ -47,6 +47,15 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
 """In the order in which they are asked."""
 
 _SHOWN: Final = 80
+_HOLD_INTERVALS: Final = 2.0
+"""A value holds for so many of its own file's intervals, as slower signals do, then it is stale."""
+_POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
+"""Readings of several devices that follow each other faster are of one poll, unless that is more
+than half the recording's interval: nvidia-smi takes a few milliseconds a device, and 22 ms without
+persistence."""
+_SHOWN_EVERY: Final = 1 << 6
+_ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
+_ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
 
 
 def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingFormat:
@@ -73,14 +82,6 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
     raise RecordingError(
         f"{text.name}:1: this is in no known format ({names}): '{shown}'; {remedy}"
     )
-
-
-_HOLD_INTERVALS: Final = 2.0
-"""A value holds for so many of its own file's intervals, as slower signals do, then it is stale."""
-_POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
-"""Readings of several devices that follow each other faster are of one poll, unless that is more
-than half the recording's interval: nvidia-smi takes a few milliseconds a device, and 22 ms without
-persistence."""
 
 
 class _DeviceState:
@@ -125,11 +126,6 @@ def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
     if len(holders) == 1:
         return tuple(holders.values())
     return tuple(Holding(workload, 1 / len(holders)) for workload in holders)
-
-
-_SHOWN_EVERY: Final = 1 << 6
-_ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
-_ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
 
 
 @dataclass(slots=True)

@@ -25,6 +25,10 @@ from rightsizer.telemetry.recordings.text_file import (
 )
 
 _MOST_MOMENTS: Final = 2048
+_MOST_IN_MEMORY: Final = 100_000
+_BATCH: Final = 1000
+_READINGS: Final = "readings"
+_SETTLE_EVERY: Final = 1 << 12
 
 
 class Load(StrEnum):
@@ -120,9 +124,6 @@ def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
     return found
 
 
-_MOST_IN_MEMORY: Final = 100_000
-
-
 class IntervalMedian:
     """How often each gap occurred, by whatever has gaps of its own.
 
@@ -195,9 +196,6 @@ def _nth(counts: Iterable[tuple[Nanoseconds, int]], n: int) -> Nanoseconds:
     raise IndexError(n)
 
 
-_BATCH: Final = 1000
-
-
 class SortedRows:
     """Rows by time, in a temporary file that goes when it is closed.
 
@@ -236,10 +234,6 @@ class SortedRows:
         device, signals, missing, *rest = self._by_number[number]
         values = dict(zip(signals, array("d", numbers), strict=True))
         return RecordingRow(time, device, values, dict(missing), *rest)
-
-
-_READINGS: Final = "readings"
-_SETTLE_EVERY: Final = 1 << 12
 
 
 class RowFile:

@@ -37,6 +37,9 @@ _PIECE: Final = 1 << 16
 
 Progress = Callable[[str, int, int], None]
 """Takes a stage, and how many parts of how many are done."""
+_OVERLAP: Final = 1 << 10
+"""What is kept of a piece without a start in it: more than a start is long."""
+_LARGEST: Final = 1 << 26
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -196,11 +199,6 @@ class RecordingFormat:
     rows: Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
     """The rows of a file in its own order, in a pass of its own for each call; raises
     `RecordingError` where a file of this format lacks what a recording needs."""
-
-
-_OVERLAP: Final = 1 << 10
-"""What is kept of a piece without a start in it: more than a start is long."""
-_LARGEST: Final = 1 << 26
 
 
 def json_objects(

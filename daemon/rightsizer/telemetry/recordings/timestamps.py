@@ -17,6 +17,7 @@ _FRACTION: Final = re.compile(r"[.,](\d+)")
 _MINUTE_END: Final = 16
 _SECOND_END: Final = 19
 _FURTHEST: Final = 1 << 63
+_DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
@@ -82,9 +83,6 @@ def _whole_minute(text: str) -> Nanoseconds:
 
 def _below_second(fraction: str) -> Nanoseconds:
     return int(fraction.ljust(9, "0")[:9]) if fraction else 0
-
-
-_DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 
 
 class AssumedTimes:

@@ -28,6 +28,25 @@ _STATED_AGREEMENT: Final = 0.5
 _QUANTILES: Final = 128
 _WITHIN_REACH: Final = 0.9
 """A poll that lacks rows goes on for so much of the usual gap between polls."""
+_SLOW_SIGNALS: Final = {
+    Signal.MEMORY_USED_BYTES: 16 * 2.0**20,
+    Signal.MEMORY_USED: 0.002,
+    Signal.TEMPERATURE_CELSIUS: 2.0,
+    Signal.MEMORY_TOTAL_BYTES: 0.0,
+    Signal.POWER_LIMIT_WATTS: 0.0,
+    Signal.SM_CLOCK_MAXIMUM_HERTZ: 0.0,
+}
+"""What one device does not swing between from reading to reading, and what is no difference."""
+_NEAR: Final = NANOSECONDS_PER_SECOND
+_LOOK_BACK_ROWS: Final = 2 * _MOST_DEVICES
+_SWING_RATIO: Final = 0.05
+"""Share of the rows from which on swings are not of one device."""
+_UNEVEN: Final = 4.0
+_UNEVEN_RATIO: Final = 0.05
+_SAMPLED_ROWS: Final = 10_000
+_DeviceAt: TypeAlias = Callable[[Nanoseconds, int | None, int], str]
+"""The device of a row by its time, the number of devices in the row itself, and its line."""
+_RECORD: Final = "record with index or uuid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +134,6 @@ class SampledRow(NamedTuple):
     """Cells that never change for one device."""
 
 
-_SLOW_SIGNALS: Final = {
-    Signal.MEMORY_USED_BYTES: 16 * 2.0**20,
-    Signal.MEMORY_USED: 0.002,
-    Signal.TEMPERATURE_CELSIUS: 2.0,
-    Signal.MEMORY_TOTAL_BYTES: 0.0,
-    Signal.POWER_LIMIT_WATTS: 0.0,
-    Signal.SM_CLOCK_MAXIMUM_HERTZ: 0.0,
-}
-"""What one device does not swing between from reading to reading, and what is no difference."""
-_NEAR: Final = NANOSECONDS_PER_SECOND
-_LOOK_BACK_ROWS: Final = 2 * _MOST_DEVICES
-_SWING_RATIO: Final = 0.05
-"""Share of the rows from which on swings are not of one device."""
-_UNEVEN: Final = 4.0
-_UNEVEN_RATIO: Final = 0.05
-
-
 def doubt_of_single(rows: Sequence[SampledRow]) -> str | None:
     """Why rows that were taken for one device's may be of several, `None` where nothing says so."""
     if len(rows) > 1 and all(each.facts != other.facts for each, other in pairwise(rows)):
@@ -168,12 +170,6 @@ def _swings(rows: Sequence[SampledRow], signal: Signal, tolerance: float) -> int
         recent.append(value)
         last_time = row.time
     return swings
-
-
-_SAMPLED_ROWS: Final = 10_000
-_DeviceAt: TypeAlias = Callable[[Nanoseconds, int | None, int], str]
-"""The device of a row by its time, the number of devices in the row itself, and its line."""
-_RECORD: Final = "record with index or uuid"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.settings import EngineName
 
+_NOT_BEFORE: Final = 0.0
+"""Histograms without a series on the page before took their first value since."""
+
 
 class MeasureKind(StrEnum):
     """How the series of a page become one number."""
@@ -286,10 +289,6 @@ def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]
                     yield canonical(sample.name), sample.labels, float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         raise DriverError(f"the page is not in Prometheus's text format: {error}") from None
-
-
-_NOT_BEFORE: Final = 0.0
-"""Histograms without a series on the page before took their first value since."""
 
 
 def values_of(

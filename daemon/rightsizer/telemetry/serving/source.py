@@ -24,6 +24,10 @@ _ADDED: Final = frozenset({Signal.REQUESTS_RUNNING, Signal.REQUESTS_WAITING, Sig
 """Of several engines on one device these add up; of the others the worst counts."""
 
 Holdings = Mapping[str, tuple[Holding, ...]]
+_ORIGIN: Final = "serving"
+_ACCEPT: Final = "text/plain;version=0.0.4"
+_EnginePoll: TypeAlias = tuple[EngineMetricsPage, float]
+"""A page, and when it was asked for, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +105,6 @@ def _named(gpus: Sequence[str], devices: Sequence[Device]) -> tuple[Iterable[str
         else:
             found.append(device.uuid)
     return dict.fromkeys(found), trouble
-
-
-_ORIGIN: Final = "serving"
-_ACCEPT: Final = "text/plain;version=0.0.4"
-
-
-_EnginePoll: TypeAlias = tuple[EngineMetricsPage, float]
-"""A page, and when it was asked for, in seconds."""
 
 
 class ServingEngineCollector:

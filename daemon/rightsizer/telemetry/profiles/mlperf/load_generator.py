@@ -63,6 +63,32 @@ _NOT_MEASURED: Final = re.compile(r"requested|effective|overlatency")
 _PERCENTILE: Final = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)(?:th|st|nd|rd)? percentile")
 _EDGE: Final = re.compile(r"\b(min|max|mean)\b")
 _ESTIMATE: Final = re.compile(r"early stopping (\d{1,3})(?:th|st|nd|rd) percentile estimate")
+_VALIDITY: Final = {"VALID": True, "INVALID": False}
+_NAME_CHARACTERS: Final = 80
+_HEADLINES: Final = (
+    ("samples_per_second", ("completed_samples_per_second", "scheduled_samples_per_second")),
+    ("tokens_per_second", ("completed_tokens_per_second", "inferred_tokens_per_second")),
+)
+"""The names that every scenario's rate goes by, and what stands for it, best first."""
+_FIELDS: Final = {
+    **dict.fromkeys(("sut_name", "system under test (sut) name", "sut name"), "system"),
+    **dict.fromkeys(("effective_scenario", "scenario"), "scenario"),
+    **dict.fromkeys(("effective_test_mode", "test mode", "mode"), "mode"),
+    **dict.fromkeys(("result_validity", "result is"), "validity"),
+    **dict.fromkeys(("loadgen_version", "version"), "version"),
+}
+"""Of `LoadGeneratorFindings`, by the keys of detail logs, of those before 1.0, and of summaries."""
+_REQUIREMENTS: Final = {
+    "result_perf_constraints_met": "Performance constraints",
+    "result_min_duration_met": "Min duration",
+    "result_min_queries_met": "Min queries",
+    "early_stopping_met": "Early stopping",
+}
+_FAULTS: Final = ("is_error", "is_warning")
+_TEXT: Final = re.compile(r'^"pid": \d+, "tid": \d+, "ts": \d+ns : ?(.*)$')
+_TEXT_HEAD: Final = re.compile(rb'(?m)^"pid": \d+, "tid": \d+, "ts": \d+ns : ')
+_TEXT_DATE: Final = "Date + time of test:"
+_LOADGEN: Final = (b'"loadgen_version"', b'"mlperf::logging"')
 
 
 def percentile_name(percentile: str) -> str:
@@ -99,15 +125,6 @@ def _measured_time(plain: str, *, has_unit: bool) -> str | None:
         return f"{subject}_{percentile_name(percentile[1])}_seconds"
     edge = _EDGE.search(plain)
     return f"{subject}_{edge[1]}_seconds" if edge else None
-
-
-_VALIDITY: Final = {"VALID": True, "INVALID": False}
-_NAME_CHARACTERS: Final = 80
-_HEADLINES: Final = (
-    ("samples_per_second", ("completed_samples_per_second", "scheduled_samples_per_second")),
-    ("tokens_per_second", ("completed_tokens_per_second", "inferred_tokens_per_second")),
-)
-"""The names that every scenario's rate goes by, and what stands for it, best first."""
 
 
 @dataclass(slots=True)
@@ -179,27 +196,6 @@ class LoadGeneratorFindings:
 
 def _shown(text: str) -> str:
     return "".join(each for each in text.strip() if each.isprintable())[:_NAME_CHARACTERS]
-
-
-_FIELDS: Final = {
-    **dict.fromkeys(("sut_name", "system under test (sut) name", "sut name"), "system"),
-    **dict.fromkeys(("effective_scenario", "scenario"), "scenario"),
-    **dict.fromkeys(("effective_test_mode", "test mode", "mode"), "mode"),
-    **dict.fromkeys(("result_validity", "result is"), "validity"),
-    **dict.fromkeys(("loadgen_version", "version"), "version"),
-}
-"""Of `LoadGeneratorFindings`, by the keys of detail logs, of those before 1.0, and of summaries."""
-_REQUIREMENTS: Final = {
-    "result_perf_constraints_met": "Performance constraints",
-    "result_min_duration_met": "Min duration",
-    "result_min_queries_met": "Min queries",
-    "early_stopping_met": "Early stopping",
-}
-_FAULTS: Final = ("is_error", "is_warning")
-_TEXT: Final = re.compile(r'^"pid": \d+, "tid": \d+, "ts": \d+ns : ?(.*)$')
-_TEXT_HEAD: Final = re.compile(rb'(?m)^"pid": \d+, "tid": \d+, "ts": \d+ns : ')
-_TEXT_DATE: Final = "Date + time of test:"
-_LOADGEN: Final = (b'"loadgen_version"', b'"mlperf::logging"')
 
 
 def _recognizes_detail(head: Head) -> bool:

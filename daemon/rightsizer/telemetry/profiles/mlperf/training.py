@@ -16,6 +16,19 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.printed_text import PrintedText
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 
+_MARK: Final = ":::MLLOG "
+_SYSTEM_MARK: Final = ":::SYSJSON "
+_FORMER: Final = re.compile(
+    r":::ML(?:L|Pv[\d.]+ (?P<benchmark>\w+)) (?P<time>\d{1,12}(?:\.\d{1,12})?) (?:\([^()]*\) )?"
+    r"(?P<key>\w+)(?:: (?P<value>.*))?"
+)
+_DEEPEST: Final = 50
+_SPANS: Final = {"init": "init_seconds", "eval": "evaluation_seconds", "block": "block_seconds"}
+_NUMBERS: Final = ("global_batch_size", "eval_accuracy", "gradient_accumulation_steps")
+_LINE: Final = re.compile(rb':::(MLLOG|SYSJSON) \{"|:::ML(L|Pv[\d.]+ \w+) \d{9,}[\d.]* ')
+_THROUGHPUTS_KEPT: Final = 10_000
+_LATEST_MILLISECONDS: Final = 1e15
+
 
 def finite(value: object) -> float | None:
     """The number that a value or a text is; `None` for words, switches and what is not finite."""
@@ -26,15 +39,6 @@ def finite(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
-
-
-_MARK: Final = ":::MLLOG "
-_SYSTEM_MARK: Final = ":::SYSJSON "
-_FORMER: Final = re.compile(
-    r":::ML(?:L|Pv[\d.]+ (?P<benchmark>\w+)) (?P<time>\d{1,12}(?:\.\d{1,12})?) (?:\([^()]*\) )?"
-    r"(?P<key>\w+)(?:: (?P<value>.*))?"
-)
-_DEEPEST: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +110,6 @@ def _object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
-
-
-_SPANS: Final = {"init": "init_seconds", "eval": "evaluation_seconds", "block": "block_seconds"}
-_NUMBERS: Final = ("global_batch_size", "eval_accuracy", "gradient_accumulation_steps")
-_LINE: Final = re.compile(rb':::(MLLOG|SYSJSON) \{"|:::ML(L|Pv[\d.]+ \w+) \d{9,}[\d.]* ')
-_THROUGHPUTS_KEPT: Final = 10_000
-_LATEST_MILLISECONDS: Final = 1e15
 
 
 @dataclass(slots=True)

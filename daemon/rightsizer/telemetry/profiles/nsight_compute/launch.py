@@ -24,6 +24,15 @@ MetricKey: TypeAlias = tuple[str, str]
 
 _RAW: Final = "__"
 """In the names of metrics as the hardware has them, which mean the same in every section."""
+_KERNEL: Final = "Kernel Name"
+_METRIC: Final = "Metric Name"
+_FIRST: Final = frozenset({"ID", "Process ID", _KERNEL})
+_LAUNCH: Final = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Device")
+"""Columns that tell one launch from the next."""
+_RULE_CHARACTERS: Final = 1000
+DEVICE_NAME: Final = "device__attribute_display_name"
+_ERROR_CODE: Final = re.compile(r"==ERROR==.*?\b(ERR_[A-Z_]+)")
+_SAMPLED_LINES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,17 +250,6 @@ def counts_tensor_cores(launch: KernelLaunch) -> bool | None:
     if any(map(_ALL_TENSOR.match, counted)):
         return False
     return True if any(_TENSOR_RULE.search(rule.text) for rule in launch.rules) else None
-
-
-_KERNEL: Final = "Kernel Name"
-_METRIC: Final = "Metric Name"
-_FIRST: Final = frozenset({"ID", "Process ID", _KERNEL})
-_LAUNCH: Final = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Device")
-"""Columns that tell one launch from the next."""
-_RULE_CHARACTERS: Final = 1000
-DEVICE_NAME: Final = "device__attribute_display_name"
-_ERROR_CODE: Final = re.compile(r"==ERROR==.*?\b(ERR_[A-Z_]+)")
-_SAMPLED_LINES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)

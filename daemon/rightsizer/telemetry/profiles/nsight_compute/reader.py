@@ -35,6 +35,21 @@ _LINK: Final = re.compile(r"@\w+:[^@:]*:([^@]*)@")
 """How rules point to other sections; only the last part is for people."""
 _ADDRESS: Final = re.compile(r"\s*\(https?://[^\s)]*\)|\s*https?://[^\s)]+")
 _ABOUT_ITSELF: Final = re.compile(r"The optional metric \S+ could not be found")
+MODULE: Final = "ncu_report"
+_REPORT_MAGIC: Final = b"NVR\0"
+_REPORT_ENDINGS: Final = (".ncu-rep", ".ncu-repz")
+_SAID: Final = re.compile(
+    r"==PROF== (?:Connected|Disconnected|Attach|Profiling|Report|Target|Trying|Creat|Collected)"
+    r"|==(?:ERROR|WARNING)== \S"
+)
+_FENCE: Final = re.compile(r"\s{0,3}(?:```|~~~)")
+"""Between two of them a page for people quotes what the profiler printed."""
+_FIRST_ROWS: Final = 3
+"""Lines behind a table's titles of which one is a row of it; units are one, a rule another."""
+_NO_TIME_LINE: Final = (
+    "Nsight Compute runs each kernel by itself, several times over and with its clocks fixed: "
+    "durations are of single kernels, and how long a GPU was idle is not known."
+)
 
 
 class MeasuredKernels:
@@ -99,9 +114,6 @@ class MeasuredKernels:
         )
 
 
-MODULE: Final = "ncu_report"
-
-
 def _launches_of_report(path: Path) -> Iterator[KernelLaunch]:
     """Every launch of a report."""
     by_hand = f"run `ncu --import {path.name} --csv --page raw` and name a file with what it prints"
@@ -149,22 +161,6 @@ def _rules(action: Any) -> Iterator[ProfilerRule]:
         if isinstance(text, str) and text:
             said = speedup.get("speedup") if isinstance(speedup, dict) else None
             yield ProfilerRule(text, float(said) if isinstance(said, int | float) else 0.0)
-
-
-_REPORT_MAGIC: Final = b"NVR\0"
-_REPORT_ENDINGS: Final = (".ncu-rep", ".ncu-repz")
-_SAID: Final = re.compile(
-    r"==PROF== (?:Connected|Disconnected|Attach|Profiling|Report|Target|Trying|Creat|Collected)"
-    r"|==(?:ERROR|WARNING)== \S"
-)
-_FENCE: Final = re.compile(r"\s{0,3}(?:```|~~~)")
-"""Between two of them a page for people quotes what the profiler printed."""
-_FIRST_ROWS: Final = 3
-"""Lines behind a table's titles of which one is a row of it; units are one, a rule another."""
-_NO_TIME_LINE: Final = (
-    "Nsight Compute runs each kernel by itself, several times over and with its clocks fixed: "
-    "durations are of single kernels, and how long a GPU was idle is not known."
-)
 
 
 def recognizes(head: Head) -> bool:

@@ -43,6 +43,10 @@ _COPY_REPORTS: Final = (StatsReport.COPY_TIMES, StatsReport.GPU_SUMS, StatsRepor
 _ALL_DEVICES: Final = ProfiledDevice(key="all")
 _Sum: TypeAlias = tuple[int, int, tuple[int, int]]
 """Of one name: how often, how long in all, the shortest and the longest; nanoseconds."""
+_MEMORY_COLUMNS: Final = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}
+_DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
+_TRACES: Final = frozenset({StatsReport.GPU_TRACE, StatsReport.CALL_TRACE, StatsReport.RANGE_TRACE})
+_KEY_MARKS: Final = ('"Total Time (', '"Total (', '"CorrId"', '"Duration (')
 
 
 class StatsSums:
@@ -160,10 +164,6 @@ def _sum_of(row: StatsRow) -> _Sum | None:
     return round(count), total, (shortest, longest)
 
 
-_MEMORY_COLUMNS: Final = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}
-_DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
-
-
 class StatsTrace:
     """Records the rows of traces."""
 
@@ -227,10 +227,6 @@ class StatsTrace:
 def _correlation(row: StatsRow) -> int | None:
     number = row.number("corrid")
     return None if number is None else int(number)
-
-
-_TRACES: Final = frozenset({StatsReport.GPU_TRACE, StatsReport.CALL_TRACE, StatsReport.RANGE_TRACE})
-_KEY_MARKS: Final = ('"Total Time (', '"Total (', '"CorrId"', '"Duration (')
 
 
 def recognizes(head: Head) -> bool:

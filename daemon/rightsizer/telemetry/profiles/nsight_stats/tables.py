@@ -27,6 +27,29 @@ from rightsizer.telemetry.profiles.printed_text import (
 from rightsizer.telemetry.profiles.reader import open_unpacked
 
 _COPY: Final = re.compile(r"\[CUDA (Unified Memory )?memcpy ([\w-]+)\]", re.IGNORECASE)
+_COLUMN: Final = re.compile(r"(.*?)\s*\(([^()]*)\)")
+_FORMER_NAMES: Final[Mapping[str, str]] = {
+    "average": "avg",
+    "minimum": "min",
+    "maximum": "max",
+    "operations": "count",
+    "calls": "num calls",
+}
+_NOTICE: Final = re.compile(
+    r"\s*$|\s*\*\*|\s+\S|Generating |Processing |NOTICE|SKIPPED|Exporting|Using |WARNING|ERROR|"
+    r"Importing|FATAL|The timeunit|Database file|\d+\.\.|\[[=\d]"
+)
+_PROCESSING: Final = re.compile(r"Processing \[.*\] with \[.*\]")
+_SKIPPED: Final = re.compile(r"SKIPPED: .* does not contain")
+_TITLE: Final = re.compile(r'"?[A-Za-z]')
+"""Rows begin with a number, or with words where the program speaks."""
+_HEADING: Final = re.compile(r"\s*\*\* .+ \(\w+\):\s*$")
+_UNIT: Final = re.compile(r"\((?:[num]?s|[KMG]i?B|%)\)$")
+_FEWEST_TITLES: Final = 3
+_SAMPLED_LINES: Final = 2000
+_BEGINNING_BYTES: Final = 2**16
+_FILL: Final = 2**18
+_NAMED_LAST: Final = frozenset({"name", "operation", "range"})
 
 
 def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
@@ -36,16 +59,6 @@ def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
         return None
     memory = HostMemory.MANAGED if found[1] else HostMemory.UNKNOWN
     return copy_kind(found[2]), memory
-
-
-_COLUMN: Final = re.compile(r"(.*?)\s*\(([^()]*)\)")
-_FORMER_NAMES: Final[Mapping[str, str]] = {
-    "average": "avg",
-    "minimum": "min",
-    "maximum": "max",
-    "operations": "count",
-    "calls": "num calls",
-}
 
 
 class StatsReport(StrEnum):
@@ -149,23 +162,6 @@ def header_of(titles: tuple[str, ...]) -> StatsHeader | None:
     timed = {name for name, unit in zip(names, units, strict=True) if seconds_in(unit)}
     is_other = timed & {"start", "duration"} or ("time" in there and "%" in units and timed)
     return StatsHeader(StatsReport.OTHER, names, units) if is_other else None
-
-
-_NOTICE: Final = re.compile(
-    r"\s*$|\s*\*\*|\s+\S|Generating |Processing |NOTICE|SKIPPED|Exporting|Using |WARNING|ERROR|"
-    r"Importing|FATAL|The timeunit|Database file|\d+\.\.|\[[=\d]"
-)
-_PROCESSING: Final = re.compile(r"Processing \[.*\] with \[.*\]")
-_SKIPPED: Final = re.compile(r"SKIPPED: .* does not contain")
-_TITLE: Final = re.compile(r'"?[A-Za-z]')
-"""Rows begin with a number, or with words where the program speaks."""
-_HEADING: Final = re.compile(r"\s*\*\* .+ \(\w+\):\s*$")
-_UNIT: Final = re.compile(r"\((?:[num]?s|[KMG]i?B|%)\)$")
-_FEWEST_TITLES: Final = 3
-_SAMPLED_LINES: Final = 2000
-_BEGINNING_BYTES: Final = 2**16
-_FILL: Final = 2**18
-_NAMED_LAST: Final = frozenset({"name", "operation", "range"})
 
 
 def is_notice(line: str) -> bool:

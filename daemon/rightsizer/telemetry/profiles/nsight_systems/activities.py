@@ -38,6 +38,17 @@ _MEMORIES: Final[Mapping[Any, HostMemory]] = {
 }
 """ENUM_CUDA_MEM_KIND, the kinds that a host has."""
 _CORRELATIONS: Final = 2**32
+ALLOCATIONS: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+_SIGNS: Final = {0: 1, 1: -1}
+"""Of what is allocated and of what is freed."""
+_OF_DEVICE: Final = frozenset({2, 3, 5})
+"""ENUM_CUDA_MEM_KIND: device, array and static memory; the rest is the host's or moves about."""
+CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+WAITS: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+_VERSION: Final = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
+_LAUNCH: Final = re.compile(r"(?:cu|cuda)(?:Graph)?Launch(?!HostFunc)")
+_COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
+_WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
 
 
 def correlation_of(process: int, number: Any) -> int | None:
@@ -103,13 +114,6 @@ def _kind_of(
     return kind, _MEMORIES.get(host, HostMemory.UNKNOWN)
 
 
-ALLOCATIONS: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
-_SIGNS: Final = {0: 1, 1: -1}
-"""Of what is allocated and of what is freed."""
-_OF_DEVICE: Final = frozenset({2, 3, 5})
-"""ENUM_CUDA_MEM_KIND: device, array and static memory; the rest is the host's or moves about."""
-
-
 def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     """The peak of what was allocated while the profiler looked, by device."""
     changes: defaultdict[str, tuple[Column, Column]] = defaultdict(lambda: (array("q"), array("q")))
@@ -125,15 +129,6 @@ def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
         sizes.append(_SIGNS[operation] * size)
     for key, (starts, sizes) in changes.items():
         recorder.memory(key, max(accumulate(map(sizes.__getitem__, order(starts)), initial=0)))
-
-
-CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
-WAITS: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-
-_VERSION: Final = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
-_LAUNCH: Final = re.compile(r"(?:cu|cuda)(?:Graph)?Launch(?!HostFunc)")
-_COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
-_WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
 
 
 def call_name(text: str) -> str:

@@ -31,6 +31,7 @@ _INSTRUCTIONS_A_LOOK: Final = 10_000
 _WHOLE: Final = frozenset({int})
 _SECRET: Final = frozenset({"TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE"})
 """The whole environment of the profiled program, and how it was called."""
+_KNOWN_PREFIXES = ("GPU-", "MIG-")
 
 
 @contextmanager
@@ -177,9 +178,6 @@ def _authorize(
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-_KNOWN_PREFIXES = ("GPU-", "MIG-")
 
 
 def process_of(number: Any) -> int:

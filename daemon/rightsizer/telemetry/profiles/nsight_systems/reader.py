@@ -47,6 +47,17 @@ _LOSS: Final = "Not all CUDA events"
 _NOTES_MAXIMUM: Final = 10
 _NOTE_CHARACTERS: Final = 300
 _TEXT_CHARACTERS: Final = 1000
+RANGES: Final = "NVTX_EVENTS"
+_RANGE_TYPES: Final = frozenset({59, 60, 70, 71})
+"""Push/pop and start/end ranges, plain and with a time of their own."""
+_GZIP: Final = b"\x1f\x8b"
+_REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
+_TOLD_BY: Final = frozenset({"StringIds", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"})
+_USED: Final = frozenset(
+    (KERNELS, GRAPHS, COPIES, FILLS, CALLS, WAITS, RANGES, ALLOCATIONS, "DIAGNOSTIC_EVENT")
+)
+_TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
+"""A table with one of these columns holds events."""
 
 
 def _version(database: ExportDatabase) -> str:
@@ -67,11 +78,6 @@ def _diagnostics(database: ExportDatabase) -> Iterator[str]:
             severity == _ERROR or (severity == _WARNING and text.startswith(_LOSS))
         ):
             yield f"The profiler says: {plain_words(text[:_TEXT_CHARACTERS], _NOTE_CHARACTERS)}"
-
-
-RANGES: Final = "NVTX_EVENTS"
-_RANGE_TYPES: Final = frozenset({59, 60, 70, 71})
-"""Push/pop and start/end ranges, plain and with a time of their own."""
 
 
 def record_ranges(
@@ -148,16 +154,6 @@ def _run(words: list[str], maximum_seconds: float) -> int | None:
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-_GZIP: Final = b"\x1f\x8b"
-_REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
-_TOLD_BY: Final = frozenset({"StringIds", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"})
-_USED: Final = frozenset(
-    (KERNELS, GRAPHS, COPIES, FILLS, CALLS, WAITS, RANGES, ALLOCATIONS, "DIAGNOSTIC_EVENT")
-)
-_TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
-"""A table with one of these columns holds events."""
 
 
 def recognizes(head: Head) -> bool:

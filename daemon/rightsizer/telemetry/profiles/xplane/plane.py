@@ -22,6 +22,35 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
 _PIECE_BYTES: Final = 1 << 19
+_HEADER_BYTES: Final = 20
+"""A tag and an integer of ten bytes each, the longest there are."""
+Stretch: TypeAlias = tuple[int, int, int, int]
+"""Number and wire type of a field; an integer's value and its end, else its start and end."""
+# Numbers of fields in xplane.proto.
+SPACE_PLANES, SPACE_ERRORS, SPACE_WARNINGS, SPACE_HOSTS = 1, 2, 3, 4
+PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 2, 3, 4, 5, 6
+PLANE_FIELDS: Final = range(1, 7)
+ENTRY_KEY, ENTRY_VALUE = 1, 2
+METADATA_ID, METADATA_NAME = 1, 2
+LINE_NAME, LINE_TIMESTAMP, LINE_EVENTS, LINE_SHOWN_NAME = 2, 3, 4, 11
+LINE_FIELDS: Final = frozenset({1, 2, 3, 4, 9, 10, 11})
+EVENT_METADATA, EVENT_OFFSET, EVENT_DURATION, EVENT_STATS, EVENT_OCCURRENCES = 1, 2, 3, 4, 5
+EVENT_FIELDS: Final = range(1, 6)
+STAT_METADATA, STAT_DOUBLE, STAT_UNSIGNED, STAT_SIGNED, STAT_TEXT, STAT_REFERENCE = 1, 2, 3, 4, 5, 7
+StatValue: TypeAlias = int | float | str
+_TEXT_BYTES: Final = 4000
+_KEY_TAG: Final = STAT_METADATA << 3
+_USUAL: Final = re.compile(
+    # Key of the name, offset and duration, the last absent where it is 0.
+    rb"\x08([\x80-\xff]{0,9}[\x00-\x7f])\x10([\x80-\xff]{0,9}[\x00-\x7f])"
+    rb"(?:\x18([\x80-\xff]{0,9}[\x00-\x7f]))?(?=\x22|$)",
+    re.DOTALL,
+)
+PROGRAMS: Final = "/host:metadata"
+"""The plane of compiled programs, which has no events."""
+_STAT_BYTES: Final = 4000
+_NAMES_PER_KERNEL: Final = 10
+"""Names of a plane to one of a kernel: its operations, shapes and details are names too."""
 
 
 class FileWindow:
@@ -42,13 +71,6 @@ class FileWindow:
             self._piece = self._file.read(max(self.piece_bytes, end - start))
             low, high = 0, end - start
         return self._piece[low:high]
-
-
-_HEADER_BYTES: Final = 20
-"""A tag and an integer of ten bytes each, the longest there are."""
-
-Stretch: TypeAlias = tuple[int, int, int, int]
-"""Number and wire type of a field; an integer's value and its end, else its start and end."""
 
 
 def scan(window: FileWindow, start: int, end: int) -> Iterator[Stretch]:
@@ -96,30 +118,6 @@ def messages(
     for found, wire_type, low, high in scan(window, start, end):
         if found == number and wire_type == LENGTH:
             yield window.slice(low, high) if high - low <= longest else None
-
-
-# Numbers of fields in xplane.proto.
-SPACE_PLANES, SPACE_ERRORS, SPACE_WARNINGS, SPACE_HOSTS = 1, 2, 3, 4
-PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 2, 3, 4, 5, 6
-PLANE_FIELDS: Final = range(1, 7)
-ENTRY_KEY, ENTRY_VALUE = 1, 2
-METADATA_ID, METADATA_NAME = 1, 2
-LINE_NAME, LINE_TIMESTAMP, LINE_EVENTS, LINE_SHOWN_NAME = 2, 3, 4, 11
-LINE_FIELDS: Final = frozenset({1, 2, 3, 4, 9, 10, 11})
-EVENT_METADATA, EVENT_OFFSET, EVENT_DURATION, EVENT_STATS, EVENT_OCCURRENCES = 1, 2, 3, 4, 5
-EVENT_FIELDS: Final = range(1, 6)
-STAT_METADATA, STAT_DOUBLE, STAT_UNSIGNED, STAT_SIGNED, STAT_TEXT, STAT_REFERENCE = 1, 2, 3, 4, 5, 7
-
-StatValue: TypeAlias = int | float | str
-
-_TEXT_BYTES: Final = 4000
-_KEY_TAG: Final = STAT_METADATA << 3
-_USUAL: Final = re.compile(
-    # Key of the name, offset and duration, the last absent where it is 0.
-    rb"\x08([\x80-\xff]{0,9}[\x00-\x7f])\x10([\x80-\xff]{0,9}[\x00-\x7f])"
-    rb"(?:\x18([\x80-\xff]{0,9}[\x00-\x7f]))?(?=\x22|$)",
-    re.DOTALL,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +201,6 @@ def _value(
     if number == STAT_DOUBLE and wire_type == FIXED64:
         return float(unpack("<d", value)[0])
     return value[:_TEXT_BYTES].decode("utf-8", "replace") if number == STAT_TEXT else None
-
-
-PROGRAMS: Final = "/host:metadata"
-"""The plane of compiled programs, which has no events."""
-_STAT_BYTES: Final = 4000
-_NAMES_PER_KERNEL: Final = 10
-"""Names of a plane to one of a kernel: its operations, shapes and details are names too."""
 
 
 @dataclass(frozen=True, slots=True)

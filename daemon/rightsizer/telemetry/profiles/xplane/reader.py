@@ -53,6 +53,12 @@ _MESSAGE_BYTES: Final = 2000
 _MESSAGES_SHOWN: Final = 3
 _ALWAYS: Final = frozenset({"correlation_id", "step_num"})
 """Stats that make any event of the host worth a look."""
+_PIECE_BYTES: Final = 1 << 20
+_BEGINNING: Final = re.compile(
+    # A plane, its length, its id where it has one, and its name with its length.
+    rb"^\x0a[\x80-\xff]{0,9}[\x00-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
+    rb"\x12[\x01-\x7f](/host:|/device:|Task Environment|#)"
+)
 
 
 class SpaceReader:
@@ -205,14 +211,6 @@ def is_host(plane: str) -> bool:
 
 def _positive(value: StatValue | None) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
-
-
-_PIECE_BYTES: Final = 1 << 20
-_BEGINNING: Final = re.compile(
-    # A plane, its length, its id where it has one, and its name with its length.
-    rb"^\x0a[\x80-\xff]{0,9}[\x00-\x7f](\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
-    rb"\x12[\x01-\x7f](/host:|/device:|Task Environment|#)"
-)
 
 
 def recognizes(head: Head) -> bool:

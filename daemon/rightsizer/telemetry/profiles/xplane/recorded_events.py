@@ -42,6 +42,17 @@ _SPANS: Final = (
     ),
 )
 """By the names of functions and operations; an operation's type stands behind a colon."""
+_NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
+STREAM_STATS: Final = frozenset(
+    {
+        *("kernel_details", "memcpy_details", "memset_details", "cuda_graph_exec_id"),
+        *("correlation_id", "theoretical_occupancy_pct"),
+        *_NOT_BUSY,
+    }
+)
+"""The stats of such an event that tell something here."""
+_DETAIL: Final = re.compile(r"(\w+):(\S*)")
+_MEMORIES: Final = {each.value: each for each in HostMemory if each is not HostMemory.UNKNOWN}
 
 
 def is_host_event_of_use(name: str) -> bool:
@@ -92,19 +103,6 @@ def _record_memory(recorder: Recorder, stats: Mapping[str, object]) -> bool:
 def _whole(value: object) -> int | None:
     text = str(value)
     return int(text) if text.isdecimal() and len(text) < 19 else None  # noqa: PLR2004 - of 64 bits.
-
-
-_NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
-STREAM_STATS: Final = frozenset(
-    {
-        *("kernel_details", "memcpy_details", "memset_details", "cuda_graph_exec_id"),
-        *("correlation_id", "theoretical_occupancy_pct"),
-        *_NOT_BUSY,
-    }
-)
-"""The stats of such an event that tell something here."""
-_DETAIL: Final = re.compile(r"(\w+):(\S*)")
-_MEMORIES: Final = {each.value: each for each in HostMemory if each is not HostMemory.UNKNOWN}
 
 
 def is_stream(line: str) -> bool:
