@@ -1,5 +1,6 @@
 """YAML with the place of every value, so that an error can point at it."""
 
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -98,6 +99,11 @@ def load_yaml(text: str, name: str) -> Document:
     """
     documents = _load(text, name, is_single=True)
     return documents[0] if documents else Document(name, None, {})
+
+
+def load_beside(module_file: str, name: str) -> Any:
+    """The data of a packaged file that lies beside a module, by the module's `__file__`."""
+    return load_yaml(pathlib.Path(module_file).with_name(name).read_text("utf-8"), name).data
 
 
 def merge_documents(documents: Sequence[Document]) -> Document:

@@ -3,10 +3,9 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
-from rightsizer.io.yaml import load_yaml
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.frozen import dataclass
@@ -94,8 +93,7 @@ def manifest(title: str, text: str) -> Instructions:
 
 @cache
 def _texts() -> Mapping[str, Any]:
-    file = Path(__file__).with_name("instructions.yaml")
-    found: Mapping[str, Any] = load_yaml(file.read_text(encoding="utf-8"), file.name).data
+    found: Mapping[str, Any] = load_beside(__file__, "instructions.yaml")
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rightsizer.agent.settings import Settings
-from rightsizer.io.yaml import load_yaml
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import Snapshot
 
@@ -38,8 +38,7 @@ class Check:
 
 @cache
 def _remedies() -> Any:
-    file = Path(__file__).with_name("remedies.yaml")
-    return load_yaml(file.read_text(encoding="utf-8"), file.name).data
+    return load_beside(__file__, "remedies.yaml")
 
 
 def unwell(name: str, verdict: Verdict, case: str, found: str, **words: object) -> Check:

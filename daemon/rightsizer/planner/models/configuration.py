@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.io.yaml import load_yaml
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 
-_FILE: Final = "model_types.yaml"
 _MOST: Final = 1e18
 AS_PUBLISHED: Final = "take the file as published with the model"
 DESCRIBE: Final = (
@@ -50,9 +48,7 @@ _MXFP4_GROUP = 32
 """Weights that share a scale; 16 in nvfp4."""
 MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
-    for section, rows in load_yaml(
-        Path(__file__).with_name(_FILE).read_text("utf-8"), _FILE
-    ).data.items()
+    for section, rows in load_beside(__file__, "model_types.yaml").items()
 }
 """Sections of the packaged table: families, defaults, towers; each by `model_type`."""
 

@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from functools import partial
 from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rightsizer.io.codec import convert
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import DriverError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, plausible
@@ -53,11 +54,6 @@ class EngineMeasure:
     counts: tuple[MeasurePart, ...] = ()
     """What a mean is divided by."""
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Every metric that it looks at."""
-        return frozenset(part.name for part in (*self.parts, *self.counts))
-
 
 @dataclass(frozen=True, slots=True)
 class EngineDefinition:
@@ -75,7 +71,8 @@ class EngineDefinition:
     @property
     def names(self) -> frozenset[str]:
         """Every metric that is read."""
-        return frozenset().union(*(measure.names for measure in self.measures))
+        parts = (part for each in self.measures for part in (*each.parts, *each.counts))
+        return frozenset(part.name for part in parts)
 
 
 def canonical(name: str) -> str:
@@ -86,138 +83,9 @@ def canonical(name: str) -> str:
     return name.replace(":", "_")
 
 
-def _measure(kind: MeasureKind, signal: Signal, *parts: str | MeasurePart) -> EngineMeasure:
-    named = (MeasurePart(canonical(part)) if isinstance(part, str) else part for part in parts)
-    return EngineMeasure(signal, kind, tuple(named))
-
-
-_total = partial(_measure, MeasureKind.TOTAL)
-_largest = partial(_measure, MeasureKind.LARGEST)
-_occupancy = partial(_measure, MeasureKind.OCCUPANCY)
-
-
-def _mean(signal: Signal, histogram: str, factor: float = 1.0) -> EngineMeasure:
-    """The mean of what a histogram or summary took in."""
-    name = canonical(histogram)
-    parts = (MeasurePart(f"{name}_sum", factor=factor),)
-    return EngineMeasure(signal, MeasureKind.MEAN, parts, (MeasurePart(f"{name}_count"),))
-
-
-def _latencies(prefix: str) -> tuple[EngineMeasure, ...]:
-    """The histograms that vLLM and SGLang have in common."""
-    return (
-        _mean(Signal.TIME_TO_FIRST_TOKEN_SECONDS, f"{prefix}time_to_first_token_seconds"),
-        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, f"{prefix}inter_token_latency_seconds"),
-        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, f"{prefix}time_per_output_token_seconds"),
-        _mean(Signal.REQUEST_LATENCY_SECONDS, f"{prefix}e2e_request_latency_seconds"),
-    )
-
-
-VLLM: Final = EngineDefinition(
-    name=EngineName.VLLM,
-    prefixes=("vllm_",),
-    measures=(
-        _total(Signal.REQUESTS_RUNNING, "vllm:num_requests_running"),
-        # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
-        _total(Signal.REQUESTS_WAITING, "vllm:num_requests_waiting", "vllm:num_requests_swapped"),
-        _largest(Signal.KV_CACHE_USED, "vllm:kv_cache_usage_perc"),
-        _largest(Signal.KV_CACHE_USED, "vllm:gpu_cache_usage_perc"),  # Until 0.9; 1 is full too.
-        _total(Signal.PREEMPTIONS, "vllm:num_preemptions_total"),
-        *_latencies("vllm:"),
-        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "vllm:request_time_per_output_token_seconds"),
-    ),
-)
-
-
-SGLANG: Final = EngineDefinition(
-    name=EngineName.SGLANG,
-    prefixes=("sglang_",),
-    copies=frozenset({"tp_rank", "pp_rank", "moe_ep_rank"}),
-    breakdowns=frozenset({"priority"}),
-    measures=(
-        _total(Signal.REQUESTS_RUNNING, "sglang:num_running_reqs"),
-        # Prefill and decode on engines of their own queue for the other's cache memory too.
-        _total(
-            Signal.REQUESTS_WAITING,
-            "sglang:num_queue_reqs",
-            "sglang:num_prefill_bootstrap_queue_reqs",
-            "sglang:num_prefill_prealloc_queue_reqs",  # The same, in 2025.
-            "sglang:num_decode_prealloc_queue_reqs",
-        ),
-        _largest(Signal.KV_CACHE_USED, "sglang:token_usage"),
-        # A retraction: a running request gives up its cache and queues again.
-        _total(Signal.PREEMPTIONS, "sglang:num_retracted_requests_total"),
-        *_latencies("sglang:"),
-    ),
-)
-
-
-TGI: Final = EngineDefinition(
-    name=EngineName.TGI,
-    prefixes=("tgi_",),
-    measures=(
-        _total(Signal.REQUESTS_RUNNING, "tgi_batch_current_size"),
-        _total(Signal.REQUESTS_WAITING, "tgi_queue_size"),
-        _mean(Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, "tgi_request_mean_time_per_token_duration"),
-        _mean(Signal.REQUEST_LATENCY_SECONDS, "tgi_request_duration"),
-    ),
-)
-
-
-_MICROSECONDS: Final = 1e-6
-_MILLISECONDS: Final = 1e-3
-
-
-def _requests(state: str) -> MeasurePart:
-    return MeasurePart("nv_trt_llm_request_metrics", (("request_type", state),))
-
-
-_HANDLED: Final = MeasurePart("nv_inference_request_duration_us", factor=_MICROSECONDS)
-_QUEUED: Final = MeasurePart("nv_inference_queue_duration_us", factor=_MICROSECONDS)
-_NOT_QUEUED: Final = MeasurePart("nv_inference_queue_duration_us", factor=-_MICROSECONDS)
-
-TRITON: Final = EngineDefinition(
-    name=EngineName.TRITON,
-    prefixes=("nv_inference_", "nv_gpu_", "nv_cpu_", "nv_pinned_memory_", "nv_trt_llm_"),
-    measures=(
-        _total(Signal.REQUESTS_RUNNING, _requests("scheduled"), "vllm:num_requests_running"),
-        _occupancy(Signal.REQUESTS_RUNNING, _HANDLED, _NOT_QUEUED),
-        # What has left Triton's queue may wait in the backend's own.
-        _total(
-            Signal.REQUESTS_WAITING,
-            "nv_inference_pending_request_count",
-            _requests("waiting"),
-            "vllm:num_requests_waiting",
-        ),
-        _occupancy(Signal.REQUESTS_WAITING, _QUEUED),
-        _largest(
-            Signal.KV_CACHE_USED,
-            MeasurePart(
-                "nv_trt_llm_kv_cache_block_metrics", (("kv_cache_block_type", "fraction"),)
-            ),
-        ),
-        _mean(
-            Signal.TIME_TO_FIRST_TOKEN_SECONDS,
-            "nv_inference_first_response_histogram_ms",
-            _MILLISECONDS,
-        ),
-        EngineMeasure(
-            Signal.REQUEST_LATENCY_SECONDS,
-            MeasureKind.MEAN,
-            (_HANDLED,),
-            (MeasurePart("nv_inference_request_success"),),
-        ),
-        *VLLM.measures,
-    ),
-)
-
-
-ENGINES: Final[tuple[EngineDefinition, ...]] = (TRITON, VLLM, SGLANG, TGI)
-"""Triton before vLLM, whose metrics its backend writes on the same page."""
-
-
+ENGINES: Final = convert(load_beside(__file__, "engines.yaml"), tuple[EngineDefinition, ...])
+"""In the order in which a page is held against them."""
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-
 _NOTHING: Final[Mapping[Labels, float]] = {}
 
 
