@@ -1,12 +1,11 @@
 """Instance types that clouds rent: how many GPUs of a board are in one, and its list price."""
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.table import table_rows
 
 _SOURCES: Final[Mapping[str, str]] = {
     "": "",
@@ -37,9 +36,7 @@ class Instance:
 @cache
 def built_in_instances() -> tuple[Instance, ...]:
     """Those that come with the program."""
-    file = Path(__file__).with_name("instances.csv")
-    with file.open(encoding="utf-8", newline="") as lines:
-        return tuple(_instance(row) for row in csv.DictReader(lines))
+    return tuple(map(_instance, table_rows(__file__, "instances.csv")))
 
 
 def _instance(row: Mapping[str, str]) -> Instance:

@@ -1,7 +1,6 @@
 """The command `rightsizer`: the registry of commands, and errors as exit codes."""
 
 import argparse
-import csv
 import importlib
 import os
 import sys
@@ -10,7 +9,6 @@ from contextlib import suppress
 from importlib.util import find_spec
 from inspect import iscoroutinefunction
 from itertools import groupby
-from pathlib import Path
 from types import ModuleType
 from typing import Final, cast
 
@@ -19,6 +17,7 @@ from rightsizer.console.command import Command, discard_output, harmless
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.table import table_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,7 @@ class CommandEntry:
         return command
 
 
-COMMANDS: Final = tuple(
-    CommandEntry(**row)
-    for row in csv.DictReader(
-        Path(__file__).with_name("commands.csv").read_text(encoding="utf-8").splitlines()
-    )
-)
+COMMANDS: Final = tuple(CommandEntry(**row) for row in table_rows(__file__, "commands.csv"))
 """By the group that `--help` shows them in."""
 
 

@@ -22,25 +22,14 @@ _WORD_BYTES: Final = 4
 """InfiniBand counts in words (IBTA, PortCounters: PortXmitData, PortRcvData)."""
 
 _ERRORS: Final = (
-    "counters/symbol_error",
-    "counters/link_error_recovery",
-    "counters/link_downed",
-    "counters/local_link_integrity_errors",
-    "counters/excessive_buffer_overrun_errors",
-    "counters/port_rcv_errors",
-    "counters/port_rcv_remote_physical_errors",
-    "counters/port_rcv_constraint_errors",
-    "counters/port_xmit_constraint_errors",
-    "counters/port_xmit_discards",
-    "counters/VL15_dropped",
-    "hw_counters/out_of_sequence",
-    "hw_counters/packet_seq_err",
-    "hw_counters/local_ack_timeout_err",
-    "hw_counters/rnr_nak_retry_err",
-    "hw_counters/rx_icrc_encapsulated",
-    "hw_counters/roce_adp_retrans_to",
-    "hw_counters/req_cqe_error",
-    "hw_counters/resp_cqe_error",
+    *("counters/symbol_error", "counters/link_error_recovery", "counters/link_downed"),
+    *("counters/local_link_integrity_errors", "counters/excessive_buffer_overrun_errors"),
+    *("counters/port_rcv_errors", "counters/port_rcv_remote_physical_errors"),
+    *("counters/port_rcv_constraint_errors", "counters/port_xmit_constraint_errors"),
+    *("counters/port_xmit_discards", "counters/VL15_dropped", "hw_counters/out_of_sequence"),
+    *("hw_counters/packet_seq_err", "hw_counters/local_ack_timeout_err"),
+    *("hw_counters/rnr_nak_retry_err", "hw_counters/rx_icrc_encapsulated"),
+    *("hw_counters/roce_adp_retrans_to", "hw_counters/req_cqe_error", "hw_counters/resp_cqe_error"),
 )
 """What went wrong on the wire or had to be sent again."""
 _DIRECTIONS: Final = (

@@ -105,7 +105,7 @@ _NVLINK_TRAFFIC: Final = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
 _NVLINK_RATES: Final = (
     *(Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND),
 )
-_ROWS: Final = table_rows("dcgm_fields.csv")
+_ROWS: Final = table_rows(__file__, "dcgm_fields.csv")
 
 DCGM_FIELDS: Final[dict[str, DcgmField]] = {row["name"]: _field(row) for row in _ROWS}
 """By name; dcgm-exporter's own list, what is commented out in it, and more that says something."""

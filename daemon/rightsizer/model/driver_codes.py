@@ -12,7 +12,7 @@ from rightsizer.model.units import Nanoseconds
 OTHER_XID: Final = 0
 """In place of all codes beyond the bound; the driver has no Xid 0."""
 _UNKNOWN_XIDS_MAXIMUM: Final = 16
-_XIDS: Final = {int(row["code"]): row for row in table_rows("xids.csv")}
+_XIDS: Final = {int(row["code"]): row for row in table_rows(__file__, "xids.csv")}
 XID_MEANINGS: Final = MappingProxyType({code: row["meaning"] for code, row in _XIDS.items()})
 """In words of our own, after NVIDIA's Xid catalog."""
 CRITICAL_XIDS: Final = frozenset(code for code, row in _XIDS.items() if row["is_critical"])

@@ -60,7 +60,7 @@ def _distribution(signal: Signal) -> MetricFamily:
 
 
 def _families() -> Iterator[MetricFamily]:
-    for row in table_rows("metrics.csv"):
+    for row in table_rows(__file__, "metrics.csv"):
         if row["name"] == _SIGNALS:
             yield from map(_distribution, DISTRIBUTION_SIGNALS)
             yield from map(_reading, (*RATIO_GAUGES, *QUANTITY_SIGNALS, *DETAIL_SIGNALS))

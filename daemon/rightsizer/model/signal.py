@@ -20,7 +20,7 @@ _BOUNDS: Final[dict[Unit, tuple[float, float]]] = {
     Unit.SECONDS: (0.0, 2e9),
 }
 
-_ROWS: Final = {row["name"]: row for row in table_rows("signals.csv")}
+_ROWS: Final = {row["name"]: row for row in table_rows(__file__, "signals.csv")}
 
 
 class Signal(StrEnum):

@@ -1,10 +1,10 @@
-"""The tables of facts that lie beside the modules of this package."""
+"""Tables of facts in CSV that lie beside the modules that read them."""
 
 import csv
 from pathlib import Path
 
 
-def table_rows(name: str) -> list[dict[str, str]]:
-    """The rows of a CSV file of this package, by the names of its columns."""
-    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+def table_rows(module_file: str, name: str) -> list[dict[str, str]]:
+    """The rows of a file beside a module, by its `__file__`, with the names of their columns."""
+    text = Path(module_file).with_name(name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

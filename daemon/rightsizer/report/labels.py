@@ -1,16 +1,15 @@
 """Labels of states, causes, conditions, resources, actions, shares and times for people."""
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, TypeVar
 
 from rightsizer.model.finding import Action, FindingKind, Severity
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
+from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 
 
@@ -28,9 +27,7 @@ class StateGroup(StrEnum):
 GROUPS: Final = tuple(StateGroup)
 """From work to nothing known; charts stack in this order."""
 _Word = TypeVar("_Word", bound=StrEnum)
-_ROWS: Final = tuple(
-    csv.DictReader(Path(__file__).with_name("labels.csv").read_text(encoding="utf-8").splitlines())
-)
+_ROWS: Final = table_rows(__file__, "labels.csv")
 """A word of the model each, in the order of legends; the page has labels of its own for some."""
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.table import table_rows
 from rightsizer.model.units import MIB
 from rightsizer.simulator.activity import DeviceLoad
 
@@ -60,43 +61,30 @@ class BoardFamily:
     """Boards that drive displays read their slow memory even when no kernel runs."""
 
 
-_MHZ: Final = 1e6
-
-# Keys that start with the text, in this order. H100 and H200 idle draws and clocks, and P0 when
-# idle, are from public captures; the others are recalled from such captures, not verified.
-_BY_KEY: Final = (
-    ("H100-SXM", BoardFamily(0.0998, 345 * _MHZ, 2619 * _MHZ, 1.0, sleeps=False)),
-    ("H100", BoardFamily(0.14, 345 * _MHZ, 1593 * _MHZ, 1.35, sleeps=False)),
-    ("H200-SXM", BoardFamily(0.111, 345 * _MHZ, 3201 * _MHZ, 1.0, sleeps=False)),
-    ("H200", BoardFamily(0.13, 345 * _MHZ, 3201 * _MHZ, 1.15, sleeps=False)),
-    ("A100-SXM", BoardFamily(0.15, 210 * _MHZ, 1593 * _MHZ, 1.0, sleeps=False)),
-    ("A100", BoardFamily(0.17, 210 * _MHZ, 1512 * _MHZ, 1.25, sleeps=False)),
-    ("A30", BoardFamily(0.17, 210 * _MHZ, 1215 * _MHZ, 1.2, sleeps=False)),
-    ("T4", BoardFamily(0.14, 300 * _MHZ, 5001 * _MHZ, 1.9, sleeps=True)),
-    ("L4", BoardFamily(0.17, 210 * _MHZ, 6251 * _MHZ, 1.7, sleeps=True)),
-    ("RTX", BoardFamily(0.07, 210 * _MHZ, 10251 * _MHZ, 1.1, sleeps=True)),
-)
-_GEFORCE: Final = BoardFamily(0.06, 210 * _MHZ, 10501 * _MHZ, 1.1, True, 0.2)
-_BY_ARCHITECTURE: Final = {
-    "Pascal": BoardFamily(0.11, 405 * _MHZ, 715 * _MHZ, 1.0, sleeps=False),
-    "Volta": BoardFamily(0.14, 135 * _MHZ, 877 * _MHZ, 1.0, sleeps=False),
-    "Turing": BoardFamily(0.08, 300 * _MHZ, 7001 * _MHZ, 1.1, sleeps=True),
-    "Ampere": BoardFamily(0.10, 210 * _MHZ, 6251 * _MHZ, 1.2, sleeps=True),
-    "Ada": BoardFamily(0.10, 210 * _MHZ, 9001 * _MHZ, 1.1, sleeps=True),
-    "Hopper": BoardFamily(0.12, 345 * _MHZ, 2619 * _MHZ, 1.0, sleeps=False),
-    "Blackwell": BoardFamily(0.14, 120 * _MHZ, 3996 * _MHZ, 1.0, sleeps=False),
+_FAMILIES: Final = {
+    row["board"]: BoardFamily(
+        float(row["idle_ratio"]),
+        float(row["idle_clock_mhz"]) * 1e6,
+        float(row["memory_clock_mhz"]) * 1e6,
+        float(row["drive"]),
+        row["sleeps"] == "yes",
+        float(row["idle_memory_controller_busy"] or 0),
+    )
+    for row in table_rows(__file__, "families.csv")
 }
-_OTHER: Final = BoardFamily(0.10, 210 * _MHZ, 5000 * _MHZ, 1.0, sleeps=False)
+"""By how the board's key begins, in this order, else by its architecture. H100 and H200 idle draws
+and clocks, and P0 when idle, are from public captures; the others are recalled from such captures,
+not verified."""
 
 
 def family_of(board: Board) -> BoardFamily:
     """The family that a board belongs to."""
+    key = board.key
     if "GeForce" in "".join(board.names):
-        return _GEFORCE
-    for start, family in _BY_KEY:
-        if board.key.startswith(start) and not board.key.startswith("L40"):
-            return family
-    return _BY_ARCHITECTURE.get(board.architecture, _OTHER)
+        return _FAMILIES["GeForce"]
+    # An L40 is no kind of L4.
+    named = (name for name in _FAMILIES if key.startswith(name) and not key.startswith("L40"))
+    return _FAMILIES.get(next(named, board.architecture), _FAMILIES["other"])
 
 
 def instance_memory_bytes(board: Board, profile: MigProfile | None) -> int:

@@ -1,12 +1,11 @@
 """Reader of the model: what NVML would have given, without a driver between."""
 
-import csv
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from rightsizer.model.reading import Missing, Process, Reading
 from rightsizer.model.signal import Signal
+from rightsizer.model.table import table_rows
 from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
@@ -43,9 +42,7 @@ _OFFERS: Final = tuple(
         frozenset(row["scopes"].split()),
         tuple(map(Signal, row["signals"].split())),
     )
-    for row in csv.DictReader(
-        Path(__file__).with_name("offers.csv").read_text(encoding="utf-8").splitlines()
-    )
+    for row in table_rows(__file__, "offers.csv")
 )
 """Signals by the feature that they need, and whether a GPU without instances, one that is cut into
 instances or an instance itself has them."""

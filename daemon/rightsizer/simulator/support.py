@@ -1,13 +1,12 @@
 """Table of board features by architecture; every NOT_SUPPORTED and NVML number follows from it."""
 
-import csv
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.table import table_rows
 from rightsizer.simulator.physics import has_switches, link_count, nvlink_is_up
 
 
@@ -52,9 +51,8 @@ class BoardFeature(StrEnum):
     CORES = "cores"
 
 
-_TABLE: Final = Path(__file__).with_name("support.csv").read_text(encoding="utf-8")
 SUPPORT_TABLE: Final[Mapping[BoardFeature, Mapping[str, str]]] = {
-    BoardFeature(row["feature"]): row for row in csv.DictReader(_TABLE.splitlines())
+    BoardFeature(row["feature"]): row for row in table_rows(__file__, "support.csv")
 }
 """By feature and architecture `y`, `n` or the trait that decides (`_traits`); by `with_mig` whether
 a GPU with MIG instances still has it."""

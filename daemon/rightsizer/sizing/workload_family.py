@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.table import table_rows
 
 _Known = TypeVar("_Known")
 USUAL_COMPUTE_SHARE: Final = 0.6
@@ -70,42 +71,20 @@ class ComparedWorkload:
         return COMPUTE_SHARES[self.activity].get(self.family, USUAL_COMPUTE_SHARE)
 
 
+_ROWS: Final = {ModelKind(row["kind"]): row for row in table_rows(__file__, "model_kinds.csv")}
 COMPUTE_SHARES: Final[Mapping[WorkloadActivity, Mapping[ModelKind, float]]] = {
-    WorkloadActivity.INFERENCE: {
-        ModelKind.TRANSFORMER_ENCODER: 0.85,
-        ModelKind.DIFFUSION: 0.9,
-        **dict.fromkeys((ModelKind.SPEECH, ModelKind.RECOMMENDER), 0.5),
-        ModelKind.GRAPH: 0.3,
-    },
-    WorkloadActivity.TRAINING: {
-        **dict.fromkeys((ModelKind.CNN, ModelKind.DETECTION), 0.4),
-        **dict.fromkeys((ModelKind.SEGMENTATION, ModelKind.SPEECH), 0.5),
-        **dict.fromkeys((ModelKind.TRANSFORMER_ENCODER, ModelKind.LLM), 0.85),
-        ModelKind.DIFFUSION: 0.8,
-        **dict.fromkeys((ModelKind.RECOMMENDER, ModelKind.GRAPH), 0.3),
-    },
+    activity: {kind: float(share) for kind, row in _ROWS.items() if (share := row[column])}
+    for activity in WorkloadActivity
+    for column in (f"{activity}_compute_share",)
 }
 """By arithmetic per byte, before anything is measured: matrices of transformers are large,
 normalization and embedding tables are read and hardly computed with, training keeps and reads
 activations; those left out have the usual share."""
-
-
 EXCHANGED_BYTES_PER_SECOND: Final[Mapping[ModelKind, float]] = {
-    # 51 MB of gradients each 0.13 s, and so on: ResNet-50, RNN-T, RetinaNet, 3D U-Net.
-    **dict.fromkeys((ModelKind.CNN, ModelKind.SPEECH), 0.4e9),
-    **dict.fromkeys((ModelKind.DETECTION, ModelKind.SEGMENTATION), 0.3e9),
-    # 670 MB each 0.13 s: BERT large; 1.7 GB each 1.5 s: Stable Diffusion.
-    ModelKind.TRANSFORMER_ENCODER: 5e9,
-    ModelKind.DIFFUSION: 1.2e9,
-    # Adapters leave little to sum; what weights and activations take hides behind products.
-    ModelKind.LLM: 2.3e9,
-    ModelKind.RECOMMENDER: 6e9,  # 26 pooled rows of 128 numbers a sample, there and back.
-    ModelKind.GRAPH: 3e9,  # Features of neighbors; a guess.
+    kind: float(row["exchanged_bytes_per_second"]) for kind, row in _ROWS.items()
 }
 """What a GPU that trains with others hands on for each second that it computes as fast as an A100
 SXM of 80 GB; by arithmetic, before anything is measured."""
-
-
 _SERVED: Final = WorkloadActivity.INFERENCE
 WORKLOADS: Final[Mapping[str, ComparedWorkload]] = {
     **{
@@ -120,21 +99,12 @@ WORKLOADS: Final[Mapping[str, ComparedWorkload]] = {
     },
 }
 """By name."""
-
-
 _SPELLINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("serving", "serve", "infer"), str(_SERVED)),
     **dict.fromkeys(("train", "finetune", "finetuning"), str(WorkloadActivity.TRAINING)),
-    **dict.fromkeys(("vision", "resnet", "classification"), str(ModelKind.CNN)),
-    **dict.fromkeys(("yolo", "retinanet"), str(ModelKind.DETECTION)),
-    **dict.fromkeys(("encoder", "bert", "embedding", "embeddings"), "transformer-encoder"),
-    **dict.fromkeys(("sdxl", "sd", "image", "images"), str(ModelKind.DIFFUSION)),
-    **dict.fromkeys(("whisper", "asr", "audio"), str(ModelKind.SPEECH)),
-    **dict.fromkeys(("dlrm", "recommendation"), str(ModelKind.RECOMMENDER)),
     **dict.fromkeys(("online", "interactive", "realtime"), str(InferenceScenario.SERVER)),
     "batch": str(InferenceScenario.OFFLINE),
-    "gnn": str(ModelKind.GRAPH),
-    "segmentation": str(ModelKind.SEGMENTATION),
+    **{word: str(kind) for kind, row in _ROWS.items() for word in row["words"].split()},
 }
 """What people call activities, families and scenarios."""
 

@@ -1,18 +1,16 @@
 """Well-known models by name: a table of published configurations, matched loosely."""
 
-import csv
 import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.io.near import near_words
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.table import table_rows
 from rightsizer.sizing.parameters import NumberFormat
 
-_FILE: Final = "known_models.csv"
 _MARKS: Final = re.compile(r"[^a-z0-9.+]+")
 _PREFIXES: Final = frozenset({"meta", "google", "openai", "mistralai", "microsoft", "nvidia"})
 _SUFFIX: Final = re.compile(
@@ -89,8 +87,7 @@ def known_names() -> list[str]:
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
     """Rows by each of their names."""
-    lines = Path(__file__).with_name(_FILE).read_text(encoding="utf-8").splitlines()
-    rows = list(csv.DictReader(lines))
+    rows = table_rows(__file__, "known_models.csv")
     others = {_key(name): row for row in rows for name in row["also"].split()}
     return others | {_key(row["name"]): row for row in rows}
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Instruction, Reason
+from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
@@ -39,7 +39,7 @@ def judge(
             worst, lambda time: time.exposed_collective_seconds, settings.removed_low_ratio
         ),
         description="Run collectives beside kernels, and send less.",
-        instructions=(_OVERLAP, _WHO_IS_LATE),
+        instructions=rule.instructions("overlap_collectives", "find_late_rank"),
     )
 
 
@@ -61,18 +61,6 @@ def _summary(worst: ProfiledMember, ratio: float) -> str:
     )
 
 
-_OVERLAP: Final = Instruction(
-    "Let collectives run while kernels do",
-    "DistributedDataParallel(..., bucket_cap_mb=..., gradient_as_bucket_view=True); FSDP with "
-    "forward_prefetch and backward_prefetch;\nMegatron: --overlap-grad-reduce "
-    "--overlap-param-gather, --tp-comm-overlap; gradients in bfloat16; no_sync() while "
-    "gradients are accumulated",
-)
-_WHO_IS_LATE: Final = Instruction(
-    "See whether they wait for a late rank",
-    "rightsizer profile rank*.json.gz with the files of all ranks names who starts latest; a "
-    "collective lasts until the last rank has joined it",
-)
 RULE: Final = rule.ProfileRule(
     "profile_communication_bound", ProfileCommunicationBoundSettings(), judge
 )

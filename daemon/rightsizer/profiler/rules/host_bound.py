@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Reason, Risk
+from rightsizer.model.frozen import replace
 from rightsizer.model.profile import HostSpanUse, Profile, SpanKind
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
@@ -26,6 +27,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
     launches = "; its kernels are so short that their launches are what it waits for"
     waits = _longest(worst, SpanKind.SYNCHRONIZATION)
     named = "".join(f"\n{each.count} x {each.name}" for each in waits)
+    watch, wait_less = rule.instructions("watch_host", "wait_less")
     return ProfileVerdict(
         f"{worst.key} waits for the host {worst.host_wait_ratio:.1%} of the time, at most "
         f"{worst.loader_wait_ratio:.1%} of it for a loader{launches if is_other else ''}"
@@ -37,7 +39,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
         action=Action.NONE,
         gain=Gain.of(worst, lambda time: time.host_wait_seconds, 0.0),
         description="Move work of the host off the path between kernels.",
-        instructions=(_LOOK, Instruction(_DO_NOT_WAIT.title, f"{_DO_NOT_WAIT.text}{named}")),
+        instructions=(watch, replace(wait_less, text=f"{wait_less.text}{named}")),
         risk=Risk.VERY_LOW,
     )
 
@@ -74,7 +76,7 @@ def _of_loader(
         action=Action.FIX_INPUT_PIPELINE,
         gain=Gain.of(worst, lambda time: time.loader_wait_seconds, settings.removed_low_ratio),
         description="Load ahead of the GPU, in processes of their own.",
-        instructions=(_WORKERS,),
+        instructions=rule.instructions("more_workers"),
         risk=Risk.VERY_LOW,
     )
 
@@ -106,7 +108,7 @@ def _of_synchronization(
             settings.synchronization_removed_low_ratio,
         ),
         description="Do not wait for the GPU within a step.",
-        instructions=(_DO_NOT_WAIT, _LOOK),
+        instructions=rule.instructions("wait_less", "watch_host"),
         risk=Risk.LOW,
     )
 
@@ -131,17 +133,4 @@ def _longest(member: ProfiledMember, kind: SpanKind) -> list[HostSpanUse]:
     return sorted(found, key=lambda each: -each.seconds)[:_MOST_NAMED]
 
 
-_LOOK: Final = Instruction(
-    "See what the host does between kernels", "py-spy dump --native --pid PID", "sh"
-)
-_DO_NOT_WAIT: Final = Instruction(
-    "Do not wait for the GPU within a step",
-    "fewer .item(), .cpu() and prints of a loss; copies with non_blocking=True from pinned memory",
-)
-_WORKERS: Final = Instruction(
-    "Load with more workers, ahead of the GPU",
-    "DataLoader(..., num_workers=N, pin_memory=True, persistent_workers=True, prefetch_factor=4)\n"
-    "with N the CPUs that the job has for each GPU, less one; tf.data: "
-    ".map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)",
-)
 RULE: Final = rule.ProfileRule("profile_host_bound", ProfileHostBoundSettings(), judge)

@@ -5,7 +5,7 @@ from math import floor
 from typing import Final, NamedTuple
 
 from rightsizer.advice.risk import probability_above
-from rightsizer.model.finding import Action, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile
 from rightsizer.profiler.figures import short_text
@@ -23,7 +23,7 @@ class _Cause(NamedTuple):
 
     text: str
     saved_ratio: float
-    remedy: Instruction
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def judge(
     shown = (short or judged)[0]
     share = shown.kernel.seconds / whole
     saved = sum(each.kernel.seconds * each.saved_ratio for each in short) / whole
-    remedies = {each.remedy.title: each.remedy for one in short for each in one.causes}
+    remedies = dict.fromkeys(each.remedy for one in short for each in one.causes)
     runs = float(sum(each.kernel.count for each in judged))
     name = short_text(shown.kernel.name, _NAME_CHARACTERS)
     is_held = ratio >= settings.on_ratio
@@ -103,7 +103,7 @@ def judge(
         action=Action.OPTIMIZE_KERNEL,
         gain=Gain(0.0, saved, None),
         description="Change how these kernels run; the time is that of the profiled kernels.",
-        instructions=tuple(remedies.values()) or (_LATENCY,),
+        instructions=rule.instructions(*(remedies or ("hide_latency",))),
         risk=Risk.MEDIUM,
     )
 
@@ -133,12 +133,12 @@ def _causes(
     excess, threads = counters.excess_sectors_ratio, counters.active_threads
     if limit != "compute" and excess and excess >= settings.excess_sectors_minimum_ratio:
         text = f"{excess:.0%} of the sectors that it moves are of no use (uncoalesced access)"
-        yield _Cause(text, excess, _COALESCE)
+        yield _Cause(text, excess, "coalesce")
     if limit == "latency":
         yield from _room(kernel, counters, settings)
         if threads and threads <= settings.threads_maximum:
             text = f"{threads:.0f} of the {_WARP_THREADS} threads of a warp work on average"
-            yield _Cause(text, 1.0 - threads / _WARP_THREADS, _CONVERGE)
+            yield _Cause(text, 1.0 - threads / _WARP_THREADS, "converge")
 
 
 def _room(
@@ -149,10 +149,10 @@ def _room(
     tail = 1.0 / (floor(waves) + 1)
     if 0 < waves < 1:
         text = f"its blocks fill {waves:.0%} of the multiprocessors' room"
-        yield _Cause(text, 1.0 - waves, _MORE_BLOCKS)
+        yield _Cause(text, 1.0 - waves, "more_blocks")
     elif waves > floor(waves) and tail >= settings.tail_minimum_ratio:
         text = f"the last of its {waves:.1f} waves of blocks leaves multiprocessors idle"
-        yield _Cause(text, tail, _MORE_BLOCKS)
+        yield _Cause(text, tail, "more_blocks")
     # Products on tensor cores hide latency within a block, not by many of them.
     is_short = room is not None and room <= settings.occupancy_maximum_ratio
     if room is not None and is_short and not kernel.uses_tensor_cores:
@@ -165,31 +165,9 @@ def _room(
         least = min(known.values(), default=None)
         by = " and ".join(name for name, blocks in known.items() if blocks == least)
         text = f"{by or 'what it takes'} leave room for {room:.0%} of the warps"
-        yield _Cause(text, 1.0 - room, _OCCUPANCY)
+        yield _Cause(text, 1.0 - room, "raise_occupancy")
 
 
-_COALESCE: Final = Instruction(
-    "Let neighboring threads touch neighboring addresses",
-    "structure of arrays, the fastest index across threads; transpose through shared memory; "
-    "vector loads; the profiler's Source Counters page names the lines",
-)
-_MORE_BLOCKS: Final = Instruction(
-    "Give the board more blocks, or blocks of even waves",
-    "a larger batch, smaller tiles, split-K or stream-K, several small problems in one launch",
-)
-_OCCUPANCY: Final = Instruction(
-    "Take less of a multiprocessor for each block",
-    "__launch_bounds__, fewer live values, smaller tiles in shared memory, another block size",
-)
-_CONVERGE: Final = Instruction(
-    "Let the threads of a warp take one branch",
-    "sort or bin work by its kind; predicate short branches; balance what each thread does",
-)
-_LATENCY: Final = Instruction(
-    "Give each thread independent work to hide latency",
-    "unroll, load ahead, more elements a thread; the page Warp State Statistics tells what warps "
-    "wait for",
-)
 RULE: Final = rule.ProfileRule(
     "profile_kernel_inefficient", ProfileKernelInefficientSettings(), judge
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import KernelFamily, KernelUse, Profile
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
@@ -43,7 +43,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
             settings.removed_high_ratio,
         ),
         description="Fuse neighboring operators.",
-        instructions=(_COMPILE,),
+        instructions=rule.instructions("fuse"),
         risk=Risk.LOW,
     )
 
@@ -58,10 +58,4 @@ def _part(member: ProfiledMember) -> float:
     return sum(each.seconds for each in _small(member)) / whole if whole else 0.0
 
 
-_COMPILE: Final = Instruction(
-    "Let a compiler fuse them, or take kernels that are fused already",
-    "model = torch.compile(model); jax.jit, or tf.function(jit_compile=True), around the step\n"
-    "fused RMSNorm, rotary embedding, SwiGLU, cross entropy and optimizers (fused=True); "
-    "channels_last, which saves the transpositions of convolutions",
-)
 RULE: Final = rule.ProfileRule("profile_kernels_unfused", ProfileKernelsUnfusedSettings(), judge)

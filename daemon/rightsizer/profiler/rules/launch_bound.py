@@ -52,7 +52,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
         gain=Gain.of(worst, _launch_wait_seconds, settings.removed_low_ratio),
         description="Launch whole steps as CUDA graphs, or fuse the short kernels.",
         instructions=(
-            _CAPTURE,
+            *rule.instructions("capture_graphs"),
             Instruction(
                 "Fuse, or give each launch more to do: a larger batch, fused optimizers",
                 "\n".join(f"{each.count} x {each.name}" for each in short),
@@ -78,11 +78,4 @@ def _launch_wait_seconds(time: TimeUse) -> float:
     return time.host_wait_seconds - time.loader_wait_seconds - time.synchronization_wait_seconds
 
 
-_CAPTURE: Final = Instruction(
-    "Capture the steps as CUDA graphs",
-    'model = torch.compile(model, mode="reduce-overhead")\n'
-    "or torch.cuda.make_graphed_callables(model, sample_arguments) for fixed shapes; "
-    "jax.jit around the whole step;\n"
-    "serving engines: vLLM without --enforce-eager, cuda_graph_config of TensorRT-LLM",
-)
 RULE: Final = rule.ProfileRule("profile_launch_bound", ProfileLaunchBoundSettings(), judge)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import CopyKind, CopyUse, HostMemory, Profile, TimeUse
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
@@ -42,7 +42,7 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
         description="Copy from pinned memory, beside the kernels."
         if pageable
         else "Copy less, and copy while kernels run.",
-        instructions=(_PIN if pageable else _COPY_LESS,),
+        instructions=rule.instructions("pin" if pageable else "copy_less"),
         risk=Risk.VERY_LOW,
     )
 
@@ -63,15 +63,4 @@ def _bytes_per_second(copies: Sequence[CopyUse]) -> float | None:
 
 _CLOCK_SECONDS: Final = 1e-9
 """No profiler's clock tells less apart."""
-_COPY_LESS: Final = Instruction(
-    "Its memory is pinned or not told: copy less, and while kernels run",
-    "nvidia-smi topo -m and rightsizer doctor tell the link that the rate is to be held against;\n"
-    "keep on the GPU what every step needs, send smaller types, prefetch the next batch on a "
-    "stream of its own",
-)
-_PIN: Final = Instruction(
-    "Pin what is copied, and copy it while kernels run",
-    "DataLoader(..., pin_memory=True); batch.to(device, non_blocking=True);\n"
-    "keep on the GPU what every step needs, and copy results back once",
-)
 RULE: Final = rule.ProfileRule("profile_pcie_bound", ProfilePcieBoundSettings(), judge)

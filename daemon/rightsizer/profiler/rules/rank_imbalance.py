@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Final, NamedTuple
 
-from rightsizer.model.finding import Action, Instruction, Reason
+from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, StepUse
 from rightsizer.model.units import seconds
 from rightsizer.profiler.rules import rule
@@ -61,7 +61,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
         # From what it is behind at least to the mean of it.
         gain=Gain(min(each.ratio for each in lags), ratio, step),
         description="Even out the load, or fix the slow rank.",
-        instructions=(_COMPARE,),
+        instructions=rule.instructions("compare_ranks"),
     )
 
 
@@ -90,9 +90,4 @@ def _lags(members: Sequence[ProfiledMember]) -> list[_Lag]:
 
 
 _A_PAIR: Final = 2
-_COMPARE: Final = Instruction(
-    "Compare the slow rank with the others",
-    "its kernels against theirs: the same kernels slower is the GPU (clocks, power, throttling: "
-    "nvidia-smi -q -d PERFORMANCE), more of them is the load (lengths of sequences, shards)",
-)
 RULE: Final = rule.ProfileRule("profile_rank_imbalance", ProfileRankImbalanceSettings(), judge)

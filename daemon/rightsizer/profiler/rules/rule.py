@@ -1,10 +1,13 @@
 """Frame of the rules over profiles: member devices, settings, judgement, verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.verdict import confidence_of, finding_id, opposite, severity_of
+from rightsizer.io.codec import convert
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.finding import (
     Action,
     Finding,
@@ -169,6 +172,16 @@ class Gain:
         }
         step = {} if self.step is None else self.step._asdict()
         return found | {name: round(seconds, 9) for name, seconds in step.items()}
+
+
+@cache
+def _texts() -> Mapping[str, Instruction]:
+    return convert(load_beside(__file__, "instructions.yaml"), dict[str, Instruction])
+
+
+def instructions(*names: str) -> tuple[Instruction, ...]:
+    """Some of `instructions.yaml`."""
+    return tuple(_texts()[name] for name in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Instruction, Reason
+from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, SpanKind
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
@@ -33,13 +33,8 @@ def judge(profiles: Sequence[Profile], settings: ProfileStorageBoundSettings) ->
         action=Action.FIX_CHECKPOINTING,
         gain=Gain.of(worst, lambda time: time.checkpoint_wait_seconds, settings.removed_low_ratio),
         description="Write checkpoints beside the training.",
-        instructions=(_ASYNCHRONOUS,),
+        instructions=rule.instructions("save_asynchronously"),
     )
 
 
-_ASYNCHRONOUS: Final = Instruction(
-    "Copy the state to the host's memory, and write it while training goes on",
-    "torch.distributed.checkpoint.async_save(state, checkpoint_id=...)\n"
-    "orbax: AsyncCheckpointer; Lightning: AsyncCheckpointIO; less often, to a local disk first",
-)
 RULE: Final = rule.ProfileRule("profile_storage_bound", ProfileStorageBoundSettings(), judge)

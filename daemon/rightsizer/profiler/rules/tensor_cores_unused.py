@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import KernelUse, Profile
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
@@ -55,7 +55,7 @@ def judge(
             1.0 - 1.0 / settings.speedup_high_ratio,
         ),
         description="Compute in mixed precision, or allow TF32.",
-        instructions=(_PRECISION,),
+        instructions=rule.instructions("mixed_precision"),
         risk=Risk.MEDIUM,
     )
 
@@ -81,12 +81,6 @@ def _products(member: ProfiledMember, uses: bool | None) -> list[KernelUse]:  # 
     ]
 
 
-_PRECISION: Final = Instruction(
-    "Let the products run on tensor cores",
-    'with torch.autocast("cuda", dtype=torch.bfloat16):  # V100, T4: float16 and a GradScaler\n'
-    'torch.set_float32_matmul_precision("high"); torch.backends.cudnn.allow_tf32 = True\n'
-    "sizes of matrices that are multiples of 8; channels_last for convolutions",
-)
 RULE: Final = rule.ProfileRule(
     "profile_tensor_cores_unused", ProfileTensorCoresUnusedSettings(), judge
 )

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import Signal
+from rightsizer.model.table import table_rows
 
 
 class SignalColumn(NamedTuple):
@@ -36,36 +37,19 @@ FACTS: Final = {
 }
 """Columns that hold still."""
 
-SIGNAL_COLUMNS: Final[dict[str, SignalColumn]] = {
-    "utilization.gpu": SignalColumn(Signal.GPU_BUSY, "%"),
-    "utilization.memory": SignalColumn(Signal.MEMORY_CONTROLLER_BUSY, "%"),
-    "utilization.encoder": SignalColumn(Signal.ENCODER, "%"),
-    "utilization.decoder": SignalColumn(Signal.DECODER, "%"),
-    "utilization.jpeg": SignalColumn(Signal.JPEG, "%"),
-    "utilization.ofa": SignalColumn(Signal.OFA, "%"),
-    "memory.used": SignalColumn(Signal.MEMORY_USED_BYTES, "MiB"),
-    "memory.total": SignalColumn(Signal.MEMORY_TOTAL_BYTES, "MiB"),
-    "memory.reserved": SignalColumn(Signal.MEMORY_RESERVED_BYTES, "MiB"),
-    # The plain draw is what the driver means to be read; which mean it is depends on the board.
-    "power.draw": SignalColumn(Signal.POWER_WATTS, "W", 2),
-    "power.draw.average": SignalColumn(Signal.POWER_WATTS, "W", 1),
-    "power.draw.instant": SignalColumn(Signal.POWER_WATTS, "W", 0),
-    "enforced.power.limit": SignalColumn(Signal.POWER_LIMIT_WATTS, "W", 1),
-    "power.limit": SignalColumn(Signal.POWER_LIMIT_WATTS, "W", 0),
-    "temperature.gpu": SignalColumn(Signal.TEMPERATURE_CELSIUS, "C"),
-    "temperature.memory": SignalColumn(Signal.MEMORY_TEMPERATURE_CELSIUS, "C"),
-    # One clock drives both on every board so far.
-    "clocks.sm": SignalColumn(Signal.SM_CLOCK_HERTZ, "MHz", 1),
-    "clocks.gr": SignalColumn(Signal.SM_CLOCK_HERTZ, "MHz", 0),
-    "clocks.max.sm": SignalColumn(Signal.SM_CLOCK_MAXIMUM_HERTZ, "MHz", 1),
-    "clocks.max.gr": SignalColumn(Signal.SM_CLOCK_MAXIMUM_HERTZ, "MHz", 0),
-    "clocks.mem": SignalColumn(Signal.MEMORY_CLOCK_HERTZ, "MHz"),
-    "clocks_event_reasons.active": SignalColumn(Signal.CLOCK_EVENT_REASONS, "count"),
-    "pcie.link.gen.gpucurrent": SignalColumn(Signal.PCIE_LINK_GENERATION, "count", 1),
-    "pcie.link.gen.current": SignalColumn(Signal.PCIE_LINK_GENERATION, "count", 0),
-    "pcie.link.width.current": SignalColumn(Signal.PCIE_LINK_WIDTH, "count"),
-}
 
+def signal_columns(log: str) -> dict[str, SignalColumn]:
+    """The columns of a kind of log that hold signals, by their names there."""
+    return {
+        row["column"]: SignalColumn(Signal(row["signal"]), row["unit"], int(row["rank"] or 0))
+        for row in table_rows(__file__, "columns.csv")
+        if row["log"] == log
+    }
+
+
+SIGNAL_COLUMNS: Final = signal_columns("nvidia-smi")
+"""The plain draw ranks first: it is what the driver means to be read, and which mean it is depends
+on the board. One clock drives graphics and SMs on every board so far."""
 REASON_BITS: Final = {f"clocks_event_reasons.{event.label}": event for event in ClockEvent}
 """Columns of 'Active' and 'Not Active', and the bit of NVML's mask that each of them shows."""
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
@@ -18,23 +18,7 @@ _DATE: Final = re.compile(r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)")
 _TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
 _REMEDY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
 # Its MB of memory are MiB of NVML. Its 'sm' is NVML's utilization: the share of time with a kernel.
-_COLUMNS: Final = {
-    "pwr": (Signal.POWER_WATTS, "W"),
-    "temp": (Signal.TEMPERATURE_CELSIUS, "C"),
-    "gtemp": (Signal.TEMPERATURE_CELSIUS, "C"),
-    "mtemp": (Signal.MEMORY_TEMPERATURE_CELSIUS, "C"),
-    "sm": (Signal.GPU_BUSY, "%"),
-    "mem": (Signal.MEMORY_CONTROLLER_BUSY, "%"),
-    "enc": (Signal.ENCODER, "%"),
-    "dec": (Signal.DECODER, "%"),
-    "jpg": (Signal.JPEG, "%"),
-    "ofa": (Signal.OFA, "%"),
-    "mclk": (Signal.MEMORY_CLOCK_HERTZ, "MHz"),
-    "pclk": (Signal.SM_CLOCK_HERTZ, "MHz"),
-    "fb": (Signal.MEMORY_USED_BYTES, "MiB"),
-    "rxpci": (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, "MB/s"),
-    "txpci": (Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, "MB/s"),
-}
+_COLUMNS: Final = signal_columns("dmon")
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -101,9 +85,8 @@ def _layout(text: TextFile, heading: str, line: int) -> tuple[list[str], CellTab
             f"{text.name}:{line}: this is of 'nvidia-smi pmon', which tells of processes and not "
             f"of GPUs; {_REMEDY}"
         )
-    columns = [
-        CellColumn(at, name, *_COLUMNS[name]) for at, name in enumerate(names) if name in _COLUMNS
-    ]
+    known = ((at, name) for at, name in enumerate(names) if name in _COLUMNS)
+    columns = [CellColumn(at, name, *_COLUMNS[name][:2]) for at, name in known]
     if not columns:
         raise RecordingError(
             f"{text.name}:{line}: none of the columns {', '.join(names)} says how busy a GPU is; "

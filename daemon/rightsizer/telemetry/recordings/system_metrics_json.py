@@ -5,26 +5,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _KEY: Final = re.compile(r"(?:system[./])?gpu\.(?P<index>\d+)\.(?P<metric>\w+)(?P<node>/l:.+)?")
-_METRICS: Final = {
-    "gpu": (Signal.GPU_BUSY, "%"),
-    "memory": (Signal.MEMORY_CONTROLLER_BUSY, "%"),
-    "memoryAllocated": (Signal.MEMORY_USED, "%"),
-    "memoryAllocatedBytes": (Signal.MEMORY_USED_BYTES, "bytes"),
-    "temp": (Signal.TEMPERATURE_CELSIUS, "C"),
-    "powerWatts": (Signal.POWER_WATTS, "W"),
-    "enforcedPowerLimitWatts": (Signal.POWER_LIMIT_WATTS, "W"),
-    "smClock": (Signal.SM_CLOCK_HERTZ, "MHz"),
-    "memoryClock": (Signal.MEMORY_CLOCK_HERTZ, "MHz"),
-    "encoderUtilization": (Signal.ENCODER, "%"),
-}
+_METRICS: Final = signal_columns("wandb")
 """By the names of https://docs.wandb.ai/ref/system-metrics; those of one process's GPUs repeat
 them."""
 _TIMES: Final = ("_timestamp", "timestamp", "_runtime")
@@ -96,4 +85,4 @@ class _KeyReader:
         index, node = int(match["index"]), match["node"] or ""
         device = f"index:{index}{node}"
         self._notes.learn(device, RecordingDeviceFacts(index=None if node else index))
-        return device, CellColumn(0, key, *held)
+        return device, CellColumn(0, key, *held[:2])

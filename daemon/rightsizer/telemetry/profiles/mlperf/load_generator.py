@@ -10,43 +10,18 @@ from typing import Final
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
+from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.mlperf.training import finite, mlperf_records
 from rightsizer.telemetry.profiles.printed_text import PrintedText
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 
-_RATES: Final = {
-    "samples per second": "samples_per_second",
-    "completed samples per second": "completed_samples_per_second",
-    "completed samples per sec": "completed_samples_per_second",
-    "scheduled samples per second": "scheduled_samples_per_second",
-    "scheduled samples per sec": "scheduled_samples_per_second",
-    "tokens per second": "tokens_per_second",
-    "completed tokens per second": "completed_tokens_per_second",
-    "tokens per second (inferred)": "inferred_tokens_per_second",
-    "completed tokens per second (inferred)": "inferred_tokens_per_second",
-    "inferred tokens per second": "inferred_tokens_per_second",
-    "inferred completed tokens per second": "inferred_tokens_per_second",
-    "tps w/o loadgen overhead": "tokens_per_second",
-    "tps w/ loadgen overhead": "tokens_per_second_with_overhead",
-    "qps w/o loadgen overhead": "queries_per_second",
-    "qps without loadgen overhead": "queries_per_second",
-    "qps w/ loadgen overhead": "queries_per_second_with_overhead",
-    "qps with loadgen overhead": "queries_per_second_with_overhead",
-    "samples per query": "samples_per_query",
-    "query count": "queries",
-    "target qps": "target_queries_per_second",
+_FIGURES: Final = {
+    row["printed"]: (row["figure"], row["kind"] == "time")
+    for row in table_rows(__file__, "figures.csv")
 }
-_TIMES: Final = {
-    "target latency": "target_latency_seconds",
-    "ttft latency": "target_ttft_seconds",
-    "server ttft latency": "target_ttft_seconds",
-    "requested server ttft latency": "target_ttft_seconds",
-    "tpot latency": "target_tpot_seconds",
-    "requested server tpot latency": "target_tpot_seconds",
-    "min duration": "minimum_duration_seconds",
-}
+"""Figures by how they are printed, and whether they are times."""
 _STANDING: Final = re.compile(r"^(?:result|effective) ")
 """Before the names of detail logs that summaries have alone."""
 _TARGETS_OF_NOTHING: Final = frozenset(
@@ -106,25 +81,26 @@ def named_figure(key: str, value: object) -> tuple[str, float] | None:
     unit = _UNIT.search(plain)
     plain = _UNIT.sub("", plain)
     known = _STANDING.sub("", plain)
-    if known in _RATES:
-        return _RATES[known], number
-    name = _TIMES.get(known) or _measured_time(plain, has_unit=unit is not None)
-    if name is None or (number == 0 and name in _TARGETS_OF_NOTHING):
+    name, is_time = _FIGURES.get(known, ("", True))
+    if not is_time:
+        return name, number
+    name = name or _measured_time(plain, has_unit=unit is not None)
+    if not name or (number == 0 and name in _TARGETS_OF_NOTHING):
         return None
     return name, number / _PER_SECOND[unit[1] if unit else "ns"]
 
 
-def _measured_time(plain: str, *, has_unit: bool) -> str | None:
+def _measured_time(plain: str, *, has_unit: bool) -> str:
     if estimate := _ESTIMATE.search(plain):
         return f"early_stopping_latency_{percentile_name(estimate[1])}_seconds"
     subject = next((name for name, words in _SUBJECTS if words.search(plain)), "latency")
     is_time = subject != "latency" or (has_unit and "latency" in plain)
     if not is_time or _NOT_MEASURED.search(plain):
-        return None
+        return ""
     if percentile := _PERCENTILE.search(plain):
         return f"{subject}_{percentile_name(percentile[1])}_seconds"
     edge = _EDGE.search(plain)
-    return f"{subject}_{edge[1]}_seconds" if edge else None
+    return f"{subject}_{edge[1]}_seconds" if edge else ""
 
 
 @dataclass(slots=True)
