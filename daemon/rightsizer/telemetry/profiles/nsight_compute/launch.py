@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.printed_text import (
@@ -98,56 +99,14 @@ def _keys(*texts: str) -> tuple[MetricKey, ...]:
 
 _SPEED_OF_LIGHT: Final = ("GPU Speed Of Light Throughput", "GPU Speed Of Light")
 """The section's name, and the one it had until 2021."""
-DURATION: Final = _keys("SOL/Duration", "gpu__time_duration.sum", "gpu__time_duration.avg")
-_RATIOS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
-    "compute_ratio": _keys(
-        *("SOL/Compute (SM) Throughput", "GPU Speed Of Light/SOL SM"),
-        "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    ),
-    "dram_ratio": _keys(
-        *("SOL/DRAM Throughput", "GPU Speed Of Light/SOL DRAM", "GPU Speed Of Light/SOL FB"),
-        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-    ),
-    "occupancy_ratio": _keys(
-        "Occupancy/Achieved Occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active"
-    ),
-    "memory_ratio": _keys(
-        *("SOL/Memory Throughput", "GPU Speed Of Light/SOL Memory"),
-        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-    ),
-    "theoretical_occupancy_ratio": _keys(
-        "Occupancy/Theoretical Occupancy", "sm__maximum_warps_per_active_cycle_pct"
-    ),
+_METRICS: Final[Mapping[str, Mapping[str, tuple[MetricKey, ...]]]] = {
+    section: {name: _keys(*texts) for name, texts in named.items()}
+    for section, named in load_beside(__file__, "metrics.yaml").items()
 }
-"""By the field's name in `KernelUse` or `KernelCounters`, as are the numbers."""
-_NUMBERS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
-    "register_blocks": _keys(
-        "Occupancy/Block Limit Registers", "launch__occupancy_limit_registers"
-    ),
-    "shared_memory_blocks": _keys(
-        "Occupancy/Block Limit Shared Mem", "launch__occupancy_limit_shared_mem"
-    ),
-    "warp_blocks": _keys("Occupancy/Block Limit Warps", "launch__occupancy_limit_warps"),
-    "waves": _keys("Launch Statistics/Waves Per SM", "launch__waves_per_multiprocessor"),
-    "active_threads": _keys(
-        "Warp State Statistics/Avg. Active Threads Per Warp",
-        "smsp__thread_inst_executed_per_inst_executed.ratio",
-    ),
-}
-_EXCESS_SECTORS: Final = _keys(
-    "derived__memory_l2_theoretical_sectors_global_excessive",
-    "memory_l2_theoretical_sectors_global",
-)
-_WAYS: Final = ("ld", "st")
-_BYTES_USED: Final = _keys(
-    *(f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{way}.pct" for way in _WAYS)
-)
-"""Of a sector's bytes, those that the threads asked for."""
-_SECTORS: Final = tuple(
-    _keys(*(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{way}.sum" for way in _WAYS))
-    for what in ("sectors", "requests")
-)
+_OTHERS: Final = _METRICS["others"]
+DURATION: Final = _OTHERS["duration"]
+MULTIPROCESSORS: Final = _OTHERS["multiprocessors"]
+_DRAM_BYTES: Final = ("dram_bytes", "dram_bytes_by_way", "dram_bytes_by_operation")
 _COALESCED_SECTORS: Final = 16.0
 """Sectors of a request of 32 threads that read 16 bytes each, side by side: the most that a
 coalesced one takes."""
@@ -156,15 +115,6 @@ _EXCESS_RULE: Final = re.compile(
     r"global access, expected (\d+) transactions, got (\d+)"
 )
 """What the profiler's rule on access says, and what it said until 2020."""
-_DRAM_RATE: Final = _keys(
-    "Memory Workload Analysis/Memory Throughput", "dram__bytes.sum.per_second"
-)
-_DRAM_BYTES: Final = (
-    _keys("dram__bytes.sum"),
-    _keys("dram__bytes_read.sum", "dram__bytes_write.sum"),
-    _keys("dram__bytes_op_read.sum", "dram__bytes_op_write.sum"),
-)
-MULTIPROCESSORS: Final = _keys("Launch Statistics/# SMs", "device__attribute_multiprocessor_count")
 _TENSOR: Final = re.compile(r"sm(?:sp)?__(?:inst_executed_pipe_tensor|pipe_tensor|ops_path_tensor)")
 _ALL_TENSOR: Final = re.compile(
     r"sm(?:sp)?__(?:inst_executed_pipe_tensor|pipe_tensor(?:_cycles_active|_inst)?)\."
@@ -176,10 +126,7 @@ _TENSOR_RULE: Final = re.compile(
     r"\bTensor\b[^.]{0,40} is the highest-utilized pipeline|dominated by its Tensor"
 )
 _WANTED: Final = frozenset(
-    chain(
-        *(DURATION, _DRAM_RATE, MULTIPROCESSORS, _EXCESS_SECTORS, _BYTES_USED),
-        *(*_RATIOS.values(), *_NUMBERS.values(), *_DRAM_BYTES, *_SECTORS),
-    )
+    key for named in _METRICS.values() for keys in named.values() for key in keys
 )
 
 
@@ -190,8 +137,8 @@ def is_wanted(key: MetricKey) -> bool:
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
     """What was measured beside its time, by the field's name in `KernelUse` or its counters."""
-    found = {name: launch.first(keys, ratio_in) for name, keys in _RATIOS.items()}
-    found |= {name: launch.first(keys, _as_it_is) for name, keys in _NUMBERS.items()}
+    found = {name: launch.first(keys, ratio_in) for name, keys in _METRICS["ratios"].items()}
+    found |= {name: launch.first(keys, _as_it_is) for name, keys in _METRICS["numbers"].items()}
     found["excess_sectors_ratio"] = _excess_sectors(launch)
     found["dram_bytes_per_second"] = _dram_rate(launch)
     return {name: value for name, value in found.items() if value is not None}
@@ -205,10 +152,10 @@ def extremes(launch: KernelLaunch) -> tuple[float, float] | None:
 
 def _dram_rate(launch: KernelLaunch) -> float | None:
     duration = launch.first(DURATION, seconds_in)
-    if (rate := launch.first(_DRAM_RATE, bytes_in)) is not None or not duration:
+    if (rate := launch.first(_OTHERS["dram_rate"], bytes_in)) is not None or not duration:
         return rate
-    for keys in _DRAM_BYTES:
-        parts = [launch.first((key,), bytes_in) for key in keys]
+    for name in _DRAM_BYTES:
+        parts = [launch.first((key,), bytes_in) for key in _OTHERS[name]]
         if None not in parts:
             return sum(filter(None, parts)) / duration
     return None
@@ -221,11 +168,11 @@ def _as_it_is(_: str) -> float:
 
 def _excess_sectors(launch: KernelLaunch) -> float | None:
     """By its own metrics, else by what a rule says, else by the sectors of a request."""
-    excess, whole = (launch.first((key,), _as_it_is) for key in _EXCESS_SECTORS)
+    excess, whole = (launch.first((key,), _as_it_is) for key in _OTHERS["excess_sectors"])
     if excess is not None and whole:
         return min(1.0, excess / whole)
     # Of what it does not do at all, loads or stores, the ratio is 0.
-    if used := [each for key in _BYTES_USED if (each := launch.first((key,), ratio_in))]:
+    if used := [each for key in _OTHERS["bytes_used"] if (each := launch.first((key,), ratio_in))]:
         return 1.0 - min(1.0, *used)
     if said := [found for each in launch.rules if (found := _EXCESS_RULE.search(each.text))]:
         return max(
@@ -233,7 +180,8 @@ def _excess_sectors(launch: KernelLaunch) -> float | None:
             for each in said
         )
     sectors, requests = (
-        sum(launch.first((key,), _as_it_is) or 0.0 for key in keys) for keys in _SECTORS
+        sum(launch.first((key,), _as_it_is) or 0.0 for key in _OTHERS[name])
+        for name in ("sectors", "requests")
     )
     return max(0.0, 1.0 - _COALESCED_SECTORS * requests / sectors) if sectors and requests else None
 
