@@ -149,7 +149,6 @@ def _peaks(row: Row) -> dict[Precision, float]:
 
 
 def _ratios(row: Row, most: float) -> dict[Precision, float]:
-    """Positive numbers by number format."""
     row.refuse_unknown(tuple(Precision))
     numbers = {precision: row.number(precision, 1e-3, most) for precision in Precision}
     return {precision: number for precision, number in numbers.items() if number is not None}
@@ -245,7 +244,6 @@ def _given_sum(row: Row, count: int) -> AllReduce | None:
 
 
 def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:
-    """Those of a board of so much memory."""
     key = "mig_profiles"
     for cells in row.items(key):
         try:

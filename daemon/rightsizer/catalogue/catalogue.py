@@ -76,7 +76,6 @@ class Catalogue:
     """Boards by key and by any of their names."""
 
     def __init__(self, boards: Mapping[str, Board]) -> None:
-        """A catalogue of the given boards, by their keys."""
         self.boards = boards
         self._exact: dict[str, Board] = {}
         self._models: dict[str, dict[str, list[_Spelling]]] = {}

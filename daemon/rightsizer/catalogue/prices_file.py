@@ -227,7 +227,6 @@ def _prices(data: Mapping[str, Any], faults: Faults, stated: Collection[str]) ->
 
 
 def _entries(rows: Row, catalogue: Catalogue, file: str) -> dict[str, dict[str, Any]]:
-    """The operator's entries by the keys of their boards."""
     entries: dict[str, dict[str, Any]] = {}
     for name in rows.values:
         board = catalogue.boards.get(str(name)) or catalogue.find(str(name))

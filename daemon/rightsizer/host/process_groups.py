@@ -125,7 +125,6 @@ class ProcessGroupReader:
         self._networks = ExpiringCache[int, CounterMeter[tuple[Signal, str]]](forget_after)
 
     def __len__(self) -> int:
-        """How many groups and namespaces are followed."""
         followed = (self._processors, self._pressures, self._disks, self._networks)
         return sum(len(meters) for meters in followed)
 

@@ -130,19 +130,15 @@ class _PciTree:
     nodes: NumaNodes
 
     def device(self, address: str) -> Path:
-        """The folder of a PCI function."""
         return self.sysfs / "bus/pci/devices" / address
 
     def shows(self, address: str) -> bool:
-        """Whether there is such a PCI function."""
         return os.path.isdir(self.device(address))  # noqa: PTH112 - pathlib raises for some errors.
 
     def numa_node(self, address: str) -> int | None:
-        """The node of a PCI function."""
         return self.nodes.checked(read_integer(self.device(address) / "numa_node"))
 
     def gpu_site(self, address: str | None) -> PciPath:
-        """The place of a GPU."""
         if address is None or not self.shows(address):
             return PciPath()
         chain = chain_of(self.sysfs, f"bus/pci/devices/{address}")

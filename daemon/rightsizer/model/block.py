@@ -20,7 +20,6 @@ class LazyColumn(Sequence[float]):
     """A column of known length whose numbers are read when one is first needed."""
 
     def __init__(self, length: int, read: Callable[[], Sequence[float]]) -> None:
-        """A column that is not read yet."""
         self._length, self._read = length, read
 
     def __len__(self) -> int:

@@ -48,7 +48,6 @@ class Histogram:
     __slots__ = ("_weights",)
 
     def __init__(self, weights: Mapping[int, float] | None = None) -> None:
-        """An empty histogram, or one of given weights by percent."""
         self._weights = dict(weights) if weights else {}
         if self._weights and not 0 <= min(self._weights) <= max(self._weights) < BINS:
             wrong = next(each for each in self._weights if not 0 <= each < BINS)

@@ -139,7 +139,6 @@ def _transformer_remedies(training: Training, task: ModelTask) -> Iterator[_Chan
 
 
 def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
-    """What changes some fields of a part of a requirement."""
     return lambda each: replace(each, **{part: replace(getattr(each, part), **changes)})
 
 

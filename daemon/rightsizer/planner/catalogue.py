@@ -60,7 +60,6 @@ def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
 
 
 def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
-    """One board; what is not known is `None`."""
     efficiency = board.efficiency
     return {
         **{name: getattr(board, name) for name in _IDENTITY},
@@ -103,7 +102,6 @@ def _price_form(price: Price | None, prices: Prices) -> dict[str, Any] | None:
 
 
 def _unknown_text(device: Device) -> str:
-    """A card of what the driver says."""
     head = (device.name, "  unknown to the catalogue", "", "What the driver of this node says")
     figures = (f"  {line}" for line in columns(_figures(device)))
     return "\n".join((*head, *figures, "", _REMEDY))
@@ -128,7 +126,6 @@ def _encode_unknown(device: Device) -> dict[str, Any]:
 
 
 def _figures(device: Device) -> Iterator[tuple[str, str]]:
-    """What it tells; what it does not is left out."""
     yield "architecture", device.architecture or "unknown"
     if "compute_capability" in device.facts:
         yield "compute capability", device.facts["compute_capability"]

@@ -74,7 +74,6 @@ def _work_of(offers: Sequence[_Form]) -> tuple[str, str]:
 
 
 def _priced(form: _Form, key: str) -> str:
-    """Dollars with the range behind them."""
     value, low, high = form[key], form[f"{key}_low"], form[f"{key}_high"]
     told = dollars(value, value)
     if low is None or low >= high:

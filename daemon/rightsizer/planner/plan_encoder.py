@@ -67,7 +67,6 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
 
 
 def _intervals(of: object, *names: str) -> dict[str, float | None]:
-    """Figures by the names of their fields."""
     forms = (encode_interval(name, getattr(of, name)) for name in names)
     return {key: value for form in forms for key, value in form.items()}
 
@@ -186,7 +185,6 @@ def _hourly(candidate: PlanCandidate) -> dict[str, float | None]:
 def _priced(
     name: str, dollars: float | None, interval: EstimateInterval | None
 ) -> dict[str, float | None]:
-    """A price, and where it lies."""
     return encode_interval(name, interval) | {name: dollars}
 
 

@@ -149,7 +149,6 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
 
 
 def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
-    """One requirement and notes on it."""
     row = question.row
     known = (*KEYS, *LOAD_WORDS)
     for key in row.values:

@@ -152,7 +152,6 @@ def _format(row: Row, key: str) -> ComputeFormat | None:
 
 
 def _names(row: Row, key: str) -> tuple[str, ...]:
-    """Those of a list, or a single one."""
     value = row.values.get(key)
     return (value,) if isinstance(value, str) else row.texts(key)
 
@@ -169,7 +168,6 @@ def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
 
 
 def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
-    """What the profile does not tell, a sentence each."""
     if not answer.has_counters:
         yield (
             "kernels with tensor cores wait for them, others for the memory; the interval holds "

@@ -157,7 +157,6 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
 
 def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
-    """The latencies that are asked for."""
     first, between = rate.ttft_ms, rate.tpot_ms
     if load.ttft_ms is not None and first is not None:
         why = f"first token after {first.value:.0f} ms{_told(load.ttft_percentile)}"

@@ -94,7 +94,6 @@ def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Para
 
 
 def _times(layout: Parallelism, replicas: int) -> Parallelism:
-    """So many copies of a layout."""
     return replace(layout, data=layout.data * replicas)
 
 
@@ -134,7 +133,6 @@ class Search:
         price: Callable[[Board], float | None],
         instances: Mapping[str, Sequence[Instance]] | None = None,
     ) -> None:
-        """For an hour of one GPU at some prices, in those instances of clouds that are given."""
         self.requirement, self._price, self._instances = requirement, price, instances
         self._sizing, self._settings = settings, settings.plan
         self._headroom = settings.serving.latency_headroom_ratio

@@ -166,7 +166,6 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
 
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:
-    """A line for each filter, with the nearest that it stopped."""
     rejected = [each for each in candidates if not each.fits]
     if not rejected:
         return

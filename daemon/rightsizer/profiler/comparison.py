@@ -147,7 +147,6 @@ class _Both:
     def shares(
         self, figure: str, words: tuple[str, str], ours: float, theirs: float
     ) -> ProfileComparison:
-        """Two shares of the time."""
         profiled = _length(self.member.time.span_seconds)
         return ProfileComparison(
             figure,

@@ -116,7 +116,6 @@ def _are_alike(one: ProfileForm, other: ProfileForm) -> bool:
 
 
 def _colored(time: ProfileForm | None) -> dict[str, float]:
-    """The parts of a span by the color of each; none of no time line."""
     parts = {} if time is None else idle_parts(time)
     return {_COLORS[part]: value for part, value in parts.items()}
 

@@ -43,7 +43,6 @@ class ProfileService:
         clock: Clock,
         settings: ProfileSettings | None = None,
     ) -> None:
-        """A service with what the storage keeps; the accounts know who holds the GPUs."""
         self._accountant, self._storage, self._clock = accountant, storage, clock
         self._settings = settings or ProfileSettings()
         self._log = structlog.get_logger(component="profiles")
@@ -152,7 +151,6 @@ class ProfileService:
 
 
 def _latest(kept: Mapping[str, str], maximum: int) -> dict[str, str]:
-    """Those that were taken last."""
     return dict(sorted(kept.items(), key=lambda each: _taken(each[1]))[-maximum:])
 
 

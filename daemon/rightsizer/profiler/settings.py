@@ -163,7 +163,6 @@ class ProfileSettings:
     capture: CaptureSettings = field(default_factory=CaptureSettings, metadata={"is_live": False})
 
     def __post_init__(self) -> None:
-        """Refuse captures that would land nowhere."""
         if self.capture.kind is not CaptureKind.NONE and not self.drop_folder.path:
             raise ValueError(
                 f"capture.kind: '{self.capture.kind}' needs a folder where profiles land; set "

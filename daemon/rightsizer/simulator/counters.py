@@ -48,7 +48,6 @@ class RateIntegral:
     def __init__(
         self, rates: Callable[[Nanoseconds], Rates], start: Nanoseconds, step: Nanoseconds = STEP
     ) -> None:
-        """An integral of rates per second that is 0 at `start`, on a grid of steps from there."""
         self._rates, self._start, self._step = rates, start, step
         self._last = 0
         self._sums: Rates = _NOTHING

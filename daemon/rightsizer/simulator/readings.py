@@ -254,5 +254,4 @@ def _memory(state: BoardState) -> dict[Signal, float]:
 
 
 def _megahertz(hertz: float) -> float:
-    """As exactly as the driver tells a clock."""
     return round(hertz / _MEGAHERTZ) * _MEGAHERTZ

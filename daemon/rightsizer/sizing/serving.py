@@ -47,7 +47,6 @@ _DEFAULTS: Final = ServingModelSettings()
 
 
 def _error_ratio(model: Transformer, board: Board, layout: Parallelism) -> float:
-    """What errors of a model on a board are, of those above."""
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
     wider = (
         _ASSUMED_BOARD if is_assumed else 1.0,

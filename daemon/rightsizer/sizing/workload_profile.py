@@ -201,7 +201,6 @@ class WorkloadProfile:
         return None not in {self.shares.tensor_active, self.shares.dram_active}
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be projected."""
         named = ("sm_active", "tensor_active", "dram_active")
         missing = [name for name in named if getattr(self.shares, name) is None]
         counted = (self.shares.tensor_active, self.shares.dram_active)

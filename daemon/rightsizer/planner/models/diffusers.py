@@ -176,7 +176,6 @@ def read_denoiser(
 
 
 def _notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
-    """What was taken as usual, for no file tells how images are made."""
     twice = "twice, with and without the prompt" if model.guided else "once"
     taken = {"image": f"images of {model.image} by {model.image} pixels"}
     taken |= {"steps": f"{model.steps} steps", "guided": f"each step run {twice}"}

@@ -170,7 +170,6 @@ def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | Non
 
 
 def _with_towers(read: TextModel, config: Configuration) -> TextModel:
-    """The same with the parts beside the text."""
     model = read.model
     if not isinstance(model, Transformer):
         return read

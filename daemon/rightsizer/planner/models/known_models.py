@@ -86,7 +86,6 @@ def known_names() -> list[str]:
 
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
-    """Rows by each of their names."""
     rows = table_rows(__file__, "known_models.csv")
     others = {_key(name): row for row in rows for name in row["also"].split()}
     return others | {_key(row["name"]): row for row in rows}

@@ -23,7 +23,6 @@ _SKIPPED: Final = 2
 
 
 def _with(shape: Transformer, added: float, **parts: Any) -> Transformer:
-    """The shape with more parameters, and other fields."""
     return replace(shape, parameters=(shape.parameters or 0.0) + added, **parts)
 
 

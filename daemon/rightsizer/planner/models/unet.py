@@ -80,7 +80,6 @@ def residual_block(inputs: int, outputs: int, positions: int, time: int = 0) -> 
 def _levels(
     config: Configuration, side: int, key: str, types: Mapping[str, bool]
 ) -> tuple[_Level, ...]:
-    """From the finest to the coarsest."""
     channels = config.wholes("block_out_channels")
     count = len(channels)
     layers = config.wholes("layers_per_block", count, 2)

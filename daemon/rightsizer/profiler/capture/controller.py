@@ -99,7 +99,6 @@ class CaptureController:
         room: CaptureStorage,
         clock: Clock,
     ) -> None:
-        """A controller that has not looked yet."""
         self._settings, self._context, self._runner = settings, context, runner
         self._repository, self._clock = repository, clock
         self._room = room

@@ -188,7 +188,6 @@ class DropFolderWatcher:
         *,
         read: _Read | None = None,
     ) -> None:
-        """A watcher that knows nothing of its folder; `take` gets profiles by folder."""
         self._settings, self._limits = settings, limits
         self._repository, self._take_profiles = repository, take
         self._read_with = read

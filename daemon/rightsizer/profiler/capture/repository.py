@@ -125,7 +125,6 @@ class CaptureCache(RecordCache[CaptureRecord]):
     """Captures with their ages, by the clock that never steps where this process saw them begin."""
 
     def __init__(self, repository: CaptureRepository, clock: Clock) -> None:
-        """A cache that has seen nothing itself."""
         super().__init__(repository)
         self._clock = clock
         self._begun: dict[str, Nanoseconds] = {}

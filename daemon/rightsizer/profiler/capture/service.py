@@ -38,7 +38,6 @@ class CaptureService:
         still_held: StillHeld,
         clock: Clock,
     ) -> None:
-        """A service that does nothing yet; its arguments are those of its parts."""
         self._kind, self._repository = capture.kind, repository
         self._interval = drop_folder.interval
         self._watcher = DropFolderWatcher(drop_folder, limits, repository, take)

@@ -44,7 +44,6 @@ class CaptureTimingSettings:
     maximum_a_day: int = setting(4, within=(1, 1000))
 
     def __post_init__(self) -> None:
-        """Refuse bounds that leave no room between them."""
         if self.minimum_confidence_ratio > self.maximum_confidence_ratio:
             raise ValueError("minimum_confidence_ratio is above maximum_confidence_ratio")
 
@@ -110,7 +109,6 @@ class CaptureSettings:
     room: CaptureStorageSettings = field(default_factory=CaptureStorageSettings)
 
     def __post_init__(self) -> None:
-        """Refuse what could never be called."""
         if unknown := unknown_placeholders(self.command, PLACEHOLDERS):
             raise ValueError(f"command: there is no {{{unknown[0]}}}; choose from {_NAMED}")
         if self.kind is CaptureKind.COMMAND and not (self.command and self.command[0]):
@@ -139,6 +137,5 @@ class DropFolderSettings:
     read_memory_bytes: int = setting(512 * 2**20, within=(128 * 2**20, None))
 
     def __post_init__(self) -> None:
-        """Refuse a folder that depends on where the agent was started."""
         if self.path and not self.path.startswith("/"):
             raise ValueError(f"path: '{self.path}' is no whole path; begin it with /")

@@ -65,7 +65,6 @@ def _ratio(member: ProfiledMember, uses: bool | None) -> float:  # noqa: FBT001 
 
 
 def _part(member: ProfiledMember, uses: bool | None) -> float:  # noqa: FBT001 - a value, not a switch.
-    """Of the time with a kernel."""
     busy = member.time.kernel_seconds
     summed = sum(each.seconds for each in _products(member, uses))
     return min(1.0, summed / busy) if busy else 0.0

@@ -96,7 +96,6 @@ def _slices(profile: MigProfile) -> int:
 
 
 def _number(profile: MigProfile) -> int:
-    """NVML's number of a profile."""
     slices = _slices(profile)
     if slices > 1:
         return _NUMBERS[slices]

@@ -88,7 +88,6 @@ class SimulatedLibrary:
     """
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
-        """A library on a node, whose readings are taken by a wall clock."""
         self.faults = self._faults_of(node, time)
         driver = SimulatedDriver(node, time, self.faults)
         symbols = [

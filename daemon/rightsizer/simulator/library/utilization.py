@@ -135,7 +135,6 @@ def encoder_sessions(encoder_busy: float) -> int:
 
 
 def _encoder_statistics(device: SimulatedHandle) -> tuple[int, int, int]:
-    """Sessions, and their frames per second and latency."""
     busy = device.state.load.encoder
     rate = _FRAMES_PER_SECOND * busy
     return encoder_sessions(busy), round(rate), round(1e6 / rate) if rate else 0

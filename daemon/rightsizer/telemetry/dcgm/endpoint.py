@@ -121,7 +121,6 @@ class DcgmEndpoint:
     name = "dcgm"
 
     def __init__(self, settings: DcgmSettings, catalogue: Catalogue, clock: Clock) -> None:
-        """Fetches nothing before it is asked; the settings must name an address."""
         self._settings, self._clock = settings, clock
         self._reader = DcgmExpositionParser(catalogue)
         self._client = HttpClient(

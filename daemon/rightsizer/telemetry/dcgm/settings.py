@@ -28,7 +28,6 @@ class DcgmSettings:
     ca_file: str = setting("")
 
     def __post_init__(self) -> None:
-        """Refuse an address that cannot be read, or that leads back to an agent."""
         if not self.url:
             return
         checked_url(self.url)

@@ -100,7 +100,6 @@ def _postponed(
 
 
 def _patience(item: ScheduledCollector, now: Nanoseconds) -> float:
-    """How long it has waited, in its own duration."""
     cost_seconds = item.cost_seconds
     return _waited(item, now) / cost_seconds if cost_seconds else math.inf
 

@@ -180,7 +180,6 @@ class _LinkEnds:
 
 
 def _bits(words: Sequence[int] | None) -> tuple[int, ...]:
-    """The numbers of the bits that are set."""
     return tuple(
         place * _WORD_BITS + bit
         for place, word in enumerate(words or ())
@@ -271,7 +270,6 @@ class NvmlDriver:
 
 
 def _versions(library: NvmlLibrary) -> dict[str, str]:
-    """What the driver says of itself; a version that it does not tell is left out."""
     cuda = library.ask("nvmlSystemGetCudaDriverVersion_v2")
     if isinstance(cuda, NvmlFailure):
         cuda = library.ask("nvmlSystemGetCudaDriverVersion")

@@ -270,7 +270,6 @@ def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 
 def _by_index(gpu: Gpu) -> Gpu:
-    """The GPU and its instances under names that no other has."""
     whole = f"index:{gpu.whole.device.index}"
 
     def renamed(target: DeviceTarget, uuid: str) -> DeviceTarget:

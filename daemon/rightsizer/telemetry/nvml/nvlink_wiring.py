@@ -94,7 +94,6 @@ class NvlinkWiringReader:
         return _MOST_LINKS
 
     def _states(self, handle: Any, count: int) -> tuple[Mapping[int, int], Mapping[int, float]]:
-        """States, and speeds in bytes per second, by link, of those that are known."""
         links = range(count)
         keys = [(field, link) for link in links for field in (_STATE, _SPEED)]
         answers = self._library.ask_fields(handle, keys)
@@ -116,7 +115,6 @@ class NvlinkWiringReader:
 def _total(
     links: Iterable[int], speeds: Mapping[int, float], most_of_link: float | None
 ) -> float | None:
-    """What some links carry together; `None` where one of them is unknown."""
     total = 0.0
     for link in links:
         known = [speed for speed in (speeds.get(link), most_of_link) if speed]

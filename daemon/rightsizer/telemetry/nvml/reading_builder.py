@@ -112,7 +112,6 @@ class ReadingBuilder:
                 self._reject(signal, answer)
 
     def _reject(self, signal: Signal, answer: Any) -> None:
-        """Note that what was answered is no value of the signal."""
         self.fail(signal, NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}"))
 
     def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:

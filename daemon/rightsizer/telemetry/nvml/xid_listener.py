@@ -170,7 +170,6 @@ class XidEventLog:
     """Log of Xids: at most one line a code and minute, each with the number that had none."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing was said."""
         self._clock = clock
         self._log = structlog.get_logger(component="xid")
         self._last: dict[int, Nanoseconds] = {}

@@ -48,7 +48,6 @@ class JsonWindow:
     """The text from where reading is to what is read ahead, and ways past what is not wanted."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
-        """Start at the beginning of what `read` gives, no bytes at the end."""
         self._read = read
         # What is no UTF-8 is told apart no further: names are all that it can be in.
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")

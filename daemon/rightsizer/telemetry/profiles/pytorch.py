@@ -168,7 +168,6 @@ class PyTorchEvents:
             self._pass_over(category)
 
     def _handler(self, event: Event, category: str) -> _Handler | None:
-        """What takes it; `None` where nothing does."""
         kind = category.lower()
         if kind in _OPERATORS:
             # Annotations were operators once.
@@ -346,12 +345,10 @@ def _listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _recognizes(head: Head) -> bool:
-    """By the keys and categories that Kineto alone writes."""
     return bool(_JSON.match(head.data) and _MARKS.search(head.data))
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
-    """One rank's trace."""
     trace = JsonEvents(path, limits, keep=_KEPT)
     recorder = Recorder(limits)
     events = PyTorchEvents(recorder, limits)

@@ -81,7 +81,6 @@ class Unpacked:
     """
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
-        """Raises `ProfileError` where it cannot be opened."""
         self._name = path.name
         self._limits = limits
         try:

@@ -35,7 +35,6 @@ def recognizes(head: Head) -> bool:
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
-    """A trace."""
     events = JsonEvents(path, limits)
     trace = _Trace(limits)
     for event in events:
@@ -71,7 +70,6 @@ class _Trace:
         self._threads: dict[tuple[str, str], str] = {}
 
     def take(self, event: Event) -> None:
-        """Takes one event."""
         phase = event.get("ph")
         if phase == "M":
             self._name(event)

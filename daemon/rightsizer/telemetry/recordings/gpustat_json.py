@@ -20,7 +20,6 @@ _RENAMED: Final = {
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a GPU and answer."""
     columns: dict[str, CellColumn | None] = {}
     for number, answer in json_objects(text, _ANSWER, notes):
         try:

@@ -45,7 +45,6 @@ _FIELDS: Final = "--fields timestamp,index,utilization.gpu,memory.used,power.dra
 
 
 def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
-    """Devices by a column that names them."""
     keys: dict[str, str] = {}
 
     def device(cells: Sequence[str], _: Nanoseconds, __: int) -> str:
@@ -62,7 +61,6 @@ def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a device and poll."""
     heading = _heading_of(text.head)
     if heading is None:
         raise RecordingError(
@@ -150,7 +148,6 @@ class _QueryLogLayout:
     def row(
         self, cells: Sequence[str], time: Nanoseconds, line: int, notes: RecordingNotes
     ) -> RecordingRow:
-        """What a line says."""
         device = self._device(cells, time, line)
         facts = tuple(cells[at] for _, at in self._facts_at)
         if self._facts.get(device) != facts:
@@ -222,7 +219,6 @@ class _QueryLogLayout:
 
 
 def _mask(reasons: Sequence[tuple[int, int]], cells: Sequence[str]) -> float | Missing:
-    """The mask that the columns of single reasons make up."""
     states = {bit: cells[at].strip().lower() for at, bit in reasons}
     if {"active", "not active"}.isdisjoint(states.values()):
         return missing_cell(cells[reasons[0][0]]) or Missing.INVALID

@@ -22,7 +22,6 @@ _COLUMNS: Final = signal_columns("dmon")
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a GPU and poll."""
     names: list[str] = []
     table = CellTable(())
     assumed, days = AssumedTimes(notes, _REMEDY), DayTimes(notes, _REMEDY)
@@ -60,7 +59,6 @@ NVIDIA_SMI_DMON: Final = RecordingFormat(
 
 
 def _time(cells: dict[str, str], days: DayTimes) -> Nanoseconds | None:
-    """The time of a line that has one, `None` where it cannot be read."""
     time = _TIME_OF_DAY.fullmatch(cells["time"])
     if time is None:
         return None

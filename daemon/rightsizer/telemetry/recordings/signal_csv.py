@@ -22,13 +22,11 @@ _SIGNAL_NAMES: Final = {str(signal) for signal in Signal}
 
 
 def _recognizes(head: Sequence[str]) -> bool:
-    """A heading with `device`, or with a signal."""
     names = set(_names(head[0]))
     return bool(names & _SIGNAL_NAMES) or {_TIME, _DEVICE} <= names
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a line."""
     names = _names(text.head[0])
     for needed, remedy in (
         (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),

@@ -94,7 +94,6 @@ class _DeviceState:
         """Replaced, never changed: snapshots keep it."""
 
     def reading(self, device: str, rows: Sequence[RecordingRow]) -> Reading:
-        """The device's reading at the time of the rows."""
         streams = self._streams.setdefault(device, {})
         for row in rows:
             streams[row.stream] = row

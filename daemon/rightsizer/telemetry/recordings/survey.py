@@ -106,7 +106,6 @@ class LoadSeriesBuilder:
         }
 
     def _widen(self) -> None:
-        """Make one moment of each two."""
         self._step *= 2
         for device, sums in self._sums.items():
             count = -(-len(sums) // (2 * _WIDTH))

@@ -20,7 +20,6 @@ _TIMES: Final = ("_timestamp", "timestamp", "_runtime")
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """One row a GPU and line."""
     reader = _KeyReader(notes)
     for number, line in text.lines(notes):
         if not line.strip():
@@ -67,7 +66,6 @@ class _KeyReader:
         self._known: dict[str, tuple[str, CellColumn] | None] = {}
 
     def cells(self, said: Mapping[str, Any]) -> dict[str, list[tuple[CellColumn, Any]]]:
-        """The cells of one line by device."""
         found: dict[str, list[tuple[CellColumn, Any]]] = {}
         for key, value in said.items():
             if key not in self._known:

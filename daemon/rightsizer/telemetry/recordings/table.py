@@ -52,7 +52,6 @@ class CellColumn(dict[str, float | Missing]):
         self._factor = convert(unit)[1]
 
     def __missing__(self, cell: str) -> float | Missing:
-        """Convert a cell that was not seen lately."""
         if len(self) >= _REMEMBERED:
             self.clear()
         value = self[cell] = self._convert(cell)

@@ -248,7 +248,6 @@ class _DeviceOrder:
         self._position = -1
 
     def device(self, time: Nanoseconds, count: int | None, line: int) -> str:
-        """The device of the next row."""
         rows = self._pattern.rows if count is None else count
         last, self._last = self._last, time
         if last is None or self._position + 1 >= rows:

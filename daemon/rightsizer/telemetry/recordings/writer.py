@@ -25,7 +25,6 @@ class RecordingWriter:
     """
 
     def __init__(self, path: Path, *, flush_interval_seconds: float = _FLUSH_SECONDS) -> None:
-        """Start a recording in a file that must not be there already."""
         self._path = path
         self._flush_interval = nanoseconds(flush_interval_seconds)
         self._flushed: Nanoseconds | None = None

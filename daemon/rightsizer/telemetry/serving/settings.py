@@ -42,7 +42,6 @@ class ServingEndpoint:
     pod: str = setting("")
 
     def __post_init__(self) -> None:
-        """Refuse an address that no client can use, or that has a password in it."""
         try:
             parts = urlsplit(self.url)
             is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -82,7 +81,6 @@ class ServingTelemetrySettings:
     page_maximum_bytes: int = setting(8 * 2**20, within=(1024, None))
 
     def __post_init__(self) -> None:
-        """Refuse to ask one engine twice."""
         counts = Counter(endpoint.name for endpoint in self.endpoints)
         for name, count in counts.items():
             if count > 1:

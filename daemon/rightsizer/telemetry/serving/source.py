@@ -64,7 +64,6 @@ def match_engines(
 def _devices_of(
     endpoint: ServingEndpoint, devices: Sequence[Device], holdings: Holdings
 ) -> tuple[Iterable[str], str]:
-    """The devices of an endpoint, and what is wrong with them."""
     if endpoint.gpus:
         return _named(endpoint.gpus, devices)
     if not (endpoint.workload or endpoint.namespace or endpoint.pod):

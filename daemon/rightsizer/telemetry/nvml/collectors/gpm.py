@@ -94,7 +94,6 @@ class _Sampler:
         return _FIRST if is_first else answer if isinstance(answer, NvmlFailure) else None
 
     def put(self, builder: ReadingBuilder) -> None:
-        """Put the metrics of the last evaluation into the builder."""
         overshoot = self._handle.settings.gpm_overshoot_ratio
         for signal, metric in self._metrics.items():
             if metric.nvmlReturn != pynvml.NVML_SUCCESS:
@@ -129,7 +128,6 @@ class _Sampler:
         self._sampled_at = None
 
     def _want(self, signals: Collection[Signal]) -> None:
-        """Have the next evaluations ask for these metrics alone."""
         self._query.numMetrics = len(signals)
         self._metrics = dict(zip(signals, self._answers, strict=False))
         for signal, metric in self._metrics.items():

@@ -116,7 +116,6 @@ class _Links:
         self._errors: dict[int, float] = {}
 
     def read(self) -> tuple[Nvlink, ...] | NvmlFailure:
-        """All links that lead somewhere."""
         numbers = self._handle.target.wiring.links
         self._keys = self._keys or [
             key
@@ -271,7 +270,6 @@ class _Registration:
         self._is_absent = False
 
     def state(self) -> int | NvmlFailure:
-        """NVML's number of the state."""
         for call, info, reference in () if self._is_absent else self._forms:
             answer = self._handle.ask(call, reference)
             if not isinstance(answer, NvmlFailure):

@@ -175,14 +175,12 @@ def _shown(text: str) -> str:
 
 
 def _recognizes_detail(head: Head) -> bool:
-    """Whether it holds the load generator's lines, of either form."""
     if b":::MLLOG" in head.data:
         return any(mark in head.data for mark in _LOADGEN)
     return _TEXT_HEAD.search(head.data) is not None
 
 
 def _read_detail(path: Path, limits: ReadLimits) -> Profile:
-    """A detail log."""
     text = PrintedText(path, limits)
     marked = (line for line in text.lines() if ":::MLLOG" in line or _TEXT.match(line))
     first = next(marked, "")
@@ -264,7 +262,6 @@ def _recognizes_summary(head: Head) -> bool:
 
 
 def _read_summary(path: Path, limits: ReadLimits) -> Profile:
-    """A summary."""
     findings, text = LoadGeneratorFindings(), PrintedText(path, limits)
     is_summary, group = False, ""
     for line in text.lines():

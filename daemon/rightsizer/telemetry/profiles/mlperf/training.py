@@ -126,7 +126,6 @@ class _TrainingRun:
     _open: dict[str, float] = field(default_factory=dict)
 
     def take(self, entry: MlperfRecord) -> None:
-        """Takes one line."""
         self.events += 1
         self.benchmark = self.benchmark or entry.benchmark[:80]
         time = entry.milliseconds
@@ -185,7 +184,6 @@ def recognizes(head: Head) -> bool:
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
-    """A training run's log."""
     text, run = PrintedText(path, limits), _TrainingRun()
     for entry in mlperf_records(text):
         run.take(entry)

@@ -162,7 +162,6 @@ def _dram_rate(launch: KernelLaunch) -> float | None:
 
 
 def _as_it_is(_: str) -> float:
-    """The factor of a plain number, whatever it counts."""
     return 1.0
 
 

@@ -219,7 +219,6 @@ def recognizes(head: Head) -> bool:
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
-    """An `XSpace`."""
     try:
         with _seekable(path, limits) as file:
             size = file.seek(0, os.SEEK_END)
