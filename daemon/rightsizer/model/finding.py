@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Self
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
@@ -31,9 +31,18 @@ class FindingKind(StrEnum):
 class Reason(StrEnum):
     """Why; stable names, the four GPU ones are AWS Compute Optimizer's."""
 
-    IDLE_EMPTY = "IdleEmpty"
-    IDLE_HELD = "IdleHeld"
-    ALLOCATED_WITHOUT_PROCESS = "AllocatedWithoutProcess"
+    kind: FindingKind
+    """What a complaint for this reason first is, unless its rule knows better."""
+
+    def __new__(cls, value: str, kind: FindingKind = FindingKind.INEFFICIENT) -> Self:
+        """A member; what has no kind of its own keeps a workload from using its GPUs well."""
+        member = str.__new__(cls, value)
+        member._value_, member.kind = value, kind
+        return member
+
+    IDLE_EMPTY = "IdleEmpty", FindingKind.IDLE
+    IDLE_HELD = "IdleHeld", FindingKind.IDLE
+    ALLOCATED_WITHOUT_PROCESS = "AllocatedWithoutProcess", FindingKind.IDLE
     HIDDEN_STALL = "HiddenStall"
     RANK_IMBALANCE = "RankImbalance"
     HOST_BOUND = "HostBound"
@@ -44,64 +53,30 @@ class Reason(StrEnum):
     PCIE_BOUND = "PcieBound"
     LAUNCH_BOUND = "LaunchBound"
     MEMORY_BANDWIDTH_BOUND = "MemoryBandwidthBound"
-    COMPUTE_SATURATED = "ComputeSaturated"
+    COMPUTE_SATURATED = "ComputeSaturated", FindingKind.UNDERPROVISIONED
     TENSOR_CORES_UNUSED = "TensorCoresUnused"
     KERNEL_INEFFICIENT = "KernelInefficient"
-    GPU_MEMORY_OVERPROVISIONED = "GpuMemoryOverprovisioned"
-    GPU_MEMORY_UNDERPROVISIONED = "GpuMemoryUnderprovisioned"
-    GPU_OVERPROVISIONED = "GpuOverprovisioned"
-    GPU_UNDERPROVISIONED = "GpuUnderprovisioned"
-    GPU_COUNT_OVERPROVISIONED = "GpuCountOverprovisioned"
-    SHARING_CANDIDATE_MIG = "SharingCandidateMig"
-    SHARING_CANDIDATE_MPS = "SharingCandidateMps"
-    SHARING_CANDIDATE_TIME_SLICE = "SharingCandidateTimeSlice"
-    POWER_THROTTLED = "PowerThrottled"
-    THERMAL_THROTTLED = "ThermalThrottled"
+    GPU_MEMORY_OVERPROVISIONED = "GpuMemoryOverprovisioned", FindingKind.OVERPROVISIONED
+    GPU_MEMORY_UNDERPROVISIONED = "GpuMemoryUnderprovisioned", FindingKind.UNDERPROVISIONED
+    GPU_OVERPROVISIONED = "GpuOverprovisioned", FindingKind.OVERPROVISIONED
+    GPU_UNDERPROVISIONED = "GpuUnderprovisioned", FindingKind.UNDERPROVISIONED
+    GPU_COUNT_OVERPROVISIONED = "GpuCountOverprovisioned", FindingKind.OVERPROVISIONED
+    SHARING_CANDIDATE_MIG = "SharingCandidateMig", FindingKind.OVERPROVISIONED
+    SHARING_CANDIDATE_MPS = "SharingCandidateMps", FindingKind.OVERPROVISIONED
+    SHARING_CANDIDATE_TIME_SLICE = "SharingCandidateTimeSlice", FindingKind.OVERPROVISIONED
+    POWER_THROTTLED = "PowerThrottled", FindingKind.DEGRADED
+    THERMAL_THROTTLED = "ThermalThrottled", FindingKind.DEGRADED
     POWER_CAP_OPPORTUNITY = "PowerCapOpportunity"
-    PCIE_LINK_DEGRADED = "PcieLinkDegraded"
-    NUMA_MISPLACED = "NumaMisplaced"
-    NVLINK_ABSENT = "NvlinkAbsent"
-    CAPACITY_FRAGMENTED = "CapacityFragmented"
-    DIURNAL_AUTOSCALE = "DiurnalAutoscale"
-    EXHAUSTION_FORECAST = "ExhaustionForecast"
-    HARDWARE_UNHEALTHY = "HardwareUnhealthy"
-    TELEMETRY_LOST = "TelemetryLost"
+    PCIE_LINK_DEGRADED = "PcieLinkDegraded", FindingKind.DEGRADED
+    NUMA_MISPLACED = "NumaMisplaced", FindingKind.MISPLACED
+    NVLINK_ABSENT = "NvlinkAbsent", FindingKind.MISPLACED
+    CAPACITY_FRAGMENTED = "CapacityFragmented", FindingKind.MISPLACED
+    DIURNAL_AUTOSCALE = "DiurnalAutoscale", FindingKind.OVERPROVISIONED
+    EXHAUSTION_FORECAST = "ExhaustionForecast", FindingKind.UNDERPROVISIONED
+    HARDWARE_UNHEALTHY = "HardwareUnhealthy", FindingKind.DEGRADED
+    TELEMETRY_LOST = "TelemetryLost", FindingKind.DEGRADED
     INSUFFICIENT_DATA = "InsufficientData"
     UNSUPPORTED_TELEMETRY = "UnsupportedTelemetry"
-
-    @property
-    def kind(self) -> FindingKind:
-        """What a complaint for this reason first is, unless its rule knows better."""
-        return _KINDS.get(self, FindingKind.INEFFICIENT)
-
-
-_KINDS: Final = {
-    reason: kind
-    for kind, reasons in {
-        FindingKind.IDLE: (
-            *(Reason.IDLE_EMPTY, Reason.IDLE_HELD, Reason.ALLOCATED_WITHOUT_PROCESS),
-        ),
-        FindingKind.OVERPROVISIONED: (
-            *(Reason.GPU_OVERPROVISIONED, Reason.GPU_MEMORY_OVERPROVISIONED),
-            *(Reason.GPU_COUNT_OVERPROVISIONED, Reason.DIURNAL_AUTOSCALE),
-            *(Reason.SHARING_CANDIDATE_MIG, Reason.SHARING_CANDIDATE_MPS),
-            Reason.SHARING_CANDIDATE_TIME_SLICE,
-        ),
-        FindingKind.UNDERPROVISIONED: (
-            *(Reason.GPU_UNDERPROVISIONED, Reason.GPU_MEMORY_UNDERPROVISIONED),
-            *(Reason.COMPUTE_SATURATED, Reason.EXHAUSTION_FORECAST),
-        ),
-        FindingKind.MISPLACED: (
-            *(Reason.NUMA_MISPLACED, Reason.NVLINK_ABSENT, Reason.CAPACITY_FRAGMENTED),
-        ),
-        FindingKind.DEGRADED: (
-            *(Reason.POWER_THROTTLED, Reason.THERMAL_THROTTLED, Reason.PCIE_LINK_DEGRADED),
-            *(Reason.HARDWARE_UNHEALTHY, Reason.TELEMETRY_LOST),
-        ),
-    }.items()
-    for reason in reasons
-}
-"""All others keep a workload from using its GPUs well."""
 
 
 class Action(StrEnum):
