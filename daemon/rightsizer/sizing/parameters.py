@@ -1,7 +1,7 @@
 """Parameters of a model: how many, where, and what one takes in each number format."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Self
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import (
@@ -17,18 +17,29 @@ from rightsizer.sizing.models import (
 class NumberFormat(StrEnum):
     """How weights, caches, activations or gradients are kept."""
 
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-    FP8 = "fp8"
-    INT8 = "int8"
-    INT4 = "int4"
+    bytes_per_parameter: float
+    """Scales and zero points included. Sources: the formats' definitions (nf4: 4 bits and an fp32
+    scale for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16; Q4_K_M: 4.85
+    bits)."""
+
+    def __new__(cls, name: str, bytes_per_parameter: float) -> Self:
+        """Make a member."""
+        made = str.__new__(cls, name)
+        made._value_, made.bytes_per_parameter = name, bytes_per_parameter
+        return made
+
+    FP32 = "fp32", 4.0
+    BF16 = "bf16", 2.0
+    FP16 = "fp16", 2.0
+    FP8 = "fp8", 1.0
+    INT8 = "int8", 1.0
+    INT4 = "int4", 0.53
     """AWQ and GPTQ in groups of 128, scales included."""
-    NF4 = "nf4"
-    NF4_DOUBLE_QUANTIZED = "nf4-dq"
-    NVFP4 = "nvfp4"
+    NF4 = "nf4", 0.5625
+    NF4_DOUBLE_QUANTIZED = "nf4-dq", 0.516
+    NVFP4 = "nvfp4", 0.5625
     """With its block scales."""
-    Q4_K_M = "q4_k_m"
+    Q4_K_M = "q4_k_m", 0.606
     """GGUF's mixture."""
 
     @property
@@ -42,30 +53,9 @@ class NumberFormat(StrEnum):
         return self in {NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED}
 
     @property
-    def bytes_per_parameter(self) -> float:
-        """Scales and zero points included."""
-        return _BYTES[self]
-
-    @property
     def bytes_per_embedding(self) -> float:
         """Of embeddings and head beside weights in this format."""
-        return _BYTES[NumberFormat.BF16 if self.is_quantized else self]
-
-
-_BYTES: Final = {
-    NumberFormat.FP32: 4.0,
-    NumberFormat.BF16: 2.0,
-    NumberFormat.FP16: 2.0,
-    NumberFormat.FP8: 1.0,
-    NumberFormat.INT8: 1.0,
-    NumberFormat.INT4: 0.53,
-    NumberFormat.NF4: 0.5625,
-    NumberFormat.NF4_DOUBLE_QUANTIZED: 0.516,
-    NumberFormat.NVFP4: 0.5625,
-    NumberFormat.Q4_K_M: 0.606,
-}
-"""Scales and zero points included. Sources: the formats' definitions (nf4: 4 bits and an fp32 scale
-for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16; Q4_K_M: 4.85 bits)."""
+        return (NumberFormat.BF16 if self.is_quantized else self).bytes_per_parameter
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Profile of a measured workload: shares by telemetry, and times by a profiler's time line."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.errors import RequirementError
@@ -19,7 +19,6 @@ _NOTHING: Final = 1e-9
 _BY_TENSOR_CORES: Final = (Precision.TF32, Precision.FP32)
 """The tensor cores know no fp32; a board without tf32 computes it in its vector pipes."""
 _HALVES: Final = (Precision.BF16,)
-_OF_16_BITS: Final = (_HALVES, 2.0)
 _NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
 
 
@@ -109,50 +108,38 @@ class ProfiledTime:
 class ComputeFormat(StrEnum):
     """The format that the weights are in, which decides what the tensor cores compute in."""
 
-    FP32 = "fp32"
-    TF32 = "tf32"
+    precisions: tuple[Precision, ...]
+    """What the tensor cores compute in, best first; the rest where a board lacks it."""
+    weight_bytes: float
+    """Of one weight, which is what reading it takes."""
+
+    def __new__(
+        cls, name: str, precisions: tuple[Precision, ...] = _HALVES, weight_bytes: float = 2.0
+    ) -> Self:
+        """Make a member; of 16 bits where nothing else is said."""
+        made = str.__new__(cls, name)
+        made._value_, made.precisions, made.weight_bytes = name, precisions, weight_bytes
+        return made
+
+    FP32 = "fp32", _BY_TENSOR_CORES, 4.0
+    TF32 = "tf32", _BY_TENSOR_CORES, 4.0
     BF16 = "bf16"
     FP16 = "fp16"
-    FP8 = "fp8"
-    INT8 = "int8"
-    FP4 = "fp4"
-    NVFP4 = "nvfp4"
-    INT4 = "int4"
+    FP8 = "fp8", (Precision.FP8, Precision.BF16), 1.0
+    INT8 = "int8", (Precision.INT8, Precision.FP8, Precision.BF16), 1.0
+    FP4 = "fp4", _NARROWEST, 0.5
+    NVFP4 = "nvfp4", _NARROWEST, 0.5
+    INT4 = "int4", _HALVES, 0.5
     """Unpacked to 16 bits before it is multiplied with; so are the next three."""
-    NF4 = "nf4"
-    NF4_DOUBLE_QUANTIZED = "nf4-dq"
-    Q4_K_M = "q4_k_m"
-
-    @property
-    def precisions(self) -> tuple[Precision, ...]:
-        """What the tensor cores compute in, best first; the rest where a board lacks it."""
-        return _FORMATS.get(self, _OF_16_BITS)[0]
+    NF4 = "nf4", _HALVES, 0.5
+    NF4_DOUBLE_QUANTIZED = "nf4-dq", _HALVES, 0.5
+    Q4_K_M = "q4_k_m", _HALVES, 0.6
 
     @property
     def required(self) -> tuple[Precision, ...]:
         """The same where the format is stated: only fp32 has a stand-in, which is itself."""
         known = self.precisions
         return known if Precision.FP32 in known else known[:1]
-
-    @property
-    def weight_bytes(self) -> float:
-        """Of one weight, which is what reading it takes."""
-        return _FORMATS.get(self, _OF_16_BITS)[1]
-
-
-_FORMATS: Final = {
-    ComputeFormat.FP32: (_BY_TENSOR_CORES, 4.0),
-    ComputeFormat.TF32: (_BY_TENSOR_CORES, 4.0),
-    ComputeFormat.FP8: ((Precision.FP8, Precision.BF16), 1.0),
-    ComputeFormat.INT8: ((Precision.INT8, Precision.FP8, Precision.BF16), 1.0),
-    ComputeFormat.FP4: (_NARROWEST, 0.5),
-    ComputeFormat.NVFP4: (_NARROWEST, 0.5),
-    ComputeFormat.INT4: (_HALVES, 0.5),
-    ComputeFormat.NF4: (_HALVES, 0.5),
-    ComputeFormat.NF4_DOUBLE_QUANTIZED: (_HALVES, 0.5),
-    ComputeFormat.Q4_K_M: (_HALVES, 0.6),
-}
-"""What the tensor cores compute in, and bytes of a weight; others are of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
