@@ -19,7 +19,7 @@ from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 Read = Callable[[DeviceHandle, ReadingBuilder], None]
 """Asks the handle and puts each answer into the reading, failures too."""
 
-_LISTED: Final[Mapping[str, Mapping[str, Any]]] = load_beside(__file__, "collectors.yaml")
+LISTED: Final[Mapping[str, Mapping[str, Any]]] = load_beside(__file__, "collectors.yaml")
 _FIRST: Final = NvmlFailure(
     Missing.NO_SAMPLE, "nvmlDeviceGetFieldValues", "the first look at a counter, or a reset one"
 )
@@ -129,7 +129,7 @@ class NvmlCollector:
     @classmethod
     def listed(cls, name: str) -> Self:
         """A collector of `collectors.yaml`, which reads some values one by one."""
-        options = dict(_LISTED[name])
+        options = dict(LISTED[name])
         values = [_listed_value(*each) for each in options.pop("values").items()]
 
         def read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
