@@ -11,6 +11,7 @@ from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
 from rightsizer.planner.validation import validation_steps
+from rightsizer.report.json_encoder import attributes, plain
 from rightsizer.sizing.engine import ENGINES
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.models import Transformer
@@ -95,8 +96,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "candidates": [encode_candidate(each) for each in plan.candidates],
         "alternatives": [
             {
-                "kind": each.kind,
-                "change": each.change,
+                **attributes(each, "kind change"),
                 "caution": each.caution or None,
                 "candidate": encode_candidate(each.candidate),
             }
@@ -104,21 +104,14 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         ],
         "growth": [
             {
-                "month": step.month,
-                "load_ratio": step.load_ratio,
-                "gpu": step.candidate.gpu,
-                "count": step.candidate.count,
-                "layout": asdict(step.candidate.layout),
-                "fits": step.candidate.fits,
+                **attributes(step, "month load_ratio"),
+                **attributes(step.candidate, "gpu count layout fits"),
                 **_hourly(step.candidate),
             }
             for step in plan.growth
         ],
         "growth_outlook": None if outlook is None else _outlook_form(plan, outlook),
-        "validation": [
-            {**asdict(each), "measure": list(each.measure), "expect": list(each.expect)}
-            for each in steps
-        ],
+        "validation": plain(tuple(steps)),
         "notes": list(notes),
     }
 
@@ -150,13 +143,9 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     rented = None if candidate.bill is None else candidate.bill.on_demand
     full_load = None if rented is None else rented.per_million
     return {
-        "gpu": candidate.gpu,
-        "count": candidate.count,
-        "paid_count": candidate.paid_count,
+        **attributes(candidate, "gpu count paid_count"),
         "rental": None if candidate.rental is None else _rental_form(candidate.rental),
-        "layout": asdict(candidate.layout),
-        "fits": candidate.fits,
-        "fits_memory": candidate.fits_memory,
+        **attributes(candidate, "layout fits fits_memory"),
         "format": candidate.format and candidate.format.name,
         "format_note": candidate.format and candidate.format.note,
         "reasons": [str(each) for each in candidate.rejections],
@@ -197,12 +186,12 @@ def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
 
 
 def _outlook_form(plan: GpuPlan, outlook: GrowthOutlook) -> dict[str, Any]:
-    cheapest, switch = outlook.cheapest, outlook.switch
+    cheapest = outlook.cheapest
     return {
         "months": outlook.kinds[0].months,
         "outgrown_in_month": outlook.outgrown,
         "cheapest": None if cheapest is None else cheapest.gpu,
-        "switch": None if switch is None else asdict(switch),
+        "switch": plain(outlook.switch),
         "kinds": [
             {
                 "gpu": kind.gpu,
@@ -226,9 +215,7 @@ def encode_plan_check(measured: PlanCheck) -> dict[str, Any]:
         "candidate": encode_candidate(measured.candidate),
         "comparisons": [
             {
-                "what": each.what,
-                "unit": each.unit,
-                "measured": each.measured,
+                **attributes(each, "what unit measured"),
                 **encode_interval("predicted", each.predicted),
                 "ratio": each.ratio,
                 "as_predicted": each.is_as_predicted,

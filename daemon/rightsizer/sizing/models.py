@@ -26,11 +26,6 @@ class LayerKind:
     parts: int = 2
     """One after the other, each with a norm and a residual; what runs side by side is one."""
 
-    @property
-    def is_recurrent(self) -> bool:
-        """Whether these layers keep a state of a request."""
-        return self.recurrent_inputs > 0
-
 
 @dataclass(frozen=True, slots=True)
 class TokenIndexer:

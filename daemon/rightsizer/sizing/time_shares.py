@@ -68,7 +68,7 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
     if profile.profiled is not None:
         # Copies, collectives and waits are measured by a time line, not what is left.
         time = profile.profiled.at_busy(busy)
-        work = (time.in_products, 0.0, time.in_memory)
+        work = (time.in_products, 0.0, time.kernels - time.in_products)
         if profile.has_counters:
             work = _work(profile, time.kernels)
         has_link = profile.place.link_bytes_per_second > 0.0

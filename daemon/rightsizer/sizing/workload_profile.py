@@ -66,11 +66,6 @@ class ProfiledTime:
         return self.tensor + self.unknown * _UNKNOWN_IN_PRODUCTS_RATIO
 
     @property
-    def in_memory(self) -> float:
-        """Taken to be bound by the memory's bandwidth, where no counter tells."""
-        return self.kernels - self.in_products
-
-    @property
     def are_kernels_small(self) -> bool:
         """Whether they may be mostly latency."""
         return self.kernel_seconds < SMALL_KERNEL_SECONDS

@@ -262,7 +262,7 @@ def stacked(
     """The shape with what its kinds of layers have and keep; the last two as of `in_turns`."""
     present = tuple(kind for kind in kinds if kind.layers)
     attending = sum(kind.layers for kind in present if kind.has_attention)
-    recurrent = sum(kind.layers for kind in present if kind.is_recurrent)
+    recurrent = sum(kind.layers for kind in present if kind.recurrent_inputs)
     if not attending + recurrent:
         fault = "no layer has attention or a state"
         raise RequirementError(f"config.json: {fault}; {AS_PUBLISHED}")

@@ -57,11 +57,7 @@ class ProfileReader:
     """Streams; raises `ProfileError` where the file is no such profile, or broken."""
 
 
-def _untold(name: str, done_bytes: int, total_bytes: int) -> None:
-    """Tell no one."""
-
-
-_progress: Final[ContextVar[ReadProgress]] = ContextVar("progress", default=_untold)
+_progress: Final[ContextVar[ReadProgress]] = ContextVar("progress", default=lambda *_: None)
 
 
 @contextmanager

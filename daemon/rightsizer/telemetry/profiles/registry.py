@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from rightsizer.host.files import natural_order
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile
@@ -33,7 +34,6 @@ from rightsizer.telemetry.profiles.xplane.reader import XPLANE
 _RUNS: Final = Path("plugins") / "profile"
 _DEEPEST: Final = 4
 """Folders within the one that was named: of a submission, its systems, benchmarks and runs."""
-_DIGITS: Final = re.compile(r"(\d+)")
 _PERFETTO: Final = "perfetto_trace"
 """What JAX writes for another viewer, of the same events."""
 _FORM: Final = re.compile(r"\.(trace\.json|xplane\.pb|sqlite|nsys-rep|qdrep)(\.gz)?$")
@@ -60,7 +60,7 @@ def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
         if (runs := folder / _RUNS).is_dir():
             # A run's folder is named by its time.
             inner = (each for each in runs.iterdir() if each.is_dir())
-            within = max(inner, key=_natural, default=runs)
+            within = max(inner, key=lambda run: natural_order(run.name), default=runs)
         files = list(islice(_walk(within), limits.files_maximum + 1))
     except OSError as error:
         reason = error.strerror or str(error)
@@ -70,7 +70,7 @@ def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
             f"{within}: holds more than {limits.files_maximum} files; name the profiles, or "
             "the folder that they are in"
         )
-    return sorted(files, key=_natural)
+    return sorted(files, key=lambda path: natural_order(str(path)))
 
 
 def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
@@ -122,11 +122,6 @@ def _walk(folder: Path) -> Iterator[Path]:
             path = at / name
             if not name.startswith(".") and path.is_file():
                 yield path
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """So that rank 10 comes behind rank 2."""
-    return [(int(part[:18]) if part.isdecimal() else -1, part) for part in _DIGITS.split(str(path))]
 
 
 def _place(path: Path) -> tuple[Path, str]:
