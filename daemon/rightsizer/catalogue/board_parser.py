@@ -200,7 +200,6 @@ def _with_efficiency(
 def _all_reduce(
     row: Row, board: Board, tables: Mapping[str, Mapping[Any, Any]], measured: FactOrigin
 ) -> tuple[dict[int, AllReduce], dict[str, FactOrigin]]:
-    """What sums over 2, 4 and 8 GPUs cost, and where each figure comes from."""
     own, counts = row.row("all_reduce"), (2, 4, 8)
     own.refuse_unknown(tuple(map(str, counts)))
     costs: dict[int, AllReduce] = {}

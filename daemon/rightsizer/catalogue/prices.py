@@ -21,7 +21,6 @@ class OnDemand:
 
 
 def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
-    """From the lowest to the highest of several clouds."""
     if not offers:
         return None
     middle = sum(each.median_dollars_per_hour for each in offers) / len(offers)

@@ -137,7 +137,6 @@ class ControlGroupHierarchies:
         self.membership = lru_cache(maxsize=1024)(self._membership)
 
     def _membership(self, text: str) -> ControlGroupMembership:
-        """The groups of a process that has this text in its `cgroup`."""
         paths = self._paths(text)
         unified = self._unified(paths)
 

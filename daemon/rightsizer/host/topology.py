@@ -148,7 +148,6 @@ class _PciTree:
         return PciPath(chain if is_real else (), self.numa_node(address))
 
     def adapters(self, gpus: Mapping[str, PciPath]) -> Iterator[Adapter]:
-        """All adapters that hang on PCIe, with their ways to the GPUs."""
         for name, kind, chain in _found(self.sysfs):
             place = PciPath(chain, self.numa_node(chain[-1]))
             links = {

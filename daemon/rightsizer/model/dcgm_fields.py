@@ -118,7 +118,6 @@ FORMER_DCGM_NAMES: Final[dict[str, str]] = {
 DCGM_COUNTERS: Final = tuple(_counter(row) for row in _ROWS if row["help"])
 """In the order of its list. The state of a vGPU license is not read, and so not claimed."""
 
-
 _OTHERS: Final = {
     "nvlink": "it tells of one NVLink",
     "nvswitch": "it tells of a switch",

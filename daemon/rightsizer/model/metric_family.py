@@ -73,7 +73,6 @@ DEFAULT_COLLECTORS: Final = frozenset(Collector) - {
 }
 """Those that are on unless switched off; with the rest eight GPUs pass 1,900 series."""
 
-
 _UNITS: Final = (*(each for each in Unit if each is not Unit.COUNT), "dollars_per_hour", "gpus")
 
 

@@ -51,7 +51,6 @@ _DURATION_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0} | {
     unit: days * DAY_SECONDS for unit, days in (("d", 1), ("w", 7), ("y", 365))
 }
 
-
 _AMOUNT: Final = re.compile(r"(-?[\d_]+(?:\.\d*)?(?:[eE][-+]?\d+)?) ?([kKmMbBgGtT]?)")
 _AMOUNT_FACTORS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 

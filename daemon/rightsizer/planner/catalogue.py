@@ -44,7 +44,6 @@ _PATIENCE_SECONDS: Final = 10.0
 
 
 def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
-    """Every figure that is known of a board, by its name here and in the catalogue's file."""
     for name, in_file in _FIGURES.items():
         if getattr(board, name):
             yield name, in_file

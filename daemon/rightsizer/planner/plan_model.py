@@ -45,7 +45,6 @@ _SIZE_WITHIN: Final = re.compile(r"\b\d{1,6}(?:\.\d{1,6})?[bB]\b")
 _FAR: Final = 2.0
 """So many times as many parameters, or as few, are not those of the same model."""
 
-
 KINDS: Final[dict[str, type]] = {
     **dict.fromkeys(("transformer", "encoder"), TransformerDescription),
     "cnn": ConvolutionalNetwork,

@@ -157,7 +157,6 @@ def _names(row: Row, key: str) -> tuple[str, ...]:
 
 
 def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
-    """Where the time went, and what the profile does not tell."""
     steps = f", {counted(run.steps, 'step', 'steps')}" if run.steps else ""
     devices = f", {run.devices} GPUs" if run.devices > 1 else ""
     shares = ((words, getattr(run.time, part)) for part, words in _PARTS.items())

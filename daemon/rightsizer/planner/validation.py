@@ -34,7 +34,6 @@ _AROUND: Final = {
     ),
 }
 
-
 _TRAINING_EDGE: Final = "more tokens/s, or out of memory: how far the plan is from its edge"
 
 

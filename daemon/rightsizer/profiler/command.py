@@ -30,7 +30,6 @@ from rightsizer.telemetry.profiles.registry import read_files
 
 _HELP: Final = help_of("profile")
 
-
 _SMALL_BYTES: Final = 2_000_000
 
 

@@ -82,7 +82,6 @@ class ProfileTelemetry:
 ProfileTelemetryOf = Callable[[str, Nanoseconds, Nanoseconds], ProfileTelemetry | None]
 """What is known of a device (uuid) from a wall time to another; `None` where nothing is."""
 
-
 ACTIVE_SECONDS: Final = "active_seconds"
 PCIE_BOUND_RATIO: Final = "pcie_bound_ratio"
 TENSOR_CORE_RATIO: Final = "tensor_core_ratio"

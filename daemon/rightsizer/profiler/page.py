@@ -58,7 +58,6 @@ def profile_document(answer: ProfileForm) -> str:
 
 
 def _tiles(devices: Sequence[ProfileForm]) -> Iterator[tuple[str, str, str]]:
-    """What matters most, over all devices that have a time line."""
     times = [time for each in devices if (time := judged_time(each)) is not None]
     span = sum(each["span_seconds"] for each in times)
     if not span:

@@ -118,7 +118,6 @@ class ProfileService:
         return with_profiles(found, profiled, open_now) if profiled else tuple(found)
 
     def _tenures(self) -> tuple[HolderPeriod, ...]:
-        """Who held which GPU before, as far as that is written down."""
         history = self._storage.history
         try:
             return () if history is None else history.tenures()

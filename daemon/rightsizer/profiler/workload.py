@@ -90,7 +90,6 @@ def profile_changes(
 
 
 def _share_of(name: str) -> _Figure:
-    """Of the devices' spans, together."""
 
     def share(members: Sequence[ProfiledMember]) -> float | None:
         span = sum(each.time.span_seconds for each in members)

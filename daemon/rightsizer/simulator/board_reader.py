@@ -178,7 +178,6 @@ def _window(entry: ScenarioRow) -> ActivePeriod:
 
 
 def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
-    """What a driver reports of such a fault, 0 where nothing."""
     match effect:
         case GpuLoss():
             return 79  # Off the bus.

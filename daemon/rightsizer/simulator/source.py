@@ -143,7 +143,6 @@ class SimulatedSource:
         return {uuid: down for uuid, down in reasons.items() if down is not None}
 
     def _listen(self, time: Nanoseconds) -> Mapping[str, XidLog]:
-        """What the driver has reported so far."""
         if not self._node.has_faults:
             return {}
         after, self._heard_until = self._heard_until, time

@@ -62,7 +62,6 @@ _SHARDS_GRADIENTS: Final = 2
 _SHARDS_WEIGHTS: Final = 3
 _RESIDENT_LAYERS: Final = 2
 
-
 _State = tuple[float, float, float, float]
 """Bytes of weights, gradients and optimizer on the fullest GPU of a layout, and what fully sharded
 training gathers and reduces at a time."""

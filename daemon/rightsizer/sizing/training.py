@@ -29,7 +29,6 @@ _FROZEN_FLOPS: Final = 4.0
 """The same of one that has no gradient, as beside adapters (LoRA). NeMo AutoModel counts so, too:
 176 TFLOP/s where Llama 3 70B is adapted at 608 tokens per second."""
 
-
 _FULL_SHARDING: Final = 3
 """The stage of ZeRO that shards weights, too; FSDP does the same."""
 _HALF_BYTES: Final = 2.0

@@ -124,7 +124,6 @@ _HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
     ),
 }
 
-
 _PARTS: Final = {"vision_config": _SEEING, "audio_config": _HEARING}
 OTHER_PARTS: Final = tuple(_PARTS)
 _TOWERS: Final[Mapping[str, Tower]] = {

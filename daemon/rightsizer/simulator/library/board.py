@@ -90,7 +90,6 @@ MEMORY_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetBAR1MemoryInfo": structure(_bar1),
 }
 
-
 _TEMPERATURE_VERSION_1: Final = 0x100000C
 _MARGIN_VERSION_1: Final = 0x1000008
 _THRESHOLDS: Final = {0: SHUTDOWN_CELSIUS, 1: SLOWDOWN_CELSIUS, 3: HIGHEST_CELSIUS}

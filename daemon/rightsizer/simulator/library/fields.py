@@ -93,7 +93,6 @@ _BOARD_FIELDS: Final[_Fields] = {
 }
 """By NVML's numbers, which never change (nvml.h, NVML_FI_*), as far as anything asks for them."""
 
-
 _KIB: Final = 1024.0
 _NEW: Final = BoardFeature.NVLINK_NEW_COUNTERS
 _sent: Final = attrgetter("nvlink_transmit_bytes")
@@ -157,7 +156,6 @@ _LINK_FIELDS: Final[_Fields] = {
     208: _errors("crc", _NEW),
     215: _errors("recovery", _NEW),
 }
-
 
 _LATENCY_MICROSECONDS: Final = 40
 _FIELDS: Final[_Fields] = {**_BOARD_FIELDS, **_LINK_FIELDS}

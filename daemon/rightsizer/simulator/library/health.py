@@ -63,7 +63,6 @@ EVENTS_SYSTEM: Final[Functions] = {
     "nvmlEventSetWait_v2": _wait,
 }
 
-
 _VOLATILE: Final = 0
 _CORRECTED, _UNCORRECTED = range(2)
 _NOTHING, _RESET = range(2)
@@ -107,7 +106,6 @@ HEALTH_OF_INSTANCES: Final[Functions] = {
     # Asked of instances alone: their errors in this run of the driver, but those of its memory.
     "nvmlDeviceGetMemoryErrorCounter": value(lambda *_: 0, BoardFeature.ECC)
 }
-
 
 HEALTH: Final[Functions] = {
     "nvmlDeviceGetEccMode": values(lambda _: (1, 1), BoardFeature.ECC),

@@ -78,7 +78,6 @@ MIG_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetAttributes_v2": structure(_attributes),
 }
 
-
 _MEMORY_SLICES: Final = 8
 _PROFILE_VERSION_2: Final = 0x02000098
 _GPU_INSTANCE: Final = 1
@@ -136,7 +135,6 @@ def _instance_information(driver: SimulatedDriver, instance: Any, info: Any) -> 
 
 
 INSTANCES_SYSTEM: Final[Functions] = {"nvmlGpuInstanceGetInfo": _instance_information}
-
 
 MIG: Final[Functions] = {
     "nvmlDeviceGetMigMode": values(

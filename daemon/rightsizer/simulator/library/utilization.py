@@ -107,7 +107,6 @@ PROCESSES_OF_INSTANCES: Final[Functions] = {
     for version in ("v2", "v3")
 }
 
-
 _SAMPLING_PERIOD_MICROSECONDS: Final = 167_000
 _FRAMES_PER_SECOND: Final = 240.0
 """Of an encoder with nothing else to do."""

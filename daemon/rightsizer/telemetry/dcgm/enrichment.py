@@ -17,7 +17,6 @@ from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterDevice, Exp
 DCGM: Final = "dcgm"
 _GPM: Final = "gpm"
 
-
 _UNSAID: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NOT_READ})
 _EMPTY: Final[Mapping[Signal, Missing]] = {}
 

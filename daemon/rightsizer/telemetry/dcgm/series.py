@@ -201,7 +201,6 @@ _SAMPLE: Final = re.compile(
 _REMEMBERED: Final = 100_000
 _XID_MAXIMUM: Final = 0xFFFF
 
-
 _Sample: TypeAlias = tuple[DcgmSeries | UnusedSeries, float | Missing, Nanoseconds | None]
 
 

@@ -86,7 +86,6 @@ _MODES: Final[Mapping[str, tuple[str, _Text]]] = {
     "compute_mode": ("nvmlDeviceGetComputeMode", _compute_mode),
 }
 
-
 _LINKED_FORMS: Final = ("SXM", "NVL")
 """Forms of boards whose NVLinks all lead somewhere; a PCIe card's need a bridge."""
 _LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130

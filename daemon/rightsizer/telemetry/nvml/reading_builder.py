@@ -39,7 +39,6 @@ _BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
     **_BY_SIGNAL,
 }
 
-
 _FINITE: Final = (-float_info.max, float_info.max)
 _NO_PART: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"

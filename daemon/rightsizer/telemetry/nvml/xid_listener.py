@@ -85,7 +85,6 @@ class XidEventSet:
         self._free()
 
     def _open(self) -> NvmlFailure | None:
-        """Make the set; a GPU that spoils it is left out of the next attempt."""
         gpus = list(self._gpus)
         self._is_partial = False
         while True:

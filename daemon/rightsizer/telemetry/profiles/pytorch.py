@@ -47,7 +47,6 @@ _MEASURED: Final = (
     ("occupancy_ratio", re.compile(r"^sm__warps_active\..*pct")),
 )
 
-
 _Arguments: TypeAlias = Mapping[str, Any]
 _Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
 
@@ -330,7 +329,6 @@ def _facts(key: str, listed: Mapping[int, Mapping[str, Any]]) -> Mapping[str, An
 
 
 def _listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number and facts of each entry that is understood."""
     for entry in properties if isinstance(properties, list) else ():
         index = whole_number(entry.get("id")) if isinstance(entry, dict) else None
         if index is None:

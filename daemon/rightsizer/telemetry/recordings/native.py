@@ -189,7 +189,6 @@ NATIVE: Final = RecordingFormat(
 )
 """What `rightsizer record` writes: whole snapshots, not only readings."""
 
-
 _KEPT: Final = ("interval", "devices", "down", "host", "holdings", "collectors", "trouble")
 """Sections that are a snapshot's fields as they are."""
 

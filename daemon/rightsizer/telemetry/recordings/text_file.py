@@ -34,7 +34,6 @@ _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
 _PIECE: Final = 1 << 16
 
-
 Progress = Callable[[str, int, int], None]
 """Takes a stage, and how many parts of how many are done."""
 _OVERLAP: Final = 1 << 10

@@ -100,7 +100,6 @@ class _Sampler:
             builder.fail(signal, failure)
 
     def release(self, builder: ReadingBuilder) -> None:
-        """Free the buffers for as long as a profiler needs the counters."""
         self.close()
         failure = self._why_not() or _RELEASED
         for signal in _METRICS:

@@ -47,7 +47,6 @@ class NvlinkFieldScheme:
 
 
 def _scoped(field: int, scale: float = 1.0) -> NvlinkFieldScheme:
-    """A field that takes the link's number as its scope."""
     links = range(pynvml.NVML_NVLINK_MAX_LINKS)
     return NvlinkFieldScheme({link: ((field, link),) for link in links}, scale)
 
@@ -96,7 +95,6 @@ LINK_FACTS: Final[Mapping[str, tuple[NvlinkFieldScheme, ...]]] = {
     ),
 }
 """Each fact of `Nvlink`, and the state, with the ways to read it, best first."""
-
 
 _SIGNALS: Final = (Signal.NVLINK_LINKS, Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS)
 _CALL: Final = "nvmlDeviceGetFieldValues"
@@ -225,7 +223,6 @@ def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)
 NVLINK_THROUGHPUT: Final = replace(_RATES, read=_read_throughput)
-
 
 _FABRIC: Final = "nvmlDeviceGetGpuFabricInfoV"
 _FORMER_FABRIC: Final = "nvmlDeviceGetGpuFabricInfo"

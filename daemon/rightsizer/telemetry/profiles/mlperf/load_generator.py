@@ -245,7 +245,6 @@ MLPERF_DETAIL: Final = ProfileReader(
 )
 """`mlperf_log_detail.txt`."""
 
-
 _TITLE: Final = b"MLPerf Results Summary"
 _COUNTS: Final = re.compile(r"(No|\d+) (warning|error)s? encountered", re.IGNORECASE)
 _BINARY_COUNTS: Final = re.compile(rb"(?m)^(No|\d+) (warning|error)s? encountered", re.IGNORECASE)
@@ -293,7 +292,6 @@ MLPERF_SUMMARY: Final = ProfileReader(
     ProfileFormat.MLPERF_INFERENCE, _recognizes_summary, _read_summary
 )
 """`mlperf_log_summary.txt`."""
-
 
 _NO_RESULT: Final = ("It holds no result", "Its round wrote")
 _ROUNDING_RATIO: Final = 1e-3

@@ -115,7 +115,6 @@ class MeasuredKernels:
 
 
 def _launches_of_report(path: Path) -> Iterator[KernelLaunch]:
-    """Every launch of a report."""
     by_hand = f"run `ncu --import {path.name} --csv --page raw` and name a file with what it prints"
     try:
         module = importlib.import_module(MODULE)

@@ -61,7 +61,6 @@ _TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
 
 
 def _version(database: ExportDatabase) -> str:
-    """The profiler's version and that of the tables' form, as far as they are told."""
     found = {
         name: value
         for name, value in database.rows("META_DATA_EXPORT", (), ("name", "value"))
@@ -72,7 +71,6 @@ def _version(database: ExportDatabase) -> str:
 
 
 def _diagnostics(database: ExportDatabase) -> Iterator[str]:
-    """What the profiler itself says went wrong."""
     for severity, text in database.rows("DIAGNOSTIC_EVENT", ("severity",), ("text",)):
         if isinstance(text, str) and (
             severity == _ERROR or (severity == _WARNING and text.startswith(_LOSS))
