@@ -93,11 +93,7 @@ class CaptureRepository(RecordTable[CaptureRecord]):
         super().__init__(database, "capture", "started", CaptureRecord)
 
     def files(self) -> Mapping[str, ReadFile]:
-        """What was read, by its path.
-
-        Raises:
-            HistoryError: it cannot be read.
-        """
+        """What was read, by its path; raises `HistoryError` where it cannot be read."""
         with self._database.transaction() as connection:
             rows = connection.execute("SELECT path, size, modified, fault FROM read_file")
             return {row[0]: ReadFile(*row) for row in rows}
@@ -113,11 +109,7 @@ class CaptureRepository(RecordTable[CaptureRecord]):
                 connection.executemany("INSERT OR REPLACE INTO read_file VALUES (?, ?, ?, ?)", rows)
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """Drop what is there no more.
-
-        Raises:
-            HistoryError: it could not be dropped.
-        """
+        """Drop what is there no more; raises `HistoryError` where it could not be dropped."""
         self._drop("DELETE FROM read_file WHERE path = ?", paths)
 
 
@@ -139,11 +131,7 @@ class CaptureCache(RecordCache[CaptureRecord]):
         self._begun[record.id] = self._clock.time()
 
     def forget(self, ids: Collection[str]) -> None:
-        """Drop captures.
-
-        Raises:
-            HistoryError: they could not be dropped.
-        """
+        """Drop captures; raises `HistoryError` where they could not be dropped."""
         super().forget(ids)
         for each in ids:
             self._begun.pop(each, None)
@@ -170,11 +158,7 @@ class CaptureStorage:
         self._folder, self._settings = folder, settings
 
     def make(self, capture_id: str) -> Path:
-        """A folder for one capture.
-
-        Raises:
-            RightsizerError: it cannot be made.
-        """
+        """A folder for one capture; raises `RightsizerError` where it cannot be made."""
         path = self._folder / capture_id
         try:
             path.mkdir(mode=0o750)

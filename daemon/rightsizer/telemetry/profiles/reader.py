@@ -155,11 +155,7 @@ class Unpacked:
 
 
 def beginning_of(path: Path, size: int) -> bytes:
-    """The first bytes of a file as they are.
-
-    Raises:
-        ProfileError: it cannot be read.
-    """
+    """The first bytes of a file as they are; raises `ProfileError` where it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(size)

@@ -170,11 +170,7 @@ def _unfinished(data: bytes) -> str:
 
 
 def open_profile(path: Path, limits: ReadLimits) -> Profile:
-    """Reads a file.
-
-    Raises:
-        ProfileError: it cannot be read, or is of no known format.
-    """
+    """Reads a file; raises `ProfileError` where it cannot be read, or is of no known format."""
     return _read(path, _recognized(path, limits), limits)
 
 

@@ -257,11 +257,7 @@ class ComputePages:
         """Rows that were taken in."""
 
     def launches(self) -> Iterator[KernelLaunch]:
-        """Every launch of every page.
-
-        Raises:
-            ProfileError: the file cannot be read.
-        """
+        """Every launch of every page; raises `ProfileError` where the file cannot be read."""
         self._mark = decimal_mark(self._sampled_values())
         self.unread.clear()
         self.error_codes.clear()

@@ -211,11 +211,7 @@ class StatsTables:
         """Reports for which there was no data."""
 
     def rows(self) -> Iterator[StatsRow]:
-        """Every row of every table.
-
-        Raises:
-            ProfileError: the file cannot be read.
-        """
+        """Every row of every table; raises `ProfileError` where the file cannot be read."""
         with open_unpacked(self._path, self._limits) as file:
             beginning = file.read(_BEGINNING_BYTES)
         if is_json(beginning.decode("utf-8", "replace")):

@@ -134,11 +134,7 @@ class PlaneEvent:
 
 
 def read_event(data: bytes) -> PlaneEvent:
-    """The event that a message holds.
-
-    Raises:
-        ProtobufError: it is cut, or no message.
-    """
+    """The event that a message holds; raises `ProtobufError` where it is cut, or no message."""
     usual = _USUAL.match(data)
     if usual is not None:
         metadata, _ = read_varint(usual[1], 0)

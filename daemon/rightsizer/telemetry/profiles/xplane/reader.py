@@ -85,11 +85,7 @@ class SpaceReader:
         return self._profile_start
 
     def read(self) -> None:
-        """Reads all planes.
-
-        Raises:
-            ProtobufError: the file is cut, or no `XSpace`.
-        """
+        """Reads all planes; raises `ProtobufError` where the file is cut, or no `XSpace`."""
         said = {SPACE_ERRORS: "an error", SPACE_WARNINGS: "a warning"}
         for number, wire_type, low, high in scan(self._window, 0, self._window.size):
             if number == SPACE_PLANES and wire_type == LENGTH:
