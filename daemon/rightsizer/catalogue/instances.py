@@ -7,14 +7,6 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
 
-_SOURCES: Final[Mapping[str, str]] = {
-    "": "",
-    "vantage": "instances.vantage.sh, us-east-1, as copied by tsaol/aws-gpu @299375be",
-    "gpuflow": "a comparison of the clouds' price pages in US regions, September 2026 (GPUFlow)",
-    "skypilot-oci": "skypilot-org/skypilot-catalog catalogs/v8/oci/vms.csv @05887511",
-    "skypilot-lambda": "skypilot-org/skypilot-catalog catalogs/v8/lambda/vms.csv @0f407038",
-    "kaelresearch": "kaelresearch.com gpu-economics-real-inference-costs, February 2026",
-}
 _DATES: Final = {"v8": "2025-09 to 2026-08"}
 
 
@@ -36,10 +28,11 @@ class Instance:
 @cache
 def built_in_instances() -> tuple[Instance, ...]:
     """Those that come with the program."""
-    return tuple(map(_instance, table_rows(__file__, "instances.csv")))
+    sources = {row["name"]: row["source"] for row in table_rows(__file__, "instance_sources.csv")}
+    return tuple(_instance(row, sources) for row in table_rows(__file__, "instances.csv"))
 
 
-def _instance(row: Mapping[str, str]) -> Instance:
+def _instance(row: Mapping[str, str], sources: Mapping[str, str]) -> Instance:
     price = row["dollars_per_hour"]
     return Instance(
         provider=row["provider"],
@@ -48,5 +41,5 @@ def _instance(row: Mapping[str, str]) -> Instance:
         gpus=int(row["gpus"]),
         dollars_per_hour=float(price) if price else None,
         date=_DATES.get(row["date"], row["date"]),
-        source=_SOURCES[row["source"]],
+        source=sources.get(row["source"], ""),
     )

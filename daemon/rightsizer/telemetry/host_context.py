@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -125,16 +125,6 @@ class HostContext:
     collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
 
 
-class HostProbe(Protocol):
-    """Reads host context on a thread of its own."""
-
-    def look(self, query: HostQuery) -> HostContext:
-        """Everything that the query asks for."""
-
-    def close(self) -> None:
-        """Give back whatever is held."""
-
-
 class NodeHostProbe:
     """Reads files and owners; one thread's alone."""
 
@@ -197,7 +187,7 @@ class NodeHostProbe:
 class HostContextCollector:
     """A probe on a thread of its own; what it saw last stands while it is slow."""
 
-    def __init__(self, probe: HostProbe, *, hold_seconds: float = 10.0) -> None:
+    def __init__(self, probe: NodeHostProbe, *, hold_seconds: float = 10.0) -> None:
         self._hold_seconds = hold_seconds
         self._crashed: str | None = None
         self._log = structlog.get_logger(component="surroundings")
