@@ -28,7 +28,8 @@ class Instance:
 @cache
 def built_in_instances() -> tuple[Instance, ...]:
     """Those that come with the program."""
-    sources = {row["name"]: row["source"] for row in table_rows(__file__, "instance_sources.csv")}
+    rows = table_rows(__file__, "instance_sources.csv")
+    sources = {"": "", **{row["name"]: row["source"] for row in rows}}
     return tuple(_instance(row, sources) for row in table_rows(__file__, "instances.csv"))
 
 
@@ -41,5 +42,5 @@ def _instance(row: Mapping[str, str], sources: Mapping[str, str]) -> Instance:
         gpus=int(row["gpus"]),
         dollars_per_hour=float(price) if price else None,
         date=_DATES.get(row["date"], row["date"]),
-        source=sources.get(row["source"], ""),
+        source=sources[row["source"]],
     )

@@ -1,6 +1,7 @@
 """A board as a whole: clocks, power, memory, temperatures, fans and its PCIe link."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.model.units import MIB, nanoseconds
@@ -144,9 +145,7 @@ BOARD: Final[Functions] = {
     "nvmlDeviceGetTotalEnergyConsumption": value(
         lambda device: milli(device.counters.energy_joules), BoardFeature.ENERGY
     ),
-    "nvmlDeviceGetPerformanceState": value(
-        lambda device: device.state.electrical.performance_state
-    ),
+    "nvmlDeviceGetPerformanceState": value(attrgetter("state.electrical.performance_state")),
     "nvmlDeviceGetTemperature": value(_celsius),
     "nvmlDeviceGetTemperatureV": structure(
         lambda device: {"temperature": _celsius(device)}, version=_TEMPERATURE_VERSION_1
@@ -163,13 +162,9 @@ BOARD: Final[Functions] = {
     "nvmlDeviceGetNumFans": value(lambda _: 1, BoardFeature.FANS),
     "nvmlDeviceGetFanSpeed": value(_fan_speed, BoardFeature.FANS),
     "nvmlDeviceGetFanSpeed_v2": value(_fan_speed, BoardFeature.FANS),
-    "nvmlDeviceGetCurrPcieLinkGeneration": value(
-        lambda device: device.state.electrical.pcie_generation
-    ),
+    "nvmlDeviceGetCurrPcieLinkGeneration": value(attrgetter("state.electrical.pcie_generation")),
     "nvmlDeviceGetCurrPcieLinkWidth": value(lambda device: device.state.electrical.pcie_width),
-    "nvmlDeviceGetMaxPcieLinkGeneration": value(
-        lambda device: device.unit.slot.board.pcie_generation
-    ),
+    "nvmlDeviceGetMaxPcieLinkGeneration": value(attrgetter("unit.slot.board.pcie_generation")),
     "nvmlDeviceGetMaxPcieLinkWidth": value(lambda device: device.unit.slot.board.pcie_width),
     "nvmlDeviceGetPcieThroughput": value(_throughput),
     "nvmlDeviceGetPcieReplayCounter": value(lambda device: device.health.pcie_replays),

@@ -1,5 +1,6 @@
 """Start and stop of the library, its versions; lookup and identity of devices."""
 
+from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.simulator.library.calls import (
@@ -112,9 +113,7 @@ LOOKUP: Final[Functions] = {
 IDENTITY_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetName": text_value(lambda device: device.unit.device.name),
     "nvmlDeviceGetUUID": text_value(lambda device: device.uuid),
-    "nvmlDeviceGetCudaComputeCapability": values(
-        lambda device: device.unit.slot.board.compute_capability
-    ),
+    "nvmlDeviceGetCudaComputeCapability": values(attrgetter("unit.slot.board.compute_capability")),
     "nvmlDeviceGetArchitecture": value(lambda device: device.support.architecture),
     "nvmlDeviceGetBrand": value(lambda device: device.support.brand),
 }

@@ -1,6 +1,7 @@
 """Utilization of the GPU, its engines and its processes, and the driver's sample buffers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.model.reading import ProcessKind
@@ -175,12 +176,8 @@ def _time(place: int) -> Nanoseconds:
 
 UTILIZATION: Final[Functions] = {
     "nvmlDeviceGetUtilizationRates": structure(_rates, BoardFeature.UTILIZATION),
-    "nvmlDeviceGetEncoderUtilization": _engine(
-        lambda load: load.encoder, BoardFeature.ENCODER_DECODER
-    ),
-    "nvmlDeviceGetDecoderUtilization": _engine(
-        lambda load: load.decoder, BoardFeature.ENCODER_DECODER
-    ),
+    "nvmlDeviceGetEncoderUtilization": _engine(attrgetter("encoder"), BoardFeature.ENCODER_DECODER),
+    "nvmlDeviceGetDecoderUtilization": _engine(attrgetter("decoder"), BoardFeature.ENCODER_DECODER),
     "nvmlDeviceGetJpgUtilization": _engine(lambda load: load.jpeg, BoardFeature.JPEG),
     "nvmlDeviceGetOfaUtilization": _engine(lambda load: load.ofa, BoardFeature.OFA),
     "nvmlDeviceGetEncoderStats": values(_encoder_statistics, BoardFeature.ENCODER_DECODER),
