@@ -56,11 +56,7 @@ _AMOUNT_FACTORS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 
 
 
 def parse_amount(text: str) -> float:
-    """A number with the letter that people write after large ones: `70B`, `1.5T`, `128k`, `7e9`.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
+    """A number such as `70B`, `1.5T`, `128k` or `7e9`; raises `ValueError` for any other text."""
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"'{text}' is not a number")
@@ -78,20 +74,12 @@ def nanoseconds(duration_seconds: float) -> Nanoseconds:
 
 
 def convert(spelling: str) -> tuple[Unit, float]:
-    """The base unit that a unit's spelling stands for, and the factor that leads to it.
-
-    Raises:
-        KeyError: the spelling is unknown.
-    """
+    """A spelling's base unit, and the factor that leads to it; raises `KeyError` if unknown."""
     return _SPELLINGS[spelling.strip().strip("[]").lower()]
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration in Prometheus's notation, and below: `40us`, `500ms`, `1h30m`, `14d`.
-
-    Raises:
-        ValueError: the text is not such a duration.
-    """
+    """Seconds of `40us`, `500ms`, `1h30m` or `14d`; raises `ValueError` for any other text."""
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"'{text}' is not a duration; write it like '10m'")

@@ -326,11 +326,7 @@ def over(
 def at_work(
     profiles: Sequence[Profile], settings: ProfileSteadySettings, *, needs_launches: bool = True
 ) -> tuple[ProfiledMember, ...]:
-    """The devices that can be judged, at least one.
-
-    Raises:
-        NoVerdictError: there are none.
-    """
+    """The devices that can be judged, at least one; raises `NoVerdictError` without any."""
     members = members_of(profiles)
     if not members:
         raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_time_line(profiles))

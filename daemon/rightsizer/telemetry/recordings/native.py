@@ -144,11 +144,7 @@ def _encode_columns(reading: Reading) -> list[Any]:
 
 
 def native_snapshots(text: TextFile, notes: RecordingNotes) -> Iterator[Snapshot]:
-    """The snapshots of a recording as they were written.
-
-    Raises:
-        RecordingError: a newer version of the program wrote it, or a line in it is damaged.
-    """
+    """The snapshots as written; raises `RecordingError` for a damaged line, or a newer version."""
     state: _NativeState | None = None
     for number, line in text.lines(notes):
         try:

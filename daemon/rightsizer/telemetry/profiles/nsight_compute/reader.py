@@ -176,11 +176,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
-    """A CSV page or a report.
-
-    Raises:
-        ProfileError: no launch is in it, or it cannot be read.
-    """
+    """A CSV page or a report; raises `ProfileError` where no launch can be read in it."""
     pages = ComputePages(path, limits)
     is_report = _is_report(path.name, beginning_of(path, 512))
     launches = _launches_of_report(path) if is_report else pages.launches()

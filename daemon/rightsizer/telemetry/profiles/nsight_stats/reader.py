@@ -240,11 +240,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
-    """All tables of a file, as one profile.
-
-    Raises:
-        ProfileError: no table is in it, or it cannot be read.
-    """
+    """All tables of a file, as one profile; raises `ProfileError` where none can be read in it."""
     tables, sums = StatsTables(path, limits), StatsSums(limits)
     recorder = Recorder(limits)
     trace = StatsTrace(recorder)

@@ -165,11 +165,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(path: Path, limits: ReadLimits) -> Profile:
-    """An export or a report.
-
-    Raises:
-        ProfileError: the file is neither, is broken, or asks for more than is allowed.
-    """
+    """An export or a report; raises `ProfileError` where it is neither, broken, or too large."""
     begin = beginning_of(path, len(MAGIC))
     if begin == MAGIC:
         return _read_export(path, limits, path)

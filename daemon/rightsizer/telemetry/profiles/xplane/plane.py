@@ -110,11 +110,7 @@ def scan(window: FileWindow, start: int, end: int) -> Iterator[Stretch]:
 def messages(
     window: FileWindow, start: int, end: int, number: int, longest: int
 ) -> Iterator[bytes | None]:
-    """The fields of that number in a stretch of a file; `None` for one that is too long to keep.
-
-    Raises:
-        ProtobufError: as `scan` does.
-    """
+    """The fields of that number in a stretch, `None` for one too long to keep; raises as `scan`."""
     for found, wire_type, low, high in scan(window, start, end):
         if found == number and wire_type == LENGTH:
             yield window.slice(low, high) if high - low <= longest else None
@@ -148,11 +144,7 @@ def read_event(data: bytes) -> PlaneEvent:
 
 
 def event_key(data: bytes) -> int:
-    """The key of an event's name, without more of it being read; 0 where it does not come first.
-
-    Raises:
-        ProtobufError: it is cut.
-    """
+    """The key of an event's name, if it comes first, else 0; raises `ProtobufError` where cut."""
     return read_varint(data, 1)[0] if data[:1] == b"\x08" else 0
 
 
