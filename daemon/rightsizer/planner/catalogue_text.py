@@ -7,23 +7,11 @@ from rightsizer.catalogue.board import Board, OriginKind, Precision
 from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.console.text import aligned
 from rightsizer.model.units import GIB
-from rightsizer.planner.figures import NOTHING, SourceNotes, short_number
+from rightsizer.planner.figures import NOTHING, SourceNotes, short_number, words_of
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
-_PEAKS: Final = {
-    Precision.FP32: "fp32",
-    Precision.TF32: "tf32",
-    Precision.BF16: "bf16, fp16",
-    Precision.FP16_ACC16: "fp16, sums in fp16",
-    Precision.FP8: "fp8",
-    Precision.INT8: "int8",
-    Precision.FP4: "fp4",
-}
-_EFFICIENCIES: Final = {
-    "gemm": "large matrix products, of the peak",
-    "weight_read": "reading weights, of the bandwidth",
-    "decode_attention": "attention of one token, of the bandwidth",
-}
+_PEAKS: Final = {Precision(each): words for each, words in words_of("peak").items()}
+_EFFICIENCIES: Final = words_of("efficiency")
 _Line = tuple[str, str, str]
 """A label, a figure, and its name in the catalogue's file."""
 _HEADER: Final = (

@@ -1,28 +1,22 @@
 """Figures of plans and boards for people: significant digits, units, notes on sources."""
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.sizing.cost import Billing
+from rightsizer.model.table import table_rows
 from rightsizer.sizing.estimate import EstimateInterval
 
 NOTHING: Final = "-"
-MEMORY_PARTS: Final[Mapping[str, str]] = {
-    "weights": "weights",
-    "kv_cache": "KV cache",
-    "activations": "activations",
-    "gradients": "gradients",
-    "optimizer": "optimizer",
-    "overhead": "overhead",
-}
-BILLING_TERMS: Final[Mapping[str, str]] = {
-    Billing.ON_DEMAND: "on demand",
-    Billing.RESERVED_1_YEAR: "reserved, 1 year",
-    Billing.RESERVED_3_YEARS: "reserved, 3 years",
-    Billing.SPOT: "spot",
-    Billing.ON_PREMISES: "owned, per used hour",
-}
+
+
+def words_of(subject: str) -> dict[str, str]:
+    """What people call the parts of something, by `words.csv`."""
+    rows = table_rows(__file__, "words.csv")
+    return {row["part"]: row["words"] for row in rows if row["subject"] == subject}
+
+
+MEMORY_PARTS: Final = words_of("memory")
+BILLING_TERMS: Final = words_of("billing")
 _THREE_DIGITS: Final = 100
 _CENTS: Final = 0.1
 _WHOLE_DOLLARS: Final = 1000

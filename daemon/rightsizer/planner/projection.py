@@ -8,6 +8,7 @@ from rightsizer.config.row import Row
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.model.frozen import asdict, dataclass, fields
+from rightsizer.planner.figures import words_of
 from rightsizer.planner.question_file import FileQuestion
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection, project
@@ -27,15 +28,7 @@ _LEAST_CLOCK: Final = 0.01
 ReadRun: TypeAlias = Callable[[tuple[str, ...]], ProfiledRun | None]
 """Reads the profilers' files that a question names; those of the command line where it names none,
 and `None` where there are none at all."""
-_PARTS: Final = {
-    "tensor": "kernels with tensor cores",
-    "plain": "kernels without",
-    "unknown": "kernels of which that is not known",
-    "collective": "collectives beside no kernel",
-    "copy": "copies beside no kernel",
-    "host_wait": "waits for the host",
-    "gap": "idle for other reasons",
-}
+_PARTS: Final = words_of("time")
 _DIGITS: Final = 6
 _LEAST: Final = 0.005
 _HEADER: Final = ("target", "time", "from", "to", "fits", "bottleneck", "SM", "tensor", "DRAM")

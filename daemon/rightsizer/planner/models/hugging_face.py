@@ -54,29 +54,10 @@ _OWN_HEADS: Final = frozenset({"llama4"})
 """Models whose text part has the head, and so says whether it is tied."""
 _COMMON: Final = ("torch_dtype", "dtype", "quantization_config", _TIED)
 """What the whole says of its parts where they do not."""
-_TEXTS: Final = {
-    "clip": "clip_text_model",
-    "siglip": "siglip_text_model",
-    "mistral3": "mistral",
-    "mllama": "mllama_text_model",
-    "step3_vl": "step3_text",
-    **dict.fromkeys(("llava_onevision", "internvl", "qwen2_audio"), "qwen2"),
-    "paligemma": "gemma",
-    **dict.fromkeys(("idefics3", "smolvlm", "voxtral"), "llama"),
-}
-"""Families of text parts that do not name themselves, where they are not `KIND_text`."""
 _CLASSES: Final = 1000
 _KEYS_OF_PLANS: Final = "parameters, layers, hidden, heads, kv_heads, ffn, vocab"
 _DESCRIBE: Final = f"describe the model in the plan instead ({_KEYS_OF_PLANS})"
 _IMAGES_AND_TEXTS: Final = frozenset({"clip"})
-_TOWER: Final[Mapping[str, object]] = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "patch_size": 32,
-}
-"""What such files leave out (transformers, `CLIPVisionConfig`)."""
 TextModel = PublishedModel[Transformer | VisionTransformer]
 
 
@@ -138,7 +119,7 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
             kind = config.text("model_type")
             usual = "llama" if kind.startswith("llava") else kind
             own = f"{kind}_text" if f"{kind}_text" in FAMILIES else usual
-            inner = {"model_type": _TEXTS.get(kind, own), **part}
+            inner = {"model_type": MODEL_TYPES["texts"].get(kind, own), **part}
             for common in _COMMON:
                 if common in values and (common not in part or _is_of_whole(common, config)):
                     inner[common] = values[common]
@@ -162,7 +143,8 @@ def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | Non
     config = Configuration(values)
     if config.text("model_type") not in _IMAGES_AND_TEXTS:
         return None
-    part = Configuration({**_TOWER, **config.part("vision_config")})
+    usual = MODEL_TYPES["towers"]["clip_vision_model"]
+    part = Configuration({**usual, **config.part("vision_config")})
     tower = replace(_vision_transformer(part, name), classes=config.whole("projection_dim") or 512)
     tower = replace(tower, parameters=None)
     note = "images in, embeddings out: the part that sees is planned for, that for texts not"

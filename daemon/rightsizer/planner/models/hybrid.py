@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.models.configuration import AS_PUBLISHED, Configuration, wrong
+from rightsizer.planner.models.configuration import AS_PUBLISHED, MODEL_TYPES, Configuration, wrong
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
@@ -16,17 +16,6 @@ RECURRENT: Final = "recurrent"
 HYBRID: Final = "hybrid"
 FEED_FORWARD: Final = "mlp"
 EXPERTS: Final = "moe"
-_NAMES: Final = {
-    "attention": ATTENTION,
-    "full_attention": ATTENTION,
-    "mamba": RECURRENT,
-    "linear_attention": RECURRENT,
-    "conv": RECURRENT,
-    "recurrent": RECURRENT,
-    "hybrid": HYBRID,
-    "mlp": FEED_FORWARD,
-    "moe": EXPERTS,
-}
 _NAMED_BY: Final = ("layer_types", "layers_block_type")
 _CORRECT: Final = "correct one of them"
 _MOST: Final = 10_000
@@ -72,7 +61,9 @@ def named_layers(
             continue
         if not isinstance(value, list | tuple) or not value:
             raise wrong(key, f"{value!r} is no list of kinds of layers", "")
-        kinds = tuple(_NAMES.get(item, "") if isinstance(item, str) else "" for item in value)
+        kinds = tuple(
+            MODEL_TYPES["layers"].get(item, "") if isinstance(item, str) else "" for item in value
+        )
         for item, kind in zip(value, kinds, strict=True):
             if kind not in allowed:
                 raise wrong(key, f"{item!r} is no kind of layer of this model", "")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.models.configuration import DESCRIBE, Configuration, wrong
+from rightsizer.planner.models.configuration import DESCRIBE, MODEL_TYPES, Configuration, wrong
 from rightsizer.planner.models.layer_work import (
     LayerWork,
     attention,
@@ -20,19 +20,6 @@ _UP: Final[Mapping[str, bool]] = {"UpBlock2D": False, "CrossAttnUpBlock2D": True
 """Whether a level of this type has attention."""
 _MIDDLE: Final = "UNetMidBlock2DCrossAttn"
 _REMEDY: Final = DESCRIBE.format("")
-_USUAL: Final[Mapping[str, tuple[object, ...]]] = {
-    **dict.fromkeys(("only_cross_attention", "dual_cross_attention"), (False,)),
-    **dict.fromkeys(("class_embed_type", "num_class_embeds"), (None,)),
-    "addition_embed_type": (None, "text_time"),
-    "encoder_hid_dim_type": (None, "text_proj"),
-    "resnet_time_scale_shift": ("default",),
-    "time_embedding_type": ("positional",),
-    "time_embedding_dim": (None,),
-    "attention_type": ("default",),
-    "class_embeddings_concat": (False,),
-    **dict.fromkeys(("cross_attention_norm", "reverse_transformer_layers_per_block"), (None,)),
-}
-"""What may stand there; anything else has parts that are not counted here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +36,7 @@ class _Level:
 
 def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
     """The whole network; `side` in latent pixels, `text` in tokens of the prompt."""
-    for key, usual in _USUAL.items():
+    for key, usual in MODEL_TYPES["unet"].items():
         value = config.values.get(key, usual[0])
         listed = config.lists(key)
         plain = listed[0] if listed and listed == listed[:1] * len(listed) else value
