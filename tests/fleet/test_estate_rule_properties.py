@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from estate_views import MARKET, complaints, findings, hours, pool, view, work
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.config.settings_help import settings_help
 from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries
 from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.rules import FLEET_RULES
@@ -167,12 +166,12 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
     """And the conduct's spans lie within one another."""
 
     def bare(of: Any) -> list[str]:
-        found, known, texts = [], bounds_of(type(of)), settings_help(type(of))
+        found, known = [], bounds_of(type(of))
         for each in fields(of):
             value = getattr(of, each.name)
             if is_dataclass(value):
                 found.extend(bare(value))
-            elif each.name not in known or not all(texts[each.name]):
+            elif each.name not in known or not known[each.name].help or not known[each.name].source:
                 found.append(each.name)
         return found
 
