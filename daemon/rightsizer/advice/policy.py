@@ -43,9 +43,7 @@ def _left_open(settings: Any) -> Any:
             parts.append((each.name, inner, group(inner)))
         else:
             parts.append((each.name, hint | None, field(default=None, metadata=each.metadata)))
-    found: Any = settings_class(
-        settings.__name__, settings.__module__, settings.__doc__ or "", parts
-    )
+    found: Any = settings_class(settings.__name__, __name__, settings.__doc__ or "", parts)
 
     def made_again(self: Any) -> tuple[Any, ...]:
         # No module has it by name, and worker processes are sent policies.
