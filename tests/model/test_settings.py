@@ -26,10 +26,10 @@ class Outer:
 
 
 def test_field_carries_its_documentation() -> None:
-    """Default, unit and bounds stand in one place."""
+    """Default, unit, bounds and source stand in one place."""
     (declared,) = fields(Inner)
     assert declared.default == 5.0
-    assert bounds_of(Inner)["patience"] == Bounds("seconds", 0, 60)
+    assert bounds_of(Inner)["patience"] == Bounds("How long.", "seconds", 0, 60, "a paper")
     assert Inner(patience=7.0).patience == 7.0
 
 
@@ -57,7 +57,48 @@ def test_name_tells_unit_and_bounds() -> None:
 
 def test_group_of_settings_has_no_bounds() -> None:
     """A field that only holds other settings says nothing of itself."""
-    assert bounds_of(Outer) == {"names": Bounds("", None, None)}
+    assert bounds_of(Outer) == {"names": Bounds("By name.", "", None, None, "")}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Settings that the docstring tells of.
+
+    Attributes:
+        gap_seconds: How long it may be away; longer than a line of a docstring has room
+            for.
+            Source: a paper: the one on
+            gaps
+        name: What it is called.
+        shared_ratio: What the field itself says better.
+    """
+
+    gap_seconds: float = setting(1.0)
+    name: str = setting("")
+    shared_ratio: float = setting(0.5, help="How much.", source="assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedAgain(Described):
+    """The same, of which one is told anew.
+
+    Attributes:
+        name: What else it is called.
+    """
+
+    name: str = setting("other")
+
+
+def test_docstring_describes_settings() -> None:
+    """What a class does not say, its base does; a field's own words come first."""
+    gap = "How long it may be away; longer than a line of a docstring has room for."
+    assert {name: (each.help, each.source) for name, each in bounds_of(Described).items()} == {
+        "gap_seconds": (gap, "a paper: the one on gaps"),
+        "name": ("What it is called.", ""),
+        "shared_ratio": ("How much.", "assumed"),
+    }
+    assert bounds_of(DescribedAgain)["name"].help == "What else it is called."
+    assert bounds_of(DescribedAgain)["gap_seconds"].help == gap
 
 
 def test_mapping_defaults_are_shared_read_only() -> None:

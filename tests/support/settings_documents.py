@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from rightsizer.config.settings_help import settings_help
 from rightsizer.config.shape import (
     Group,
     Many,
@@ -88,8 +87,7 @@ def _summary(settings: type) -> str:
 
 def told(entry: ShapeEntry) -> tuple[str, str]:
     """Its help and the source of its default."""
-    does, source = settings_help(entry.settings)[entry.name]
-    return does or help_of(entry.shape), source
+    return (entry.told.help, entry.told.source) if entry.told else (help_of(entry.shape), "")
 
 
 def _group(group: Group) -> Iterator[str]:

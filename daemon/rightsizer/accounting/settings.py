@@ -13,28 +13,59 @@ from rightsizer.model.settings import setting
 
 MAXIMUM_BYTES: Final = 256 * 2**20
 """The default limit of a history."""
+_STATES: Final = "docs/definitions.md, states"
+_SOURCES: Final = "docs/definitions.md, sources"
+_PROVISIONING: Final = "docs/definitions.md, provisioning"
+_SIGNALS: Final = "docs/definitions.md, signals"
+_CONDUCT: Final = "docs/definitions.md, conduct"
 
 
 @dataclass(frozen=True, slots=True)
 class DecaySettings:
-    """How fast the past fades, and which quantile of it counts."""
+    """How fast the past fades, and which quantile of it counts.
 
-    fast_half_life_seconds: float = setting(21600.0, within=(60, None))
+    Attributes:
+        fast_half_life_seconds: Half-life of the quick memory.
+        fast_quantile_ratio: Quantile of the quick memory.
+            Source: on neither half of a serving fleet's pods has a rule of others both fewer
+            violations and less slack (docs/benchmarks.md)
+        slow_half_life_seconds: Half-life of the slow memory.
+        slow_quantile_ratio: Quantile of the slow memory.
+    """
+
+    fast_half_life_seconds: float = setting(21600.0, within=(60, None), source=_SOURCES)
     fast_quantile_ratio: float = setting(0.995, within=(0.5, 1))
-    slow_half_life_seconds: float = setting(259200.0, within=(60, None))
-    slow_quantile_ratio: float = setting(0.97, within=(0.5, 1))
+    slow_half_life_seconds: float = setting(259200.0, within=(60, None), source=_SOURCES)
+    slow_quantile_ratio: float = setting(0.97, within=(0.5, 1), source=_SOURCES)
 
 
 @dataclass(frozen=True, slots=True)
 class EnergySettings:
-    """When the driver's counter of energy is not believed."""
+    """When the driver's counter of energy is not believed.
+
+    Attributes:
+        plausible_limit_ratio: Mean draw by the energy counter, of the power limit, above which it
+            has jumped.
+            Source: a counter that falls to 0 and comes back would book its whole life at once
+    """
 
     plausible_limit_ratio: float = setting(2.0, within=(1, None))
 
 
 @dataclass(frozen=True, slots=True)
 class ImbalanceSettings:
-    """From when on the GPUs of a job are out of balance."""
+    """From when on the GPUs of a job are out of balance.
+
+    Attributes:
+        spread_ratio: Difference of mean busy share or power between a job's GPUs that is an
+            imbalance.
+            Source: docs/definitions.md, sources; SageMaker Debugger's LoadBalancing has .5
+        window_seconds: How long the difference must last, with the same GPU at the end of the
+            range.
+            Source: docs/definitions.md, sources: 10 min
+        coverage_ratio: Part of either half of that time for which a GPU's signal must be known.
+            Source: one reading in 100 s leaves two of a half's three
+    """
 
     spread_ratio: float = setting(0.25)
     window_seconds: float = setting(600.0, within=(10, 86400))
@@ -43,7 +74,21 @@ class ImbalanceSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoadCycleSettings:
-    """From when on work and pauses that take turns are cycles of one pace."""
+    """From when on work and pauses that take turns are cycles of one pace.
+
+    Attributes:
+        coarsest_seconds: Distance between readings up to which cycles are told, or that there are
+            none.
+            Source: NVML's utilization is that of the last second at most; readings further apart
+            show a pace that is not the load's (aliasing)
+        longest_seconds: The longest cycle; what takes longer is phases of a job.
+            Source: loaders, steps and evaluations take turns within seconds to a minute
+        swing_ratio: Difference between high and low utilization from which on they are work and
+            pause.
+            Source: steady work at one sample a second varies by a tenth or two
+        tolerance_ratio: How far the length of a cycle may be from that of the cycles before.
+            Source: one sample in four; requests that come by chance vary by as much as their mean
+    """
 
     coarsest_seconds: float = setting(2.0, within=(0.01, 60))
     longest_seconds: float = setting(120.0, within=(1, 3600))
@@ -53,7 +98,14 @@ class LoadCycleSettings:
 
 @dataclass(frozen=True, slots=True)
 class PcieLinkSettings:
-    """How long a link is watched before its generation is believed."""
+    """How long a link is watched before its generation is believed.
+
+    Attributes:
+        window_seconds: How far back the highest generation under load counts.
+            Source: telemetry of real boards: a link trains up some time after the load begins
+        loaded_seconds: Time under load in that window before the generation is judged.
+            Source: a link that trains down at rest is slow when a short burst finds it so
+    """
 
     window_seconds: float = setting(60.0, within=(1, 3600))
     loaded_seconds: float = setting(5.0, within=(0, 3600))
@@ -61,20 +113,50 @@ class PcieLinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class PowerSettings:
-    """How the idle draw is learned."""
+    """How the idle draw is learned.
 
-    idle_quantile_ratio: float = setting(0.05)
-    idle_minimum_seconds: float = setting(60.0, within=(1, None))
+    Attributes:
+        idle_quantile_ratio: Quantile of the draw over empty seconds that counts as the idle draw.
+        idle_minimum_seconds: Empty seconds that must be seen before their quantile is trusted.
+        idle_limit_ratio: Part of the power limit that the idle draw is taken for until it is
+            learned.
+            Source: docs/definitions.md, signals; idle H100 70 of 700 W, H200 78 of 700 W
+        idle_memory_seconds: Empty seconds after which older ones count by half, and again with each
+            so many.
+            Source: dcgm-exporter#464: profiling takes an idle A100 from 50 to 100 W; a night of
+            rest teaches that
+    """
+
+    idle_quantile_ratio: float = setting(0.05, source=_SIGNALS)
+    idle_minimum_seconds: float = setting(60.0, within=(1, None), source=_SIGNALS)
     idle_limit_ratio: float = setting(0.15)
     idle_memory_seconds: float = setting(14400.0, within=(60, None))
 
 
 @dataclass(frozen=True, slots=True)
 class PressureSettings:
-    """What an application says when it is short of GPU, and how long that counts."""
+    """What an application says when it is short of GPU, and how long that counts.
+
+    Attributes:
+        requests_waiting: Requests in a serving engine's queue from which on its users wait.
+            Source: docs/definitions.md, provisioning; an engine that keeps up has no queue
+        kv_cache_ratio: Key-value cache in use from which on a serving engine is short.
+        preemption_hold_seconds: How long a request that was put back counts as pressure.
+            Source: engines are asked every 5 s, and what was put back has to be computed again
+        time_to_first_token_maximum_seconds: Mean time to the first token that was promised; null
+            where nothing was.
+        time_per_output_token_maximum_seconds: Mean time between two tokens that was promised; null
+            where nothing was.
+        request_latency_maximum_seconds: Mean time of a whole request that was promised; null where
+            nothing was.
+        memory_xids: Xids that say that memory ran out.
+            Source: none by itself: CUDA tells the program alone; vGPUs are known for 31 and 43
+        memory_xid_hold_seconds: How long such an Xid counts as pressure.
+            Source: a block of five minutes, in which risk is counted too
+    """
 
     requests_waiting: float = setting(1.0, within=(1, None))
-    kv_cache_ratio: float = setting(0.9)
+    kv_cache_ratio: float = setting(0.9, source=_PROVISIONING)
     preemption_hold_seconds: float = setting(60.0)
     time_to_first_token_maximum_seconds: float | None = setting(None)
     time_per_output_token_maximum_seconds: float | None = setting(None)
@@ -85,10 +167,15 @@ class PressureSettings:
 
 @dataclass(frozen=True, slots=True)
 class EntrySettings:
-    """How time is accounted for."""
+    """How time is accounted for.
 
-    gap_minimum_seconds: float = setting(5.0)
-    gap_intervals: float = setting(3.0, within=(1, None))
+    Attributes:
+        gap_minimum_seconds: The least time that a reading may be away before it is a gap.
+        gap_intervals: The usual intervals that a reading may be away before it is a gap.
+    """
+
+    gap_minimum_seconds: float = setting(5.0, source=_STATES)
+    gap_intervals: float = setting(3.0, within=(1, None), source=_STATES)
     signals: SignalSettings = field(default_factory=SignalSettings)
     power: PowerSettings = field(default_factory=PowerSettings)
     classify: ClassificationSettings = field(default_factory=ClassificationSettings)
@@ -103,13 +190,29 @@ class EntrySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningSettings:
-    """How much room a device should have, and from when on it has too little."""
+    """How much room a device should have, and from when on it has too little.
 
-    demand_quantile_ratio: float = setting(0.99, within=(0.5, 1))
-    minimum_active_seconds: float = setting(600.0)
-    margin_ratio: float = setting(0.15, within=(0, 2))
-    memory_margin_ratio: float = setting(0.10, within=(0, 2))
-    underprovisioned_ratio: float = setting(0.05)
+    Attributes:
+        demand_quantile_ratio: Quantile of the active seconds that counts as demand.
+        minimum_active_seconds: Active seconds under which there is no demand to speak of.
+        margin_ratio: Room above the demand for compute, memory bandwidth and links.
+        memory_margin_ratio: Room above the demand for memory.
+        underprovisioned_ratio: Share of time under pressure from which on a device is
+            under-provisioned.
+        preallocated_ratio: Memory in use from which on an unchanging amount looks preallocated.
+            Source: JAX takes 75 %, vLLM 90 % of the card
+        preallocated_quantile_ratio: Quantile of the memory in use that counts as its least, so that
+            a start-up does not.
+            Source: a start-up of a day and a half in a month
+        preallocated_spread_ratio: Range of the memory in use within which it counts as unchanging.
+            Source: a bin of the histogram either way
+    """
+
+    demand_quantile_ratio: float = setting(0.99, within=(0.5, 1), source=_PROVISIONING)
+    minimum_active_seconds: float = setting(600.0, source=_PROVISIONING)
+    margin_ratio: float = setting(0.15, within=(0, 2), source=_PROVISIONING)
+    memory_margin_ratio: float = setting(0.10, within=(0, 2), source=_PROVISIONING)
+    underprovisioned_ratio: float = setting(0.05, source=_PROVISIONING)
     preallocated_ratio: float = setting(0.6)
     preallocated_quantile_ratio: float = setting(0.05, within=(0, 0.5))
     preallocated_spread_ratio: float = setting(0.02)
@@ -117,20 +220,37 @@ class ProvisioningSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShapeSettings:
-    """When a load counts as one that repeats itself."""
+    """When a load counts as one that repeats itself.
+
+    Attributes:
+        autocorrelation_ratio: Likeness of hours with those a day, or a week, before that makes a
+            cycle.
+            Source: chance alone gives 0.15 over a week of hours
+        weekly_margin_ratio: By how much weeks must resemble each other more than days do.
+            Source: a load of equal days has none
+        covered_ratio: Hours of the week that must have been seen before a week counts as covered.
+    """
 
     autocorrelation_ratio: float = setting(0.3)
     weekly_margin_ratio: float = setting(0.1)
-    covered_ratio: float = setting(0.9)
+    covered_ratio: float = setting(0.9, source=_CONDUCT)
 
 
 @dataclass(frozen=True, slots=True)
 class TrendSettings:
-    """What a trend must rest on."""
+    """What a trend must rest on.
+
+    Attributes:
+        minimum_days: Days under which there is no trend to speak of.
+            Source: a week, so that its end is no trend
+        day_coverage_ratio: Part of a day that must be known for it to count.
+            Source: half a day has its busy hours or its quiet ones
+        level_ratio: How sure the interval of the slope is.
+    """
 
     minimum_days: int = setting(7, within=(4, 30))
     day_coverage_ratio: float = setting(0.5)
-    level_ratio: float = setting(0.9, within=(0.5, 0.999))
+    level_ratio: float = setting(0.9, within=(0.5, 0.999), source=_CONDUCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +263,23 @@ class LoadPatternSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadAccountSettings:
-    """How much is remembered of workloads."""
+    """How much is remembered of workloads.
 
-    most: int = setting(64, within=(1, 1000))
+    Attributes:
+        most: Workloads that are remembered; the one seen longest ago is forgotten first.
+    """
+
+    most: int = setting(64, within=(1, 1000), source=_SOURCES)
 
 
 @dataclass(frozen=True, slots=True)
 class AccountingSettings:
-    """How time becomes states, and states become gauges."""
+    """How time becomes states, and states become gauges.
+
+    Attributes:
+        holder_gap_seconds: How long a GPU may stand empty before its holder has left it.
+            Source: a restart of a service is no end of it
+    """
 
     holder_gap_seconds: float = setting(600.0, within=(0, 86400))
     books: EntrySettings = field(default_factory=EntrySettings)
@@ -162,7 +291,19 @@ class AccountingSettings:
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """What is kept on disk."""
+    """What is kept on disk.
+
+    Attributes:
+        path: The database; empty to keep nothing over a restart.
+        retention: How long windows are kept.
+            Source: the longest window that a rule asks for, twice
+        fine_retention: How long five-minute windows are kept before they are merged into hours.
+            Source: the 24 h that are answered from five-minute windows, twice
+        maximum_size_bytes: What the database may take; beyond it the oldest windows are forgotten
+            before their time. Its log takes up to 4 MiB more.
+            Source: docs/benchmarks.md: 64 devices for 30 days
+        flush_interval: Time between two writes; a crash loses no more than this.
+    """
 
     path: str = setting("/var/lib/rightsizer/history.db")
     retention: float = setting(

@@ -52,6 +52,22 @@ class ActionTerms:
 
     Raises:
         ValueError: it has no name that a metric can bear, or is for no reason.
+
+    Attributes:
+        name: What the log, the metrics and the audit log call it; small letters, digits, - _.
+        reasons: Reasons of advice that it is done for; at least one, for nothing is done unasked.
+        mode: `dry_run` tells what would be done, `approve` waits for `rightsizer claim`,
+            `automatic` waits for no approval.
+        minimum_confidence_ratio: Confidence of advice below which nothing is done.
+            Source: docs/benchmarks.md, advice on simulated nodes: what is as sure is seldom wrong
+        maximum_risk: The highest risk of advice that is acted on; Unknown is above High.
+        cool_down_seconds: How long a workload is left alone after any action on it.
+            Source: a day shows what came of it at every hour
+        at_most_per_day: How often it is done within any 24 hours.
+        at_most_per_workload_per_day: How often any action is done on one workload within any 24
+            hours.
+        at_most_share_of_gpus: Part of the machine's GPUs that actions may be about within any 24
+            hours, all together; one GPU always may.
     """
 
     name: str = setting("")
@@ -77,7 +93,19 @@ class ActionTerms:
 
 @dataclass(frozen=True, slots=True)
 class ActionLimits:
-    """What all actions of a machine keep to together, and when one is suspended."""
+    """What all actions of a machine keep to together, and when one is suspended.
+
+    Attributes:
+        pause_seconds: Time between two actions, whichever they are.
+        at_most_per_day: Actions of all kinds within any 24 hours.
+        suspended_above_ratio: Part of an action's results that may be failures before it is
+            suspended.
+            Source: more than one of three
+        minimum_results: Results of an action below which it is not suspended.
+        results_within_seconds: How long a result counts; a suspension ends once its failures are
+            older.
+            Source: as long as the history
+    """
 
     pause_seconds: float = setting(300.0, within=(0.0, 86400.0))
     at_most_per_day: int = setting(4, within=(1, 1000))
@@ -128,7 +156,11 @@ def _check(name: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ActionWebhookSettings(ServerSettings):
-    """A receiver that takes JSON over HTTP and does it."""
+    """A receiver that takes JSON over HTTP and does it.
+
+    Attributes:
+        ca_file: A PEM file with the authorities to trust; empty for the system's own.
+    """
 
     ca_file: str = setting("")
 
@@ -139,6 +171,10 @@ class ActionSettings(ActionTerms):
 
     Raises:
         ValueError: there is nothing to do, or two things, or a word in braces means nothing.
+
+    Attributes:
+        timeout: How long it may take, before a program is ended with all that it has started; an
+            answer over HTTP is waited for no longer than a minute.
     """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
@@ -179,7 +215,16 @@ class ActionSettings(ActionTerms):
 
 @dataclass(frozen=True, slots=True)
 class ActionsSettings:
-    """What all actions of this machine share."""
+    """What all actions of this machine share.
+
+    Attributes:
+        interval: Time between two looks at what is to be done; a claim waits as long at most.
+        audit_file: A file that gains a line of JSON for each thing that was done, would have been,
+            or was refused, as a whole path; empty for the history alone.
+        approvers: Users whose claim approves an action, beside root and the agent's own: names, as
+            the kernel tells over the local socket, or what is proved over HTTP, as `user:ana` or
+            `certificate:ana`.
+    """
 
     interval: float = setting(30.0, unit="seconds", within=(1.0, 3600.0))
     audit_file: str = setting("")

@@ -26,7 +26,18 @@ _PLACES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
-    """How careful an autoscaler is."""
+    """How careful an autoscaler is.
+
+    Attributes:
+        margin_ratio: Replicas beyond the most that were needed of late, of these.
+            Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
+        spare_ratio: Replicas beyond that, of all that the group has; at least one.
+            Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
+        lookback_seconds: How far back the need is looked at.
+            Source: docs/definitions.md, sources: 30 min
+        lag_seconds: How long a new replica takes to answer.
+            Source: docs/definitions.md, sources: 5 min
+    """
 
     margin_ratio: float = setting(0.35, within=(0, 5))
     spare_ratio: float = setting(0.05)

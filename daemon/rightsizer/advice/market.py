@@ -12,7 +12,18 @@ from rightsizer.sizing.settings import MemorySettings
 
 @dataclass(frozen=True, slots=True)
 class MarketSettings:
-    """Which boards may be advised, and on what terms they are had."""
+    """Which boards may be advised, and on what terms they are had.
+
+    Attributes:
+        boards: Keys of the boards that workloads may move to; none for every data-center board.
+        billing: Terms that costs and savings are reckoned by.
+        minimum_confidence_ratio: Confidence of a finding under which nothing is said of savings.
+            Source: docs/definitions.md, conduct
+        most_options: How many other boards an advice names.
+        tolerated_slowdown_ratio: Time of the same work on a smaller board, over that on the present
+            one, beyond which the board is not advised.
+            Source: half a response time more is what a service may notice; a starting point
+    """
 
     boards: tuple[str, ...] = setting(())
     billing: Billing = setting(Billing.ON_DEMAND)

@@ -70,14 +70,25 @@ ThresholdTree: Any = settings_class(
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What an operator says of this machine."""
+    """What an operator says of this machine.
+
+    Attributes:
+        pool: The pool of machines that it belongs to; policies match by it.
+    """
 
     pool: str = setting("")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyMatch:
-    """Which workloads a policy is about; every pattern given must fit."""
+    """Which workloads a policy is about; every pattern given must fit.
+
+    Attributes:
+        owner: Shell pattern of the workload's name.
+        namespace: Shell pattern of its namespace.
+        pool: Shell pattern of the machine's `node.pool`.
+        gpu: Shell pattern of the uuid of a GPU that it holds.
+    """
 
     owner: str = setting("*")
     namespace: str = setting("*")
@@ -97,7 +108,13 @@ class PolicyMatch:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for the workloads that match."""
+    """What holds for the workloads that match.
+
+    Attributes:
+        class_: What kind of service the workload gives.
+        allocator: How the workload's framework takes memory.
+        ignore: Findings that are not to become advice, why, and until when.
+    """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
     class_: WorkloadClass = setting(WorkloadClass.UNKNOWN)
@@ -190,7 +207,13 @@ RuleTree: Any = settings_class(
 
 @dataclass(frozen=True, slots=True)
 class RecommenderSettings:
-    """When advice is made, and by which thresholds."""
+    """When advice is made, and by which thresholds.
+
+    Attributes:
+        interval: Time between two runs.
+            Source: the shortest span that a rule looks at
+        jitter: How far a run may be shifted, so that a fleet's agents do not run together.
+    """
 
     interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))
     jitter: float = setting(30.0, unit="seconds", within=(0.0, 3600.0))

@@ -36,7 +36,18 @@ _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 @dataclass(frozen=True, slots=True)
 class ColocationSettings:
-    """What two workloads may take of one GPU together."""
+    """What two workloads may take of one GPU together.
+
+    Attributes:
+        memory_ratio: Memory that both may hold at the same time, at most.
+            Source: two contexts, and growth of a tenth
+        minimum_aligned_blocks: Five minutes in which both must have been seen.
+            Source: a day
+        busy_ratio: Busy share of five minutes from which on a workload was at work.
+            Source: docs/definitions.md, sources: busy from 1 % on
+        alternating_ratio: Part of the time that both may be at work, for them to take turns.
+            Source: a starting point: a quarter of an hour a day
+    """
 
     memory_ratio: float = setting(0.9, within=(0.1, 1))
     minimum_aligned_blocks: int = setting(288, within=(20, 8640))

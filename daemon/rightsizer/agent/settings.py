@@ -21,7 +21,18 @@ from rightsizer.web.settings import WebTree
 
 @dataclass(frozen=True, slots=True)
 class LabelSettings:
-    """The feature file for node-feature-discovery."""
+    """The feature file for node-feature-discovery.
+
+    Attributes:
+        file: The feature file to keep up to date, mostly
+            /etc/kubernetes/node-feature-discovery/features.d/rightsizer; empty for none.
+        interval: Time between two writings.
+            Source: node-feature-discovery looks for new labels once a minute (its sleepInterval)
+        settled: How long a GPU must have been healthy, or not, before a label says so.
+            Source: a reset and a driver's restart take minutes; labels move pods
+        expiry: How long labels hold after the agent wrote them last.
+            Source: longer than an update of the agent takes
+    """
 
     file: str = setting("")
     interval: float = setting(60.0, unit="seconds", within=(10.0, 3600.0))
@@ -31,7 +42,13 @@ class LabelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that an operator may set."""
+    """Everything that an operator may set.
+
+    Attributes:
+        webhooks: Who else is told of advice: an Alertmanager, or any receiver of JSON.
+        actions: What is done on advice, where an operator wants that; nothing by itself.
+        policies: What operators know of their workloads and the agent cannot see; first match.
+    """
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     sources: SourceSettings = field(default_factory=SourceSettings)

@@ -18,7 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FreeSettings:
-    """When a seat counts as free."""
+    """When a seat counts as free.
+
+    Attributes:
+        empty_memory_bytes: Memory in use below which a GPU without a known state and without a
+            known holder is taken for empty.
+            Source: docs/definitions.md, idle_empty
+        empty_memory_ratio: The same as a part of the GPU's memory; the larger of the two counts.
+            Source: docs/definitions.md, idle_empty
+        shared_memory_reserve_bytes: Memory of a shared GPU that is kept free.
+            Source: assumed: a further context of CUDA and its libraries takes some 500 MiB, and
+            allocators fragment
+        shared_compute_ratio: Measured demand for compute up to which a GPU takes further work.
+            Source: advice/rules/sharing: half a GPU is what another workload can use
+        shared_bandwidth_ratio: Measured demand for memory bandwidth up to which a GPU takes further
+            work.
+            Source: advice/rules/sharing: half a GPU is what another workload can use
+    """
 
     empty_memory_bytes: float = setting(512 * 1024.0**2)
     empty_memory_ratio: float = setting(0.01)
@@ -29,7 +45,14 @@ class FreeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """What the criteria weigh by."""
+    """What the criteria weigh by.
+
+    Attributes:
+        power_step_watts: Differences in power headroom below this do not matter.
+            Source: assumed: boards of one kind draw some 20 W more or less at rest
+        temperature_step_celsius: Differences in thermal headroom below this do not matter.
+            Source: assumed: places in a chassis differ by some degrees at rest
+    """
 
     links: LinkScores = field(default_factory=LinkScores)
     power_step_watts: float = setting(25.0, unit="watts", within=(1, None))
@@ -38,7 +61,17 @@ class ScoringSettings:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How far is looked."""
+    """How far is looked.
+
+    Attributes:
+        sets_maximum: Different sets of free seats up to which all are looked at; where there are
+            more, only those that grow out of the best beginnings.
+            Source: the sets of eight of sixteen GPUs; of sixteen there are no more of any size
+        beginnings: How many beginnings of sets are followed where there are too many sets.
+            Source: assumed; more are slower and find more
+        rejected_maximum: How many sets that were nearly as good are told of.
+            Source: what fits on a screen
+    """
 
     sets_maximum: int = setting(12_870, within=(1, 1_000_000))
     beginnings: int = setting(64, within=(1, 4096))
@@ -56,7 +89,89 @@ class GpuPlacementSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """How GPUs of this node are lent, and to whom."""
+    """How GPUs of this node are lent, and to whom.
+
+    Attributes:
+        enabled: Lend the GPUs to those who ask by `rightsizer run`, over the local socket.
+        path: The file of leases, tickets and reservations, which outlive the agent.
+        users: Users who may ask; with `groups` empty too, everybody who can open the socket.
+        groups: Groups whose members may ask.
+        tell_webhooks: Whether webhooks in JSON are told too of what holders are told: idle, over
+            memory, time up, a lost GPU, a reservation at risk.
+        processes_maximum: Processes of one lease, and new ones of the node, that are looked at in
+            one look; while more are left to look at, a lease counts as alive.
+            Source: about 15 ms of processor time at 15 us for a file of procfs
+        maximum_tickets: Tickets that may wait at the same time; beyond it requests are refused.
+            Source: Slurm's MaxJobCount is 10,000, for a cluster
+        maximum_tickets_per_user: Tickets of one user that may wait at the same time.
+            Source: a starting point: a fifth of the queue
+        maximum_leases_per_user: Leases that one user may hold at the same time; further tickets
+            wait, and no waits for them.
+            Source: a starting point: eight shared GPUs, eight leases on each
+        default_limit_seconds: How long a lease lasts at most where no limit was given; then its
+            holder is told.
+            Source: Slurm's DefaultTime, which sites set; a day and a night
+        longest_limit_seconds: The longest time that a lease may be asked for.
+            Source: Slurm's MaxTime, which sites set; a week
+        fair_share_half_life_seconds: Time after which used GPU time counts half as much against its
+            user.
+            Source: Slurm's PriorityDecayHalfLife, 7-0 by default
+        fair_share_weight: What having used nothing is worth in the queue, against having used
+            everything, in steps of priority.
+            Source: no more than one step: priority goes before fair share
+        aging_seconds: Waiting for so long is worth one step of priority, so that none waits for
+            ever.
+            Source: docs/benchmarks.md, the node broker: against a day it halves the wait for eight
+            GPUs, at no cost to others; less gains no more
+        lowest_priority: The lowest priority that may be asked for.
+            Source: a starting point: the half of nice(1)'s range below
+        highest_priority: The highest priority that everybody may ask for.
+            Source: nice(1): only the superuser goes before others
+        operator_priority: The highest priority that operators may ask for.
+            Source: a starting point: the half of nice(1)'s range above
+        operators: Users who may go before others, reserve for them, and end what is not theirs.
+            Source: whom the kernel lets do so anyway
+        operator_groups: Groups whose members may do what `operators` may; the group that may open
+            the agent's socket is none of them unless it is named.
+        backfill: Whether a ticket may go ahead of those before it where, by the limits known, the
+            first of them gets its GPUs no later for it.
+            Source: EASY backfill: Lifka, JSSPP 1995; Slurm's sched/backfill, its default
+        backfill_depth: How many tickets are looked at behind the first that must wait.
+            Source: Slurm's bf_max_job_test is 500, for a cluster
+        unknown_patience_seconds: By how much the first that waits may be delayed where the end is
+            unknown of what is in its way, so that its GPUs do not lie idle meanwhile; 0: by
+            nothing.
+            Source: a starting point: what a person who waits for a process without a limit would
+            hardly notice
+        settling_seconds: Time that a shared lease must have been on a GPU before another joins it
+            there, so that what it needs was measured.
+            Source: docs/definitions.md: demand is not told under 600 s of work
+        start_grace_seconds: Time from a grant for which a lease stays though the process that asked
+            is gone, for programs that ask for GPUs and have another process use them.
+            Source: `rightsizer run` stays as long as its lease: if it is gone, so is its need
+        idle_grace_seconds: Time without work on its GPUs after which a holder is told.
+            Source: a starting point: the hour that notebooks get of reapers
+        over_memory_grace_seconds: Time within its memory after which a holder that was told of
+            using more may be told again.
+            Source: a starting point: a training step or an evaluation that takes memory and gives
+            it back comes round within minutes
+        lost_grace_seconds: Time that a GPU of a lease must be gone before its holder is told:
+            fallen off the bus, or no longer offered by the driver.
+            Source: a starting point: a driver that is loaded again, or lists its GPUs one by one,
+            has them back within seconds
+        replacement_hold_seconds: How long other GPUs are kept for the holder of a lease whose GPU
+            is gone, until it has started again; 0 keeps none.
+            Source: a starting point: a holder at work reads it, and starts from the last checkpoint
+        maximum_reservations_per_user: Reservations that one user may have at the same time; 0
+            leaves them to operators.
+            Source: Slurm's reservations, which operators alone make; 2 are one that runs and the
+            next
+        longest_reservation_seconds: The longest time that may be reserved in one piece; operators
+            may take more.
+            Source: a starting point: a weekend
+        furthest_reservation_seconds: How far ahead a reservation may begin.
+            Source: a starting point: twice the longest lease, so that all of them can end before
+    """
 
     enabled: bool = setting(False, is_live=False)
     path: str = setting("/var/lib/rightsizer/broker.db", is_live=False)

@@ -10,14 +10,24 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class PriceSettings:
-    """What an operator pays, in the same key as in plans and files of prices."""
+    """What an operator pays, in the same key as in plans and files of prices.
+
+    Attributes:
+        dollars_per_gpu_hour: Dollars an hour of one GPU, by key, name or family such as h100; in
+            place of the clouds' prices and those of prices_file.
+    """
 
     dollars_per_gpu_hour: Mapping[str, float] = setting(MappingProxyType({}), within=(0.0, 10000.0))
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueSettings:
-    """What an operator knows better of boards and prices."""
+    """What an operator knows better of boards and prices.
+
+    Attributes:
+        boards_file: A YAML file of boards to change or add; empty for the packaged ones alone.
+        prices_file: A YAML file of prices to change or add; empty for the packaged ones, which age.
+    """
 
     boards_file: str = setting("")
     prices_file: str = setting("")

@@ -27,7 +27,19 @@ from rightsizer.web.settings import WebTree
 
 @dataclass(frozen=True, slots=True)
 class AgentSourceSettings:
-    """What the probe of our agents' metrics finds worth a warning."""
+    """What the probe of our agents' metrics finds worth a warning.
+
+    Attributes:
+        clock_skew_seconds: How far a node's clock may be from the store's before it is told.
+            Source: one scrape at the longest usual interval
+        stale_seconds: How old a device's last reading may be before it is told.
+            Source: docs/alerts.md: RightsizerDeviceDown fires after 5 min
+        sizing_days: Days of samples under which it is told that sizing must wait.
+            Source: docs/definitions.md, conduct: a week has one of each day
+        fine_resolution_seconds: Time between two samples up to which a day is worth reading by five
+            minutes.
+            Source: increase needs two samples in a range of five minutes, and one may be missing
+    """
 
     clock_skew_seconds: float = setting(60.0, within=(1.0, 3600.0))
     stale_seconds: float = setting(300.0, within=(10.0, 86400.0))
@@ -37,14 +49,46 @@ class AgentSourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class DemandSettings:
-    """How a distribution is made up where only means and peaks are known."""
+    """How a distribution is made up where only means and peaks are known.
+
+    Attributes:
+        peak_share_ratio: Part of a stretch's active time that is taken to be spent at its peak,
+            where no distribution is exported.
+            Source: its P99 is then the P90 of the peaks; a single spike is no demand
+    """
 
     peak_share_ratio: float = setting(0.1, within=(0.001, 1))
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The store's address, credentials, and how gently it is asked."""
+    """The store's address, credentials, and how gently it is asked.
+
+    Attributes:
+        url: Address of Prometheus, Thanos Query, Mimir or VictoriaMetrics, up to what comes before
+            `/api/v1`; empty for none.
+        tenant: Sent as `X-Scope-OrgID`, which Mimir and Cortex ask for, and as `THANOS-TENANT`.
+        token_file: A file that holds a bearer token; read at each request.
+        username: User of basic authentication.
+        password_file: A file that holds that user's password.
+        ca_file: PEM file of authorities to trust; the system's without.
+        certificate_file: PEM file of the certificate to show.
+        key_file: PEM file of that certificate's key.
+        timeout_seconds: How long one query may take; told to the store too.
+            Source: half of Prometheus's --query.timeout of 2 min
+        concurrency: Queries that run at the same time.
+            Source: a fifth of Prometheus's --query.max-concurrency of 20
+        series_maximum: Series that one query should bring at most.
+            Source: 2000 series of 288 samples are a tenth of Prometheus's --query.max-samples
+        response_maximum_bytes: The largest answer that is read; beyond it less is asked for.
+        tries: How often a query is sent at least before the run gives up, however short its
+            patience.
+        patience_seconds: How long a store that is away or busy is waited for, which has answered
+            before.
+            Source: a Prometheus of some million series replays its log for minutes as it restarts
+        backoff_seconds: The wait before the second try; it doubles with each further one.
+        retry_after_maximum_seconds: The longest wait before a try that the store may ask for.
+    """
 
     url: str = setting("")
     tenant: str = setting("")
@@ -109,7 +153,48 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """The `fleet` section of the configuration."""
+    """The `fleet` section of the configuration.
+
+    Attributes:
+        lookback_seconds: How far back is looked.
+            Source: docs/definitions.md, conduct: sizing rests on 14 days
+        matchers: Label matchers that every query carries, as in `cluster="paris"`; empty for all.
+        cluster_label: Label that tells clusters apart, where there are several in the store; empty
+            for the first that a series has of `cluster`, `k8s_cluster`, `cluster_name`,
+            `k8s_cluster_name` and `kubernetes_cluster`. Mimir's tenants are told apart anyhow.
+        shard: Which part of the clusters is looked at, as `3/16`: each cluster is in one of that
+            many parts by its name, and parts are counted from 0 or from 1, for 16/16 is 0/16. Days
+            and ledger of each part are kept apart. Empty for all.
+        pool_labels: Labels that name a node's pool, the first that is there; the board without.
+        team_labels: Labels that name who answers for a workload, the first that is there; its
+            namespace without.
+        sources: Sources to read, of `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm`
+            and `serving`; empty for all that are found.
+        samples_maximum: Samples a first run may ask for, as far as it can choose: within that, days
+            are read by five minutes from the newest on. All others are read by the hour, whatever
+            that comes to.
+            Source: a fortnight of 150 GPUs by five minutes; half a gigabyte of answers
+        fine_seconds: How far back days are read by five minutes whatever that comes to, so that
+            what lasts for minutes is seen while it lasts; a UTC day is read by one step.
+            Source: docs/definitions.md, conduct: bottlenecks are looked for in six hours
+        late_seconds: How long after its end a day is asked for once more, for samples that come
+            late.
+            Source: a receiver that was away, and recording rules that lag
+        absent_seconds: How long a device may be silent before it is taken to be gone.
+            Source: a node that restarts is no node less
+        workers: Processes that read and judge; 0 for one a core, at most 8.
+        path: Where days that were read are kept, and beside them the ledger; empty for `fleet.db`
+            in the folder of `history.path`, or in the user's cache where that is out of reach.
+        api_socket: Socket for commands on this machine while `rightsizer fleet --serve` runs, for
+            its own user and group alone; empty for none. It is not the agent's, which may run
+            beside.
+        exported_maximum: Pools, and teams, of which `/metrics` tells at most, the largest first.
+            Source: 2,000 series for both; a team is whatever a label of a workload says
+        most_records: Pieces of advice that are kept at most, in place of
+            recommender.ledger.most_records.
+            Source: a piece of advice for each GPU of a large fleet, some 60 MB
+        interval_seconds: How often `rightsizer fleet --serve` looks again.
+    """
 
     store: StoreSettings = field(default_factory=StoreSettings)
     lookback_seconds: float = setting(14 * DAY_SECONDS, within=(DAY_SECONDS, 90 * DAY_SECONDS))

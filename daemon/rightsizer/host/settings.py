@@ -6,7 +6,27 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """How often and how much of the host is read."""
+    """How often and how much of the host is read.
+
+    Attributes:
+        shortest_seconds: Looks closer together than this share one answer, so that eight GPUs of
+            one owner do not divide its second into eight.
+        recheck_interval_seconds: How often things that seldom change are looked up again: control
+            group, CPUs and network namespace of a process, quotas, disks, interfaces, the state of
+            fabric ports and their error counters.
+        forget_after_seconds: How long a process or control group is remembered that is not asked
+            for.
+        memory_placement_interval_seconds: How often the NUMA nodes of host memory are looked up.
+            Source: Pages that have been placed are seldom moved.
+        numa_maps_processes_maximum: For how many processes a second numa_maps is read, where
+            control groups cannot tell whose memory is where; 0 never reads it.
+            Source: proc_pid_numa_maps(5): the kernel walks all page tables of the process.
+        numa_maps_deadline_seconds: How long numa_maps of one process is read before it is given up.
+        numa_maps_resident_maximum_bytes: Processes with more resident memory have no numa_maps
+            read: one mapping of that size may hold them up.
+            Source: About 10 ns a page; 32 GiB in small pages are 0.1 s in which it cannot map
+            memory.
+    """
 
     shortest_seconds: float = setting(0.2, within=(0.0, 60.0))
     recheck_interval_seconds: float = setting(10.0, within=(0.0, 3600.0))
@@ -19,7 +39,14 @@ class HostSettings:
 
 @dataclass(frozen=True, slots=True)
 class PathSettings:
-    """Where things lie on this machine; a container may see the host's file systems elsewhere."""
+    """Where things lie on this machine; a container may see the host's file systems elsewhere.
+
+    Attributes:
+        procfs: Mount point of procfs.
+        sysfs: Mount point of sysfs.
+        api_socket: Socket for commands on this node, for the agent's own user and group alone;
+            empty for none.
+    """
 
     procfs: str = setting("/proc")
     sysfs: str = setting("/sys")

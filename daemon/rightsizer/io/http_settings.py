@@ -11,7 +11,17 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How patient the client is."""
+    """How patient the client is.
+
+    Attributes:
+        timeout_seconds: How long a peer may take to accept a connection, and to answer.
+        tries: How often a request is sent at most, where sending it again does no harm.
+        backoff_seconds: The wait before the second try; it doubles with each further one.
+        retry_after_maximum_seconds: The longest wait that a peer may ask for; beyond it the request
+            fails at once.
+        response_maximum_bytes: The largest answer that is read.
+        ca_file: A PEM file with the authorities to trust; empty for the system's own.
+    """
 
     timeout_seconds: float = setting(5.0, within=(0.1, 60.0))
     tries: int = setting(3, within=(1, 10))
@@ -27,6 +37,10 @@ class ServerSettings:
 
     Raises:
         ValueError: the address is none that a client can use.
+
+    Attributes:
+        url: Where to post to.
+        token_file: A file with a bearer token; empty for none.
     """
 
     url: str = setting("")

@@ -28,7 +28,15 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is logged, and how."""
+    """What is logged, and how.
+
+    Attributes:
+        format: The form of a line; auto fits the reader.
+        level: The least severe messages that are logged.
+        repeat_interval: How often a fault that goes on is logged; the others are counted in
+            `suppressed`.
+            Source: the shortest interval at which a person would act on it again
+    """
 
     format: LogFormat = setting(LogFormat.AUTO)
     level: LogLevel = setting(LogLevel.INFO, is_live=True)

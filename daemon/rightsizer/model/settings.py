@@ -4,30 +4,35 @@
 documentation; nothing else in the program holds a number that an operator may want to change.
 """
 
+import inspect
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from rightsizer.model.frozen import Field, dataclass, field, fields, make_dataclass
 
-_BOUNDS: Final = "bounds"
-"""The key of a setting's unit and limits, before its name is known."""
+_TOLD: Final = "told"
+"""The key of a setting's help, unit, limits and source, before its name is known."""
 _IS_LIVE: Final = "is_live"
 _ANY: Final = (None, None)
 _WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyType(
     {"ratio": (0, 1), "seconds": (0, None), "bytes": (0, None)}
 )
+_ATTRIBUTE: Final = re.compile(r"^(\w+): (.*(?:\n {4}.*)*)", re.MULTILINE)
 LIVE: Final[Mapping[str, Any]] = MappingProxyType({_IS_LIVE: True})
 """The metadata of a group of settings that a reload puts in force, without a restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a setting may be."""
+    """What is known of a setting beside its default."""
 
+    help: str
     unit: str
     minimum: float | None
     maximum: float | None
+    source: str
 
 
 def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may tell.
@@ -41,9 +46,9 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
 ) -> Any:
     """A dataclass field that an operator may set.
 
-    What it does is said in `settings_help.ini` beside its module, as is where its default comes
-    from, in a line that begins with `Source:`. A field that several classes share says both itself,
-    by `help` and `source`.
+    What it does is said by the docstring of its class, under `Attributes:`, as is where its default
+    comes from, in a line that begins with `Source:`. A field that several classes share says both
+    itself, by `help` and `source`.
 
     Args:
         default: The value where the operator says nothing.
@@ -57,7 +62,7 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
         source: Where the default comes from: a paper, a document, a data file.
         is_live: Whether a reload puts it in force; as the group says that it stands in without.
     """
-    metadata: dict[str, Any] = {_BOUNDS: (unit, within), "help": help, "source": source}
+    metadata: dict[str, Any] = {_TOLD: (help, unit, within, source)}
     if is_live is not None:
         metadata[_IS_LIVE] = is_live
     if isinstance(default, (list, dict, set)):
@@ -86,13 +91,28 @@ def group(settings: type) -> Any:
 
 def bounds_of(settings: type) -> dict[str, Bounds]:
     """The bounds of each setting of a class, by the field's name; groups of settings have none."""
-    found = {}
+    described, found = _described(settings), {}
     for declared in fields(settings):
-        if _BOUNDS in declared.metadata:
-            unit, within = declared.metadata[_BOUNDS]
+        if _TOLD in declared.metadata:
+            help_text, unit, within, source = declared.metadata[_TOLD]
+            told = described.get(declared.name, ("", ""))
             if unit is None:
                 unit = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
-            found[declared.name] = Bounds(unit, *(within or _WITHIN.get(unit, _ANY)))
+            minimum, maximum = within or _WITHIN.get(unit, _ANY)
+            found[declared.name] = Bounds(
+                help_text or told[0], unit, minimum, maximum, source or told[1]
+            )
+    return found
+
+
+def _described(settings: type) -> dict[str, tuple[str, str]]:
+    """What the docstrings of a class and its bases say of each attribute, and its source."""
+    found = {}
+    for each in reversed(settings.__mro__[:-1]):
+        _, _, attributes = (each.__doc__ or "").partition("Attributes:\n")
+        for name, text in _ATTRIBUTE.findall(inspect.cleandoc(f"\n{attributes}")):
+            help_text, _, source = " ".join(text.split()).partition(" Source: ")
+            found[name] = help_text, source
     return found
 
 

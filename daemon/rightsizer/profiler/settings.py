@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSteadySettings:
-    """What a profile must show before anything is said of its idle time."""
+    """What a profile must show before anything is said of its idle time.
+
+    Attributes:
+        kernels_minimum: Kernels of a device, fewer of which say nothing of a steady phase.
+            Source: one pass of a small network launches some hundred
+        launch_maximum_seconds: Mean time of a launch, beyond which kernels are still being loaded:
+            start-up.
+            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds
+        matched_minimum_ratio: Kernels whose launch must be known, to tell why a device was idle.
+            Source: the greater part
+    """
 
     kernels_minimum: int = setting(50, within=(1, None))
     launch_maximum_seconds: float = setting(0.001)
@@ -24,7 +34,22 @@ class ProfileSteadySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLaunchBoundSettings:
-    """When launches are the limit."""
+    """When launches are the limit.
+
+    Attributes:
+        on_ratio: Share of a device's span in which it waits for the host, from which on it counts.
+            Source: SageMaker: a GPU is held up by its host below 70 % of use
+        kernel_maximum_seconds: Mean time of a kernel up to which its launch is what counts.
+            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
+        removed_low_ratio: Part of the wait that CUDA graphs remove at least, where steps can be
+            captured.
+            Source: a cautious half: inputs still are copied, and graphs launched
+        own_launch_minimum_ratio: Launches a kernel below which kernels come by graphs already.
+            Source: the greater part: a graph's many kernels come by one launch
+        outlier_minimum_ratio: Part of all waiting for the host from which on one wait is named and
+            left aside.
+            Source: the greater part: what happened once is no rate
+    """
 
     on_ratio: float = setting(0.3)
     kernel_maximum_seconds: float = setting(20e-6)
@@ -36,7 +61,29 @@ class ProfileLaunchBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileHostBoundSettings:
-    """When the host is the limit."""
+    """When the host is the limit.
+
+    Attributes:
+        loader_on_ratio: Share of a device's span that it may wait for the loader, from which on it
+            counts.
+            Source: ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four
+        on_ratio: Share of a device's span that it waits for the host, whatever that does.
+            Source: SageMaker: a GPU is held up by its host below 70 % of use
+        kernel_maximum_seconds: Mean time of a kernel up to which launches are what it waits for,
+            not the host.
+            Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
+        synchronization_on_ratio: Share of a device's span idle after the host waited for it, from
+            which on it counts.
+            Source: a tenth of the time; a wait beside kernels that are launched ahead costs nothing
+        synchronization_removed_low_ratio: Part of that idle time which goes at least, once the host
+            does not wait.
+            Source: a cautious fifth: what the host does then is its own time still
+        removed_low_ratio: Part of the wait for a loader that more workers remove at least.
+            Source: ResNet-50 on a V100: 0.7 of it went with four workers
+        outlier_minimum_ratio: Part of all waiting for the host from which on one wait is named and
+            left aside.
+            Source: the greater part: what happened once is no rate
+    """
 
     loader_on_ratio: float = setting(0.2)
     on_ratio: float = setting(0.3)
@@ -50,7 +97,15 @@ class ProfileHostBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePcieBoundSettings:
-    """When copies are the limit."""
+    """When copies are the limit.
+
+    Attributes:
+        on_ratio: Share of a device's span with a copy over PCIe and no kernel that counts.
+            Source: a tenth of the time; what is copied beside kernels costs nothing
+        removed_low_ratio: Part of it that goes at least, once memory is pinned and copies overlap.
+            Source: pageable copies reach about half of the link or more (NVIDIA, CUDA best
+            practices)
+    """
 
     on_ratio: float = setting(0.1)
     removed_low_ratio: float = setting(0.3)
@@ -59,7 +114,14 @@ class ProfilePcieBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileCommunicationBoundSettings:
-    """When collectives are the limit."""
+    """When collectives are the limit.
+
+    Attributes:
+        on_ratio: Share of a device's span with a collective and no other kernel that counts.
+            Source: a tenth of the time; what is sent beside kernels costs nothing
+        removed_low_ratio: Part of it that goes at least, once collectives run beside kernels.
+            Source: a cautious fifth: the last buckets of a step have nothing to hide behind
+    """
 
     on_ratio: float = setting(0.1)
     removed_low_ratio: float = setting(0.2)
@@ -68,7 +130,15 @@ class ProfileCommunicationBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileStorageBoundSettings:
-    """When checkpoints are the limit."""
+    """When checkpoints are the limit.
+
+    Attributes:
+        on_ratio: Share of a device's span that may be spent idle beside a checkpoint that counts.
+            Source: training at scale aims at less than 5 % for checkpoints
+        removed_low_ratio: Part of it that goes at least, once checkpoints are written beside the
+            training.
+            Source: a cautious half: the copy off the GPU stays
+    """
 
     on_ratio: float = setting(0.05)
     removed_low_ratio: float = setting(0.5)
@@ -77,7 +147,16 @@ class ProfileStorageBoundSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileTensorCoresUnusedSettings:
-    """When it counts that tensor cores are left aside."""
+    """When it counts that tensor cores are left aside.
+
+    Attributes:
+        on_ratio: Share of a device's span in products of matrices without tensor cores that counts.
+            Source: less than a tenth of the time is not worth a change of precision
+        speedup_low_ratio: How many times as fast such a kernel gets at least.
+            Source: products of small matrices are limited by memory, not by arithmetic
+        speedup_high_ratio: How many times as fast such a kernel gets at most.
+            Source: A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)
+    """
 
     on_ratio: float = setting(0.1)
     speedup_low_ratio: float = setting(1.5, unit="", within=(1.0, 100.0))
@@ -87,7 +166,17 @@ class ProfileTensorCoresUnusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileKernelsUnfusedSettings:
-    """When small operators that each go through memory are worth fusing."""
+    """When small operators that each go through memory are worth fusing.
+
+    Attributes:
+        on_ratio: Share of a device's span in elementwise operators and copies that counts.
+            Source: a fifth of the time; ResNet-50 in eager mode spends a tenth, a language model
+            half
+        removed_low_ratio: Part of it that goes at least, once neighbors are fused.
+            Source: two operators fused read and write memory once in place of twice, casts aside
+        removed_high_ratio: Part of it that goes at most, once neighbors are fused.
+            Source: five in a row, as of rotary embeddings or SwiGLU, become one
+    """
 
     on_ratio: float = setting(0.2)
     removed_low_ratio: float = setting(0.3)
@@ -97,7 +186,27 @@ class ProfileKernelsUnfusedSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileKernelInefficientSettings:
-    """When a kernel falls short of its board, by hardware counters."""
+    """When a kernel falls short of its board, by hardware counters.
+
+    Attributes:
+        on_ratio: Share of the kernels' time in kernels that fall short which counts.
+            Source: less than a tenth of the time is not worth a change of a kernel
+        bound_minimum_ratio: Throughput of arithmetic or memory from which on a kernel is limited by
+            it.
+            Source: Nsight Compute, Speed Of Light: below 60 % of either it is latency
+        excess_sectors_minimum_ratio: Sectors moved to no use, of all, from which on access is
+            called uncoalesced.
+            Source: a quarter: 8 of the 32 bytes of a sector
+        occupancy_maximum_ratio: Occupancy that a kernel's resources leave room for, up to which
+            they limit it.
+            Source: half the warps hide the latency of most kernels (NVIDIA, CUDA best practices)
+        tail_minimum_ratio: Part of the time that the last, partial wave of blocks may take which
+            counts.
+            Source: Nsight Compute, Launch Statistics: one wave in so many; four full waves and a
+            part
+        threads_maximum: Threads of a warp at work up to which its branches are called divergent.
+            Source: three quarters of the 32 threads of a warp
+    """
 
     on_ratio: float = setting(0.1)
     bound_minimum_ratio: float = setting(0.6)
@@ -109,7 +218,15 @@ class ProfileKernelInefficientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRankImbalanceSettings:
-    """When a rank is a straggler."""
+    """When a rank is a straggler.
+
+    Attributes:
+        on_ratio: Mean part of a step by which a rank is behind the first one that counts.
+            Source: half of what ByteDance calls a straggling job
+        same_rank_ratio: Steps in which the same rank must be the latest; else it is the load that
+            varies.
+            Source: the greater part
+    """
 
     on_ratio: float = setting(0.05)
     same_rank_ratio: float = setting(0.5)
@@ -131,7 +248,27 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ProfileComparisonSettings:
-    """From when on a profile and telemetry contradict each other."""
+    """From when on a profile and telemetry contradict each other.
+
+    Attributes:
+        difference_minimum_ratio: By how much two shares of the same time must differ to contradict
+            each other.
+            Source: as much as a wait for the host must take to be called a limit
+        tensor_maximum_ratio: Share of the time of kernels up to which tensor cores count as unused.
+            Source: the part of a collective's own arithmetic
+        memory_tolerance_ratio: By how much a profile's peak of memory may be above what telemetry
+            saw.
+            Source: memory is read once a second, and its shares are kept in steps of 1 %
+        tick_seconds: Work that may fall between two readings of a GPU that was active now and then.
+            Source: two readings at the default interval
+        idle_tolerance_seconds: Work that may stay unseen on a GPU that telemetry saw idle all the
+            time.
+            Source: docs/definitions.md: idle is below 1 %, and a driver's sample is of a second at
+            most
+        contradicted_ratio: Part that is left of a finding's confidence where telemetry measured the
+            same thing and contradicts it, or saw no activity on the GPU then.
+            Source: a profile is the closer look, but may be of another time or GPU
+    """
 
     difference_minimum_ratio: float = setting(0.3, within=(0.01, 1.0))
     tensor_maximum_ratio: float = setting(0.01)
@@ -149,7 +286,14 @@ ProfileRuleTree: Any = settings_class(
 
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
-    """How what profilers wrote is read and judged, and how long that counts."""
+    """How what profilers wrote is read and judged, and how long that counts.
+
+    Attributes:
+        valid_for: How long what a profile shows is held against a workload that stays the same.
+            Source: two weeks of releases; older code is other code
+        kept_maximum: Profiles of which the verdict is kept; the oldest give way.
+            Source: 8 KiB each: half a MiB of memory and of the history
+    """
 
     limits: FileLimits = field(default_factory=FileLimits)
     time: TimeSettings = field(default_factory=TimeSettings)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rightsizer.config.settings_help import settings_help
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Reason
 from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
@@ -14,6 +13,7 @@ from rightsizer.model.units import Nanoseconds, Unit, seconds
 from rightsizer.report.json_encoder import (
     Form,
     advice_form,
+    attributes,
     finding_form,
     lifecycle_form,
 )
@@ -171,21 +171,19 @@ def _thresholds(settings: object, prefix: str) -> Iterator[Form]:
     """All settings of a class, those of its groups included, under their whole names."""
     if not is_dataclass(settings):
         return
-    bounds_by_name, texts = bounds_of(type(settings)), settings_help(type(settings))
+    bounds_by_name = bounds_of(type(settings))
     for declared in fields(settings):
         bounds, value = bounds_by_name.get(declared.name), getattr(settings, declared.name)
         if bounds is None:
             yield from _thresholds(value, f"{prefix}.{declared.name}")
             continue
-        key, (does, source) = declared.name, texts[declared.name]
+        key = declared.name
         if bounds.unit in _WRITTEN_WITH_UNIT:
             key = key.removesuffix(f"_{bounds.unit}")
         yield {
             "setting": f"{prefix}.{key.removesuffix('_')}",
             "value": value,
-            "unit": bounds.unit,
-            "help": does,
-            "source": source,
+            **attributes(bounds, "unit help source"),
         }
 
 

@@ -11,7 +11,14 @@ from rightsizer.model.window import Provisioning
 
 @dataclass(frozen=True, slots=True)
 class FreshnessSettings:
-    """How long a device's last reading stands for the present."""
+    """How long a device's last reading stands for the present.
+
+    Attributes:
+        stale_intervals: Sampling intervals after which a reading is stale.
+            Source: the same as for the state `unknown`
+        stale_minimum_seconds: Age below which no reading is stale, however short the interval.
+            Source: the same as for the state `unknown`
+    """
 
     stale_intervals: float = setting(3.0, within=(1.0, 1000.0))
     stale_minimum_seconds: float = setting(5.0, within=(0.0, 3600.0))

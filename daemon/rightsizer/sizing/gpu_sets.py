@@ -19,7 +19,16 @@ MOST_CANDIDATES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class LinkScores:
-    """What each way between two GPUs is worth."""
+    """What each way between two GPUs is worth.
+
+    Attributes:
+        nvlink: Each NVLink between two GPUs, or to the switch that joins them.
+        one_bridge: At most one PCIe bridge between them (PIX).
+        several_bridges: Several PCIe bridges, not the host bridge (PXB).
+        host_bridge: The PCIe host bridge between them (PHB).
+        numa_node: Host bridges of one NUMA node between them (NODE).
+        system: The link between NUMA nodes between them (SYS).
+    """
 
     nvlink: int = _score(100, within=(1, 1000))
     one_bridge: int = _score(50)

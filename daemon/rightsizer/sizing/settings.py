@@ -21,7 +21,38 @@ _FITTED = "fitted on 81 runs of MPT, 1 to 70 billion parameters, PyTorch FSDP on
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """Figures of the software around a model; a site that has measured its own sets them."""
+    """Figures of the software around a model; a site that has measured its own sets them.
+
+    Attributes:
+        context_bytes: What a process takes on a GPU before it does anything: context, kernels,
+            handles.
+            Source: 0.25-0.6 GiB; the lower end since kernels are loaded when first used (CUDA 11.7)
+        driver_reserved_bytes: What of the memory that NVML reports no process can have.
+            Source: H100 79.2, A100-80 79.15, L40S 44.4 GiB visible: 0.4-0.6 GiB less than reported
+        communication_pair_bytes: NCCL's buffers on each GPU of a group of two.
+            Source: aiconfigurator's system files (Apache-2.0)
+        communication_group_bytes: NCCL's buffers on each GPU of a larger group.
+            Source: aiconfigurator's system files (Apache-2.0)
+        graph_bytes: What a CUDA graph of one batch size takes for one layer.
+            Source: 0.3 GiB for 32 layers and 1.3 GiB for 126, each with 67 batch sizes; assumed
+        graph_batch_maximum: The largest batch that a serving engine captures a graph of.
+            Source: vLLM's default
+        batched_tokens: Tokens that a serving engine runs through a model at a time.
+            Source: vLLM's max_num_batched_tokens on data center GPUs
+        sampled_rows: Requests that a serving engine chooses a token for at a time.
+            Source: vLLM's max_num_seqs
+        fragmentation_ratio: What training's allocator holds beyond activations and gradients, of
+            these.
+            Source: reserved by allocated is 1.03-1.10 in PyTorch's steady state
+        convolution_workspace_bytes: The most that cuDNN takes for one convolution.
+            Source: PyTorch's default limit on cuDNN's workspace
+        inference_headroom_ratio: What of a GPU's memory serving should leave free.
+            Source: vLLM's gpu_memory_utilization is 0.90
+        training_headroom_ratio: What of a GPU's memory training should leave free.
+            Source: assumed; never less than headroom_minimum
+        headroom_minimum_bytes: The least that training should leave free.
+            Source: assumed
+    """
 
     context_bytes: float = setting(307.0 * MIB)
     driver_reserved_bytes: float = setting(410.0 * MIB)
@@ -40,7 +71,44 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class ServingModelSettings:
-    """Figures of serving engines; a site that has measured its own sets them."""
+    """Figures of serving engines; a site that has measured its own sets them.
+
+    Attributes:
+        layer_seconds: What one layer takes of every pass beyond its reads and products: starting
+            kernels.
+            Source: fitted on measured TPOT (vLLM, Hopper)
+        request_layer_seconds: What each request in flight adds to each layer of a step: scheduling,
+            attention's tiles, cache writes.
+            Source: between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best
+        expert_layer_seconds: The same of a layer's experts: sorting tokens by them, starting
+            kernels.
+        expert_compute_ratio: What products with experts reach of the speed of large matrix
+            products.
+        expert_passes: How often a layer's experts move the vector of each token that each of them
+            gets: handing out, between products, summing up.
+        network_bytes_per_second: What each GPU sends at most to GPUs of other servers, where
+            replicas on several servers share experts.
+            Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
+        attention_compute_ratio: What attention over a prompt reaches of the speed of large matrix
+            products.
+            Source: half of the dense peak, FlashAttention 2 and 3 (arXiv:2307.08691, 2407.08608)
+        bunching_ratio: How far prompts arrive together: 0 for alone, 1 for the root of those in
+            flight.
+            Source: measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05
+        burstiness: The squared coefficient of variation of the times between requests, of loads
+            that are a rate and say nothing of it: 1 for Poisson, 0 for a steady pace.
+            Source: assumed: people and programs that call in bursts, twice Poisson's deviation
+        latency_headroom_ratio: What is kept free of each latency that a plan may take.
+            Source: assumed
+        chunk_tokens: Tokens of prompts that an engine runs through a model at a time; the engine's
+            own without it: of vLLM 8192 on GPUs of 70 GiB and more but A100 and 2048 elsewhere,
+            2048 to 16384 of SGLang by memory, 8192 of TensorRT-LLM.
+            Source: max_num_batched_tokens, max_num_tokens, chunked_prefill_size
+        requests_maximum: Requests that one replica of an engine runs at a time, at most; the
+            engine's own without it: of vLLM 1024 on GPUs of 70 GiB and more but A100 and 256
+            elsewhere, 2048 of others.
+            Source: max_num_seqs, max_running_requests, max_batch_size
+    """
 
     layer_seconds: float = setting(40e-6)
     request_layer_seconds: float = setting(0.25e-6)
@@ -58,7 +126,52 @@ class ServingModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """Figures of training frameworks; a site that has measured its own sets them."""
+    """Figures of training frameworks; a site that has measured its own sets them.
+
+    Attributes:
+        linear_ratio: What a layer's products reach of the speed of large matrix products.
+        hopper_ratio: What long runs on Hopper hold of short products: its clocks fall at the power
+            limit.
+            Source: published median MFU of FSDP in bf16: 0.41 on H100 SXM, 0.565 on A100 80 GB
+        attention_ratio: The same of attention, counted as if nothing were masked.
+        element_traffic: Bytes moved for each element of a layer's width and each token: norms,
+            activations, residuals, casts, forward and backward.
+        fused_traffic_ratio: What is left of that traffic where kernels are fused, as in Megatron.
+            Source: published MFU of Megatron runs in fp8, half again as much as that of FSDP
+        host_bytes_per_second: What of the memory bandwidth of its server an update gets that runs
+            on the host, for each GPU.
+            Source: assumed: two sockets of 100 GB/s and more, shared by eight GPUs
+        recompute_ratio: What full recomputation adds to a step; less than the third of a forward
+            pass, as it leaves room for larger micro batches.
+        fused_recompute_ratio: The same where kernels are fused: the forward pass once more.
+            Source: counted; 29 to 32 % over selective recomputation in arXiv:2205.05198, table 5
+        selective_ratio: The same of selective recomputation.
+            Source: arXiv:2205.05198, table 4: 4 % over no recomputation
+        score_traffic: Bytes moved for each score of attention that is written out, forward and
+            backward: without flash attention.
+            Source: counted: products, softmax and dropout each read and write 16 bits
+        chunk_layers: Layers of a chunk of a pipeline whose stages take turns (interleaved); as many
+            as there are for one that is not.
+            Source: 1 to 4 in arXiv:2104.04473, 2205.05198 and 2407.21783
+        exposed_ratio: The part of what replicas tell each other that does not hide behind
+            computation.
+        node_gpus: GPUs of a usual server, which its own links join.
+        network_ratio: Bandwidth of sums beyond a server, of those within.
+            Source: eight adapters of 200 Gbit/s beside NVLink 3; assumed of others
+        expert_ratio: What products with experts reach of plain ones: each sees few tokens.
+            Source: published MFU of mixtures of experts and of dense models in fp8, alike GPUs
+        layer_seconds: The least that one layer takes forward and backward: starting its kernels.
+            Source: about a hundred kernels of 4 us; assumed
+        unpacking_traffic: Bytes moved for each weight of 4 bits to unpack it, in each pass (QLoRA);
+            to read it and write it once would be 2.5.
+            Source: Llama 2 7B on an A100: 2.79 h with QLoRA, 1.85 h with LoRA, over 50,000 micro
+            batches (S. Raschka, Practical Tips for Finetuning LLMs Using LoRA)
+        known_error_factor: How far off runs like the fitted ones are either way, with a probability
+            of 90 %.
+            Source: rows of other models and of the other GPU left out of the fit
+        error_factor: How far off all others are either way, with a probability of 90 %.
+            Source: published MFU by GPU and format, whose medians are within a fifth
+    """
 
     linear_ratio: float = _part(0.87, source=_FITTED)
     hopper_ratio: float = _part(0.82)
@@ -83,7 +196,20 @@ class TrainingSettings:
 
 @dataclass(frozen=True, slots=True)
 class CostSettings:
-    """Figures of energy; prices have files of their own."""
+    """Figures of energy; prices have files of their own.
+
+    Attributes:
+        carbon_grams_per_kilowatt_hour: Carbon dioxide equivalents of a kilowatt-hour where the GPUs
+            stand; without it nothing is said of carbon.
+        serving_power_ratio: What serving draws above idle, of the limit above idle.
+            Source: decoding waits for memory and stays below the limit, prompts reach it; assumed
+        training_power_ratio: The same of training.
+            Source: large products run at the limit, steps end in communication; assumed
+        power_error_factor: How far off that draw may be either way, with a probability of 90 %;
+            never above the limit.
+            Source: assumed
+        hours_per_month: Hours of a month, in which GPUs that are rented or owned stand ready.
+    """
 
     carbon_grams_per_kilowatt_hour: float | None = setting(None, within=(0.0, 3000.0))
     serving_power_ratio: float = setting(0.6)
@@ -94,7 +220,19 @@ class CostSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """How far a plan looks."""
+    """How far a plan looks.
+
+    Attributes:
+        gpu_maximum: The most GPUs of a candidate that a search proposes; a layout given may have
+            more.
+        layouts_per_gpu: Of the layouts that fit on a kind of GPU, how many are compared.
+        alternatives: For how many of the best candidates other formats and slices are looked at.
+        growth_candidates: How many of the best candidates are looked at again for each month of
+            growth.
+        switch_saving_ratio: What another kind of GPU has to save of the rest of the growth, that
+            changing over to it is advised.
+            Source: assumed: what moving a service takes
+    """
 
     gpu_maximum: int = _count(512)
     layouts_per_gpu: int = _count(3)

@@ -11,14 +11,23 @@ from rightsizer.telemetry.serving.settings import ServingTelemetrySettings
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How often the devices are read."""
+    """How often the devices are read.
+
+    Attributes:
+        interval: Time between two readings of a device.
+            Source: docs/definitions.md, sources: shares of time need 1 Hz in the node
+    """
 
     interval: float = setting(1.0, unit="seconds", within=(0.1, 100.0))
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSettings:
-    """A simulated node in place of the real one."""
+    """A simulated node in place of the real one.
+
+    Attributes:
+        scenario: Name of a built-in scenario, or a scenario file; empty to read the real driver.
+    """
 
     scenario: str = setting("")
 

@@ -11,7 +11,22 @@ from rightsizer.model.settings import LIVE, setting
 
 @dataclass(frozen=True, slots=True)
 class PasswordSettings:
-    """How much work strangers may cause, and how many of them may wait."""
+    """How much work strangers may cause, and how many of them may wait.
+
+    Attributes:
+        share_ratio: The most of one core that wrong passwords and the connections on which they
+            come may take; the rest of the time they wait.
+            Source: half of the unit's CPUQuota=20%
+        pause_maximum_seconds: The longest rest after a wrong password.
+        wait_seconds: How long a password waits for its check before it is answered 429.
+            Source: half of Prometheus's default scrape timeout
+        waiting_maximum: Passwords that wait for their check at once, and connections for their
+            turn.
+        waiting_per_client: Those of them from one address, so that one client never keeps others
+            waiting.
+        remembered_maximum: Checked passwords that are remembered, right ones and wrong ones each.
+            Source: what the exporter toolkit remembers
+    """
 
     share_ratio: float = setting(0.1, within=(0.001, 1.0))
     pause_maximum_seconds: float = setting(2.0, within=(0.0, 10.0))
@@ -75,7 +90,16 @@ def checked_path(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FitSettings:
-    """From when on a fit gets which color; gauges and advice do not depend on it."""
+    """From when on a fit gets which color; gauges and advice do not depend on it.
+
+    Attributes:
+        tight_need_ratio: Need of a resource from which on its fit is shown as tight.
+            Source: less is left than the margin that need already holds
+        headroom_need_ratio: Need of a resource below which it is shown to have headroom.
+            Source: half a device would do
+        short_ratio: Share of the time under pressure from which on a fit is shown as too small.
+            Source: the accounting's own threshold for an under-provisioned device
+    """
 
     tight_need_ratio: float = setting(0.85)
     headroom_need_ratio: float = setting(0.5)
@@ -84,7 +108,24 @@ class FitSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """How much the server takes upon itself, and how patient it is."""
+    """How much the server takes upon itself, and how patient it is.
+
+    Attributes:
+        connections_maximum: Connections held at once, a thread each; the one that idles longest
+            gives way.
+            Source: within the unit's TasksMax=64
+        request_timeout_seconds: How long a client may take over a request, or over reading its
+            answer.
+            Source: Prometheus's default scrape timeout
+        keep_alive_seconds: How long a connection is kept between two requests.
+            Source: above Prometheus's default scrape interval of 60 s
+        body_limit_bytes: The largest request body that is read.
+        head_limit_bytes: The longest head of a request that is read, with all its headers.
+            Source: far above what browsers and proxies send
+        page_refresh_seconds: How often the page renews itself where scripts do not run; 0 for
+            never, in any way.
+        page_poll_seconds: How often the page's script asks for new figures, at most once a sample.
+    """
 
     connections_maximum: int = setting(24, within=(2, 1024))
     request_timeout_seconds: float = setting(10.0, within=(0.1, 300.0))
@@ -99,7 +140,18 @@ class WebSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebTree:
-    """Where and how HTTP is served."""
+    """Where and how HTTP is served.
+
+    Attributes:
+        listen_addresses: Addresses to listen on, as host:port, :port or [::1]:port.
+        config_file: A file of TLS, users, headers and limits, in the format of all Prometheus
+            exporters; empty for plain HTTP without users.
+        enable_lifecycle: Take /-/reload over TCP, and from those who prove who they are whatever
+            changes something.
+        telemetry_path: Where the metrics are.
+        route_prefix: What every path begins with, like /gpu, behind a proxy that passes paths on.
+        systemd_socket: Listen on the sockets that systemd hands over, and not on the addresses.
+    """
 
     listen_addresses: tuple[str, ...] = setting((":19400",))
     config_file: str = setting("")

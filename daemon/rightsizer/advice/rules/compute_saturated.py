@@ -29,7 +29,14 @@ _APPLICATION: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ComputeSaturatedSettings:
-    """From when on a service is short of compute."""
+    """From when on a service is short of compute.
+
+    Attributes:
+        on_ratio: Share of the span for which the SMs must be at their limit while users wait.
+            Source: docs/definitions.md, provisioning
+        saturated_ratio: Share of the span at the limit from which on it matters whether users wait.
+            Source: docs/definitions.md, conduct: as for the other limits
+    """
 
     on_ratio: float = setting(0.05, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

@@ -36,7 +36,25 @@ _MOST_NAMES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class DiurnalAutoscaleSettings:
-    """When a schedule is worth it."""
+    """When a schedule is worth it.
+
+    Attributes:
+        on_ratio: Part of the GPU time that following the load must save.
+            Source: half of what the serving fleet of docs/definitions.md, sources, would have saved
+        minimum_known_seconds: Known time under which the rule abstains.
+            Source: most of a day: 20 h
+        most_short_ratio: Part of the time in which a replica would have been missing, beyond which
+            the load is too irregular.
+            Source: docs/definitions.md, sources: 0.1-0.8 % on the serving fleet
+        quiet_ratio: Need, over the largest, up to which a time is quiet.
+            Source: half of the group can go home
+        quiet_seconds: How long the quiet part of a history of less than two days must be.
+            Source: half a night; a lunch break is no cycle
+        seen_once_ratio: How far a cycle that was seen only once is believed.
+            Source: a night is usual, a quiet day is not excluded
+        minimum_days: Days of history from which on the load must repeat itself.
+            Source: a cycle is seen from its second time on
+    """
 
     on_ratio: float = setting(0.15, within=(0.01, 1))
     minimum_known_seconds: float = setting(72000.0, within=(3600, None))

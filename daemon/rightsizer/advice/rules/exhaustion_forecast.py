@@ -26,7 +26,18 @@ _DAYS_TO_TELL: Final = 14.0
 
 @dataclass(frozen=True, slots=True)
 class ExhaustionForecastSettings:
-    """How far ahead it is looked."""
+    """How far ahead it is looked.
+
+    Attributes:
+        on_ratio: What the line must reach within the horizon, of all there is.
+            Source: full is full
+        minimum_known_seconds: Known time under which the rule abstains.
+            Source: a week of days makes a line
+        horizon_days: How far ahead the end must lie at most.
+            Source: as long as the past that it is told from
+        most_busy_ratio: Busy share of the GPUs in the busiest hour from which on requests queue.
+            Source: M/G/1: beyond it requests wait for longer than they are served
+    """
 
     on_ratio: float = setting(1.0, within=(0.3, 1))
     minimum_known_seconds: float = setting(7 * 86400.0, within=(86400, None))

@@ -38,7 +38,23 @@ _NOISE_RATIO: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class GpuCountSettings:
-    """When a GPU counts as not needed."""
+    """When a GPU counts as not needed.
+
+    Attributes:
+        on_ratio: Part of a workload's GPUs that must be too many.
+            Source: one of sixteen GPUs is worth a word
+        minimum_known_seconds: Known time of each GPU under which the rule abstains.
+            Source: docs/definitions.md, sources: never busy for 24 h
+        unused_ratio: Busy share that an unused GPU never exceeds.
+            Source: docs/definitions.md, sources: never above 1 %
+        context_bytes: Memory that a GPU may hold and still be unused: that of a context.
+            Source: a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB
+        minimum_days: Days of history under which nothing is said of the number of replicas.
+            Source: docs/definitions.md, conduct: not before the history covers the load's cycle
+        uncovered_ratio: How far the number of replicas is believed before every hour of a week was
+            seen.
+            Source: most loads repeat by the day; a weekend is not excluded
+    """
 
     on_ratio: float = setting(0.05, within=(0.01, 1))
     minimum_known_seconds: float = setting(DAY_SECONDS, within=(3600, None))

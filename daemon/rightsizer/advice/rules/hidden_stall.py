@@ -19,7 +19,12 @@ from rightsizer.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class HiddenStallSettings:
-    """From when on spinning is a finding."""
+    """From when on spinning is a finding.
+
+    Attributes:
+        on_ratio: Share of the span that a GPU must spin.
+            Source: docs/definitions.md, conduct
+    """
 
     on_ratio: float = setting(0.3, within=(0.01, 1))
     minimum_known_seconds: float = minimum_known()

@@ -34,7 +34,32 @@ def _patience(default: float, who: str, source: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class IdleSettings:
-    """From when on idleness is worth a word."""
+    """From when on idleness is worth a word.
+
+    Attributes:
+        on_ratio: Share of the span that must be idle.
+            Source: a production fleet: of spans of two hours that were idle for 90 %, half were
+            followed by work within 30 min; of those idle for 99 %, an eighth (docs/benchmarks.md)
+        certain_ratio: Idle share that the confidence is about; a few active seconds are no use.
+            Source: a GPU that works for a tenth of the time has a user
+        usual_ratio: Load of an hour, over that of the busiest hour of a usual day, up to which a
+            service is expected to sleep through it.
+            Source: docs/definitions.md, sources: nights of the serving fleet lie below a tenth
+        minimum_days: Days of a service's past under which no hour is called usual.
+            Source: what was seen once is no habit
+        busy_ratio: Busy share of five minutes from which on a workload has resumed.
+            Source: docs/definitions.md, sources: busy from 1 % on
+        resume_seconds: Time within which work that resumes makes giving back a mistake.
+            Source: docs/definitions.md, sources: P(resume within 30 min)
+        mistake_seconds: GPU time that giving back by mistake costs; it must be worth less, times
+            its probability, than the time that giving back saves where work does not resume.
+            Source: placing a workload again and loading its model: a quarter of an hour
+        resume_exponent: Steepness of the survival of idle times where no past is known: after t
+            idle, work resumes within w with a probability of 1 - (t / (t + w)) to this power.
+            Source: gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)
+        borrowed_gaps: Gaps of its own for which others' past, and that exponent, are believed.
+            Source: the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)
+    """
 
     on_ratio: float = setting(0.99, within=(0.5, 1))
     certain_ratio: float = setting(0.9, within=(0.1, 0.99))

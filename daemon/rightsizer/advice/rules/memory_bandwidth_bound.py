@@ -21,7 +21,16 @@ _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more; none of them i
 
 @dataclass(frozen=True, slots=True)
 class MemoryBandwidthBoundSettings:
-    """From when on memory traffic is a finding."""
+    """From when on memory traffic is a finding.
+
+    Attributes:
+        on_ratio: Share of the span, idle time included, for which memory traffic must be the limit.
+            Source: docs/definitions.md, conduct: as for the other limits
+        compute_ratio: Median of the compute used above which a larger batch finds no room.
+            Source: docs/definitions.md, states: a pipe at .5 is a limit of its own
+        pressed_ratio: Share of the span with users waiting from which on it is under-provisioned.
+            Source: docs/definitions.md, provisioning
+    """
 
     on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

@@ -22,7 +22,18 @@ _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
 
 @dataclass(frozen=True, slots=True)
 class MemoryOverprovisionedSettings:
-    """From when on memory is far too large."""
+    """From when on memory is far too large.
+
+    Attributes:
+        on_ratio: Part of the memory that even the largest need, with its margin, leaves free.
+            Source: boards of one speed differ by half of their memory and more
+        unused_ratio: Part of the whole GPU that is free from which on it is not the memory alone
+            that is too large; a batch job is never called too large as a whole.
+            Source: from here on the rule overprovisioned speaks
+        slowest_ratio: Time of the same work on a board with less memory, over that on the present
+            one, at most.
+            Source: a starting point: less than a projection can tell apart
+    """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))
     minimum_known_seconds: float = minimum_sized()

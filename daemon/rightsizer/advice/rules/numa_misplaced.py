@@ -19,7 +19,14 @@ _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
 
 @dataclass(frozen=True, slots=True)
 class NumaMisplacedSettings:
-    """From when on a far NUMA node is a finding."""
+    """From when on a far NUMA node is a finding.
+
+    Attributes:
+        on_ratio: Share of the span in which data must go over another NUMA node.
+            Source: assumed; traffic comes in bursts, and the condition holds only while it flows
+        lost_ratio: Part of a GPU that such a way is taken to cost, for the finding's severity.
+            Source: assumed; copies over the link between sockets are slower, kernels are not
+    """
 
     on_ratio: float = setting(0.3, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

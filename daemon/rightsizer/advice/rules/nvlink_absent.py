@@ -97,7 +97,21 @@ _FAR: Final = frozenset({LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM})
 
 @dataclass(frozen=True, slots=True)
 class NvlinkAbsentSettings:
-    """From when on the way between GPUs is a finding."""
+    """From when on the way between GPUs is a finding.
+
+    Attributes:
+        on_ratio: Need of the PCIe link on some GPU from which on the way between them matters.
+            Source: assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above
+            that
+        gain_ratio: How much the sum of the pairs' scores must grow where the weakest stays as weak.
+            Source: assumed; a move restarts the workload
+        attribution_ratio: Confidence that PCIe traffic of a job of several GPUs is traffic between
+            them.
+            Source: assumed; some of it feeds the GPUs
+        class_only_ratio: Confidence that GPUs of one batch job exchange data where it is not
+            measured.
+            Source: assumed; most jobs of several GPUs train one model
+    """
 
     on_ratio: float = setting(0.1, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

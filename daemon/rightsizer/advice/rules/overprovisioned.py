@@ -44,7 +44,12 @@ _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 @dataclass(frozen=True, slots=True)
 class OverprovisionedSettings:
-    """From when on a GPU is too large."""
+    """From when on a GPU is too large.
+
+    Attributes:
+        on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
+            Source: half a GPU is the coarsest step down that MIG or another board offers
+    """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))
     minimum_known_seconds: float = minimum_sized()

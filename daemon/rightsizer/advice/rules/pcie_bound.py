@@ -19,7 +19,15 @@ _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copie
 
 @dataclass(frozen=True, slots=True)
 class PcieBoundSettings:
-    """From when on waiting for the link is a finding."""
+    """From when on waiting for the link is a finding.
+
+    Attributes:
+        on_ratio: Share of the active time for which it must limit a GPU.
+            Source: SageMaker Debugger's IOBottleneck: over half of the time
+        degraded_ratio: Share of the active time at a lower link from which on the link is named
+            too.
+            Source: as for throttling: a tenth of the time is no accident
+    """
 
     on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

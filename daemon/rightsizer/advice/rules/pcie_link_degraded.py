@@ -116,7 +116,15 @@ def link_state(case: Case, device: Device) -> LinkState | None:
 
 @dataclass(frozen=True, slots=True)
 class PcieLinkDegradedSettings:
-    """From when on a link is a finding."""
+    """From when on a link is a finding.
+
+    Attributes:
+        on_ratio: Share of the time at work in which the link must be below what board and slot
+            allow.
+            Source: assumed; a link is good or bad, and half rules out one that only trains up late
+        minimum_active_seconds: Time at work within the span under which the link is not judged.
+            Source: docs/definitions.md, conditions: a generation is believed after a minute
+    """
 
     on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

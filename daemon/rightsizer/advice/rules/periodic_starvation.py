@@ -17,7 +17,14 @@ from rightsizer.model.workload import WorkloadClass
 
 @dataclass(frozen=True, slots=True)
 class PeriodicStarvationSettings:
-    """From when on steady pauses are a finding."""
+    """From when on steady pauses are a finding.
+
+    Attributes:
+        on_ratio: Share of the known time that cycles of work and pause of one pace must fill.
+            Source: as for the other limits: over half of the time
+        busy_ratio: Busy part of a cycle from which on its pauses are no finding.
+            Source: docs/definitions.md, states: above it nothing waits for the host
+    """
 
     on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

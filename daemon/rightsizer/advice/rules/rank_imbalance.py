@@ -137,7 +137,17 @@ def _by_level(
 
 @dataclass(frozen=True, slots=True)
 class RankImbalanceSettings:
-    """From when on an imbalance is a finding, and who stands out."""
+    """From when on an imbalance is a finding, and who stands out.
+
+    Attributes:
+        on_ratio: Share of the span for which the job must be out of balance.
+            Source: docs/definitions.md, conduct: as for a hidden stall, which is its usual face
+        stalled_ratio: Share of the span from which on a GPU counts as one that spins for the
+            others.
+            Source: two thirds of what is a hidden stall by itself
+        spread_ratio: Difference of the shares at work, over the span, that names who differs.
+            Source: the spread .25 of docs/definitions.md for a bit less than half of the span
+    """
 
     on_ratio: float = setting(0.3, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

@@ -15,7 +15,23 @@ from rightsizer.model.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class OpeningPolicy:
-    """When a verdict becomes advice, and when advice is withdrawn."""
+    """When a verdict becomes advice, and when advice is withdrawn.
+
+    Attributes:
+        long_seconds: Span over which the finding must hold.
+            Source: docs/definitions.md, conduct
+        short_seconds: Span at its end over which it must hold too, so that what is over opens
+            nothing.
+            Source: docs/definitions.md, conduct
+        minimum_known_seconds: Known time within the long span without which nothing is opened.
+            Source: most of the long span
+        minimum_confidence_ratio: Confidence without which nothing is opened.
+            Source: docs/definitions.md, conduct
+        close_ratio: Part of the opening threshold that the short span must fall below to close.
+            Source: docs/definitions.md, conduct
+        close_after_seconds: Time for which it must stay below.
+            Source: docs/definitions.md, conduct
+    """
 
     long_seconds: float = setting(3600.0, within=(600, None))
     short_seconds: float = setting(600.0, within=(300, None))
@@ -119,7 +135,14 @@ class Rule(TunableRule[SettingsT]):
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Findings that are kept as findings and never become advice."""
+    """Findings that are kept as findings and never become advice.
+
+    Attributes:
+        reasons: Reasons to be silent about; empty for all.
+        until: The last day that it holds, as '2027-01-31' in UTC; empty for ever.
+        why: Why, in a few words; it is shown beside what it holds back.
+        actor: Who decided it.
+    """
 
     reasons: tuple[Reason, ...] = setting(())
     until: str = setting("")

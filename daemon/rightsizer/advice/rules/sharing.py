@@ -39,7 +39,13 @@ _ACCEPTABLE: Final = frozenset({Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM})
 
 @dataclass(frozen=True, slots=True)
 class SharingSettings:
-    """From when on a GPU is worth sharing."""
+    """From when on a GPU is worth sharing.
+
+    Attributes:
+        on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
+            Source: half a GPU is what another workload can use
+        most_partners: How many workloads of the node are named as partners.
+    """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))
     minimum_known_seconds: float = minimum_sized()

@@ -21,7 +21,17 @@ _STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up
 
 @dataclass(frozen=True, slots=True)
 class StorageBoundSettings:
-    """From when on waiting for storage is a finding, and when it looks like checkpoints."""
+    """From when on waiting for storage is a finding, and when it looks like checkpoints.
+
+    Attributes:
+        on_ratio: Share of the active time for which it must limit a GPU.
+            Source: SageMaker Debugger's IOBottleneck: over half of the time
+        working_ratio: Mean busy share of five minutes from which on they were spent at work.
+            Source: docs/definitions.md, states: above it nothing waits for storage
+        bursts_ratio: Part of the five minutes at work, and at least as many that wait, from which
+            on the waits are bursts, as checkpoints are.
+            Source: a loader that is too slow is so all the time
+    """
 
     on_ratio: float = setting(0.5, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

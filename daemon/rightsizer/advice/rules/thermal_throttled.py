@@ -23,7 +23,15 @@ _HARDWARE: Final = "the board's own protection"
 
 @dataclass(frozen=True, slots=True)
 class ThermalThrottledSettings:
-    """From when on heat is a finding."""
+    """From when on heat is a finding.
+
+    Attributes:
+        on_ratio: Share of the span in which heat or the hardware must slow the clocks down.
+            Source: docs/definitions.md, conduct: throttling .1
+        hot_room_celsius: Degrees by which a GPU must be hotter than its neighbors for the trouble
+            to be its own and not the room's.
+            Source: assumed; GPUs at the rear of a chassis are a few degrees hotter than others
+    """
 
     on_ratio: float = setting(0.1, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

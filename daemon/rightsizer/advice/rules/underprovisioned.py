@@ -21,7 +21,14 @@ from rightsizer.owners.registry import owner_of
 
 @dataclass(frozen=True, slots=True)
 class UnderprovisionedSettings:
-    """From when on a GPU is too small."""
+    """From when on a GPU is too small.
+
+    Attributes:
+        on_ratio: Share of the time that a resource other than memory must be short.
+            Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
+        more_ratio: Replicas beyond those that are short, of these; at least one.
+            Source: a step that shows, and no more before it was looked at again
+    """
 
     on_ratio: float = setting(0.05, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known(600.0, "two blocks of five minutes")

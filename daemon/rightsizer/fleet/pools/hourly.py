@@ -75,7 +75,12 @@ _PLACES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class SpareSettings:
-    """How much room is left to a pool."""
+    """How much room is left to a pool.
+
+    Attributes:
+        margin_ratio: GPUs to keep beyond the most that were ever held at once, of these.
+            Source: a node that fails in a pool of ten
+    """
 
     margin_ratio: float = setting(0.1, within=(0, 2))
 
@@ -116,7 +121,14 @@ def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
 
 @dataclass(frozen=True, slots=True)
 class GrowthSettings:
-    """How far ahead it is looked, and what a trend rests on."""
+    """How far ahead it is looked, and what a trend rests on.
+
+    Attributes:
+        horizon_days: How far ahead the end must lie at most.
+            Source: as long as it takes to have more, and twice the past that it is told from
+        least_growth_ratio: Part of the pool by which the line must have grown over the days seen.
+            Source: assumed; less is what a week's end does to a line
+    """
 
     horizon_days: float = setting(30.0, unit="days", within=(1, 365))
     least_growth_ratio: float = setting(0.05)

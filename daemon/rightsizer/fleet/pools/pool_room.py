@@ -24,7 +24,16 @@ _PACKING_PLACES: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class PackingLimits:
-    """What workloads may take of one GPU together."""
+    """What workloads may take of one GPU together.
+
+    Attributes:
+        compute_ratio: Compute that workloads on one GPU may need at the same hour, at most.
+            Source: a tenth beyond the worst hour that was seen
+        memory_ratio: Memory that workloads on one GPU may hold at the same hour, at most.
+            Source: a context each, and growth of a tenth
+        most_together: Workloads on one GPU, at most; a fault of one may end them all.
+            Source: assumed; MPS serves 48 clients
+    """
 
     compute_ratio: float = setting(0.9, within=(0.1, 1))
     memory_ratio: float = setting(0.9, within=(0.1, 1))

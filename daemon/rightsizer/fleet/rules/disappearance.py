@@ -51,7 +51,18 @@ dcgm-exporter --version; grep DCGM_FI_PROF_ /etc/dcgm-exporter/*.csv
 
 @dataclass(frozen=True, slots=True)
 class DisappearanceSettings:
-    """When what is not seen counts as lost."""
+    """When what is not seen counts as lost.
+
+    Attributes:
+        on_ratio: Part of a node's GPUs that must be gone.
+            Source: one GPU of a node is worth a word
+        minimum_known_seconds: Known time under which the rule abstains.
+            Source: silence needs no telemetry
+        silent_seconds: How long a GPU or a node must be silent.
+            Source: assumed; a node reboots in less, and so does a rollout of an exporter
+        unprofiled_seconds: How long a GPU that had profiling must be seen without it.
+            Source: assumed; a profiler holds the counters for less
+    """
 
     on_ratio: float = setting(0.01, within=(0.001, 1))
     minimum_known_seconds: float = setting(0.0)

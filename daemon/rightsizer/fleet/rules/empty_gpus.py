@@ -40,7 +40,16 @@ _WHOLE: Final = 1.0 - 1e-6
 
 @dataclass(frozen=True, slots=True)
 class EmptyGpusSettings:
-    """When GPUs that nothing holds are worth a word."""
+    """When GPUs that nothing holds are worth a word.
+
+    Attributes:
+        on_ratio: Part of a pool's GPUs that must be empty.
+            Source: one GPU of a hundred is worth a line
+        minimum_known_seconds: Known time under which the rule abstains.
+            Source: emptiness is what was seen
+        empty_seconds: How long a GPU must have been empty.
+            Source: assumed; a night is no reason to return a node
+    """
 
     on_ratio: float = setting(0.01, within=(0.001, 1))
     minimum_known_seconds: float = setting(0.0)

@@ -27,7 +27,17 @@ NAME: Final = "fragmentation"
 
 @dataclass(frozen=True, slots=True)
 class FragmentationSettings:
-    """When free GPUs count as scattered."""
+    """When free GPUs count as scattered.
+
+    Attributes:
+        on_ratio: Part of the hours in which a job would have found GPUs enough and no node.
+            Source: assumed; a night in which no job starts
+        minimum_known_seconds: Known time of the nodes under which the rule abstains.
+            Source: half of the short span
+        spare_ratio: Part of a pool's GPUs that were never needed, from which on none misses what is
+            scattered, unless work waits.
+            Source: as for a pool that is too large
+    """
 
     on_ratio: float = setting(0.3, within=(0.05, 1))
     minimum_known_seconds: float = setting(3 * HOUR_SECONDS, within=(HOUR_SECONDS, None))

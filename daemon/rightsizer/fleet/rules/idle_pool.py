@@ -31,7 +31,12 @@ _STEPS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class IdlePoolSettings:
-    """When GPUs of a pool count as spare."""
+    """When GPUs of a pool count as spare.
+
+    Attributes:
+        on_ratio: Part of a pool's GPUs that must be spare.
+            Source: a node in ten; less is what a pool keeps for a busy day
+    """
 
     on_ratio: float = setting(0.1, within=(0.01, 1))
     minimum_known_seconds: float = covered()

@@ -40,7 +40,17 @@ _WAYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PackingSettings:
-    """When putting small workloads together is worth it."""
+    """When putting small workloads together is worth it.
+
+    Attributes:
+        on_ratio: Part of the GPUs of all small workloads of a pool that must become free.
+            Source: assumed; less does not pay for moving them
+        busy_ratio: Busy share of an hour from which on a workload was at work.
+            Source: docs/definitions.md, sources: busy from 1 % on
+        alternating_ratio: Part of the hours in which two may be at work, for workloads to take
+            turns.
+            Source: as for two workloads of a node
+    """
 
     on_ratio: float = setting(0.25, within=(0.01, 1))
     minimum_known_seconds: float = covered()

@@ -76,7 +76,15 @@ def _nodes(gpus: float, each: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PoolAutoscaleSettings:
-    """When it is worth to let nodes come and go."""
+    """When it is worth to let nodes come and go.
+
+    Attributes:
+        on_ratio: Part of the nodes' time that a schedule made of the other days must save.
+            Source: as for a service's replicas
+        most_short_ratio: Part of the time in which a node would have been missing, beyond which the
+            load is too irregular.
+            Source: as for a service's replicas
+    """
 
     on_ratio: float = setting(0.15, within=(0.01, 1))
     minimum_known_seconds: float = covered()

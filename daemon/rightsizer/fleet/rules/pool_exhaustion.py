@@ -21,7 +21,14 @@ _SOON_DAYS: Final = 14.0
 
 @dataclass(frozen=True, slots=True)
 class PoolExhaustionSettings:
-    """How far ahead it is looked, and what a trend rests on."""
+    """How far ahead it is looked, and what a trend rests on.
+
+    Attributes:
+        on_ratio: What the line must reach within the horizon, of the pool's GPUs.
+            Source: full is full
+        minimum_known_seconds: Known time under which the rule abstains.
+            Source: a week of days makes a line; a day of it may be missing
+    """
 
     on_ratio: float = setting(1.0, within=(0.3, 1))
     minimum_known_seconds: float = setting(6 * DAY_SECONDS, within=(DAY_SECONDS, None))

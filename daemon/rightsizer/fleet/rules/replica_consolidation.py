@@ -93,7 +93,12 @@ def _is_apart(case: Case, market: Market) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConsolidationSettings:
-    """When replicas of several services are worth putting together."""
+    """When replicas of several services are worth putting together.
+
+    Attributes:
+        on_ratio: Part of the GPUs of a pool's services with replicas that must become free.
+            Source: assumed; less does not pay for moving them
+    """
 
     on_ratio: float = setting(0.25, within=(0.01, 1))
     minimum_known_seconds: float = covered()

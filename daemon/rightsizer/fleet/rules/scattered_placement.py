@@ -23,7 +23,15 @@ NAME: Final = "scattered_placement"
 
 @dataclass(frozen=True, slots=True)
 class ScatteredPlacementSettings:
-    """When a job counts as scattered."""
+    """When a job counts as scattered.
+
+    Attributes:
+        on_ratio: Part of a job's nodes that it would do without.
+            Source: assumed; one node of three
+        exchange_ratio: Confidence that GPUs of one batch job exchange data where it is not
+            measured.
+            Source: as for GPUs of one node that talk over the host
+    """
 
     on_ratio: float = setting(0.3, within=(0.01, 1))
     minimum_known_seconds: float = minimum_known()

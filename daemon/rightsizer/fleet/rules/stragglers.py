@@ -25,7 +25,14 @@ dcgmi diag -r 2
 
 @dataclass(frozen=True, slots=True)
 class StragglersSettings:
-    """When a node counts as a slow one."""
+    """When a node counts as a slow one.
+
+    Attributes:
+        on_ratio: Share of the span for which each of the jobs must be out of balance.
+            Source: as for one job
+        minimum_jobs: Jobs in which the node must be the odd one.
+            Source: one job's odd rank is that job's affair
+    """
 
     on_ratio: float = setting(0.3, within=(0.001, 1))
     minimum_known_seconds: float = minimum_known()

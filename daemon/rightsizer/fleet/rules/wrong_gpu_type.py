@@ -34,7 +34,12 @@ _MOST_BOARDS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class WrongGpuTypeSettings:
-    """When a workload is on too dear a board."""
+    """When a workload is on too dear a board.
+
+    Attributes:
+        on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
+            Source: as for a GPU that is too large
+    """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))
     minimum_known_seconds: float = covered()

@@ -15,7 +15,26 @@ CREDENTIAL_NAME = "grafana-token"
 
 @dataclass(frozen=True, slots=True)
 class GrafanaSettings(ServerSettings):
-    """The `grafana` section of the configuration; without `url` nothing is annotated."""
+    """The `grafana` section of the configuration; without `url` nothing is annotated.
+
+    Attributes:
+        url: Grafana's address, its sub-path included; empty to post no annotations.
+        token_file: A file that holds a service account's token; systemd's credential comes first.
+        cluster: The cluster, a tag of every annotation beside the node's; empty for none.
+        restore_seconds: How often Grafana is asked whether it still has the open regions; one that
+            has none of them lost its database and gets them again.
+            Source: one search an hour; a database is restored by people, who take longer
+        annotations_per_run: How many changes of advice a run annotates; one more annotation sums up
+            the rest.
+            Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
+        annotations_per_day: How many new annotations a day brings at most, after a first run's
+            worth; what is beyond waits and is summed up.
+            Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
+        failures_before_pause: After how many failed runs in a row Grafana is left alone for a
+            while.
+        pause_seconds: How long Grafana is left alone.
+        outbox_maximum: How many changes wait for a Grafana that is away; the oldest give way.
+    """
 
     cluster: str = setting("")
     restore_seconds: float = setting(3600.0, within=(60.0, DAY_SECONDS))

@@ -25,7 +25,29 @@ _NAMED: Final = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
 
 @dataclass(frozen=True, slots=True)
 class CaptureTimingSettings:
-    """Which findings a profile is taken for, and when."""
+    """Which findings a profile is taken for, and when.
+
+    Attributes:
+        reasons: Reasons of findings that a profile would settle.
+            Source: docs/profiles.md, findings: what the rules over profiles judge, and stalls
+        minimum_confidence_ratio: Confidence of a finding below which no workload is disturbed for
+            it.
+            Source: docs/definitions.md, conduct: the least confidence of advice
+        maximum_confidence_ratio: Confidence above which nothing is left to settle; 1 for never,
+            since telemetry that is sure that a GPU waits does not know for which line.
+        minimum_age_seconds: How long its processes must have been there, and have been at work:
+            past start-up, compilation and warming up.
+            Source: compilation and autotuning of large models take minutes
+        steady_seconds: Time at the end of which a workload must have been steady and at work.
+            Source: one block of the accounts
+        unsteadiness_maximum_ratio: By how much the shares of states may differ from one look to the
+            next, as total variation: a checkpoint, a validation or a restart differs by more.
+        minimum_active_ratio: Part of that time that it must have been at work.
+        cool_down_seconds: How long a workload is left alone after a profile of it was taken.
+            Source: a profile holds until the code changes, daily at the soonest
+        retry_after_seconds: How long it is left alone where no profile came of it.
+        maximum_a_day: Captures on this node in any 24 hours.
+    """
 
     reasons: tuple[Reason, ...] = setting(
         (
@@ -63,7 +85,14 @@ class CaptureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DynologSettings:
-    """Dynolog, which has programs under PyTorch profile themselves."""
+    """Dynolog, which has programs under PyTorch profile themselves.
+
+    Attributes:
+        program: Its command, a name on PATH or a whole path.
+        port: Where its daemon listens on this node.
+            Source: dynolog: DYNO_PORT
+        arguments: Further arguments of `dyno gputrace`, like --with-stacks.
+    """
 
     program: str = setting("dyno")
     port: int = setting(1778, within=(1, 65535))
@@ -79,7 +108,16 @@ class CaptureWebhookSettings(ServerSettings):
 
 @dataclass(frozen=True, slots=True)
 class CaptureStorageSettings:
-    """What the profiles that the agent had taken may fill of the disk; no others are deleted."""
+    """What the profiles that the agent had taken may fill of the disk; no others are deleted.
+
+    Attributes:
+        quota_bytes: What they may take together; the oldest go first, and none is taken while those
+            that are still to be read take as much.
+            Source: four profiles of some 300 MB a day, of eight GPUs each a few
+        kept_for: How long they are kept.
+            Source: as long as the history
+        minimum_free_ratio: Part of the file system that must be free, or none is taken.
+    """
 
     quota_bytes: int = setting(4 * 2**30, within=(2**20, None))
     kept_for: float = setting(30 * 86400.0, unit="seconds", within=(3600.0, 366 * 86400.0))
@@ -92,6 +130,17 @@ class CaptureSettings:
 
     Raises:
         ValueError: what the kind needs is not there, or a placeholder stands for nothing.
+
+    Attributes:
+        kind: Who is called for a profile: none, dynolog, command, webhook.
+        seconds: How long a profile records.
+            Source: some ten steps of training; a rule over profiles asks for 50 kernels
+        timeout: How long the call may take beyond that, before it is ended with all it started.
+            Source: writing a trace takes longer than recording it
+        margin: How long the profiling counters stay released beyond a recording that is only asked
+            for: programs take a while to hear of it.
+            Source: a program under Kineto hears of it when it next asks the daemon
+        landing: How long a profile may take to land before the capture is said to have left none.
     """
 
     kind: CaptureKind = setting(CaptureKind.NONE)
@@ -128,7 +177,18 @@ class CaptureSettings:
 
 @dataclass(frozen=True, slots=True)
 class DropFolderSettings:
-    """A folder whose profiles are read as they land, the agent's own captures among them."""
+    """A folder whose profiles are read as they land, the agent's own captures among them.
+
+    Attributes:
+        path: The folder, as a whole path; empty for none. What lands there is left there.
+        interval: Time between two looks; a file that both found the same is read.
+        files_maximum: Files that are looked at; of more, the newest.
+        read_timeout: How long reading one file may take, in a process of its own.
+            Source: docs/benchmarks.md: a trace of 300 MB, on the fifth of a core that the unit
+            allows
+        read_memory_bytes: What that process may take of memory.
+            Source: 7 million kernels of 40 bytes each, and the program itself
+    """
 
     path: str = setting("")
     interval: float = setting(60.0, unit="seconds", within=(5.0, 3600.0))

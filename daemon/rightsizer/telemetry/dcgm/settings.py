@@ -16,6 +16,24 @@ class DcgmSettings:
 
     Raises:
         ValueError: `url` is not an address, or is that of an agent's own page.
+
+    Attributes:
+        url: Where a dcgm-exporter of this node serves its metrics, as in
+            http://localhost:9400/metrics; empty to read none.
+        interval_seconds: Time between two looks at the page; values are held for at most two of
+            these.
+            Source: dcgm-exporter collects every 30 s unless told otherwise: twice as often loses no
+            collection, and more often would tell nothing new
+        timeout_seconds: How long the exporter may take to accept a connection, and to answer.
+        longest_age_seconds: How old a value with a time of its own may be, and how long a GPU's
+            energy counter may stand still before all its values are stale; more where the exporter
+            collects less often than every 30 s.
+            Source: two collections of a dcgm-exporter, which collects every 30 s
+        lost_retention_seconds: How long a GPU that only the exporter knew stays listed as down.
+        response_maximum_bytes: The largest page that is read.
+            Source: 64 MIG instances with 60 metrics each, and room for long labels
+        token_file: A file that holds a bearer token, read again each time; empty for none.
+        ca_file: A PEM file with the authorities to trust; empty for the system's own.
     """
 
     url: str = setting("")

@@ -6,7 +6,17 @@ from rightsizer.model.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class TimeSettings:
-    """Thresholds of where a device's time went."""
+    """Thresholds of where a device's time went.
+
+    Attributes:
+        timeline_moments: Moments that a time line is drawn with.
+            Source: four pixels each on a page of 900
+        adjacent_maximum_nanoseconds: Kernels no further apart than this follow each other directly.
+            Source: HolisticTraceAnalysis, consecutive_kernel_delay
+        long_collective_minimum_ratio: Part of its step that a collective takes at least, for its
+            start to tell a straggler.
+            Source: HolisticTraceAnalysis, straggler analysis
+    """
 
     timeline_moments: int = setting(200, unit="", within=(10, 2000))
     adjacent_maximum_nanoseconds: int = setting(30, within=(0, None))
@@ -15,7 +25,31 @@ class TimeSettings:
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """What a file may ask of this program."""
+    """What a file may ask of this program.
+
+    Attributes:
+        unpacked_maximum_bytes: Size of a file once it is unpacked, beyond which it is refused.
+            Source: the longest traces that people open are a few GB
+        expansion_maximum_ratio: By how much a packed file may grow as it is unpacked.
+            Source: JSON of traces packs 10 to 60 times; deflate's limit is 1032
+        event_maximum_bytes: Size of a single event or line, beyond which it is passed over and
+            counted.
+        events_maximum: Events beyond which a file is refused.
+            Source: a kernel takes 40 bytes here; 300 MB hold 7 million of them
+        faulty_events_maximum: Events that cannot be understood at all, beyond which no more of a
+            file is read.
+            Source: each may take a millisecond to find the end of
+        kernel_names_maximum: Different kernels that are told apart; the rest are counted as one.
+        name_maximum_characters: Length of a kernel's or span's name, beyond which it is cut.
+            Source: the longest names of C++ templates in real traces have some 2,000
+        files_maximum: Files of a folder, beyond which it is refused.
+            Source: a rank or a host writes one file each
+        devices_maximum: Devices that are told apart; the rest are shown as one.
+        steps_maximum: Steps that are told apart; the rest are counted as not read.
+        export_maximum_seconds: How long a vendor's program may take to turn its own report into a
+            readable file.
+            Source: `nsys export` wrote two minutes of training of two GPUs in 20 seconds
+    """
 
     unpacked_maximum_bytes: int = setting(16 * 2**30, within=(2**20, None))
     expansion_maximum_ratio: float = setting(1000.0, unit="", within=(1.0, None))
