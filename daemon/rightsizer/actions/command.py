@@ -21,7 +21,7 @@ from rightsizer.host.settings import PathSettings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.report.json_encoder import Form
 
-_HELP: Final = help_of("actions")
+_HELP: Final = help_of(__file__)
 
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
 

@@ -20,7 +20,7 @@ from rightsizer.console.text import aligned
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import GIB, format_duration, seconds
 
-_HELP: Final = help_of("reserve")
+_HELP: Final = help_of(__file__)
 
 _NOTHING: Final = "-"
 

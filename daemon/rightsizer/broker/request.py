@@ -10,7 +10,7 @@ from rightsizer.config.spelling import parse_size
 from rightsizer.console.command import add_flags, help_of
 from rightsizer.model.errors import UsageError
 
-_HELP: Final = help_of("request")
+_HELP: Final = help_of(__file__)
 
 LEASES_PATH: Final = "/api/v1/leases"
 BROKER_PATH: Final = "/api/v1/broker"

@@ -17,7 +17,7 @@ from rightsizer.model.finding import Finding
 from rightsizer.report.json_encoder import Form, advice_form, finding_form
 from rightsizer.report.labels import action_label, first_names
 
-_HELP: Final = help_of("advise")
+_HELP: Final = help_of(__file__)
 
 _NAMED: Final = 3
 

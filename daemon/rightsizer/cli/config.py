@@ -121,6 +121,6 @@ def _check(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND: Final = Command("config", _configure, _run, help_of("config")["description"])
-_CHECKED: Final = help_of("check-config")["description"]
-CHECK: Final = Command("check-config", _configure_check, _check, _CHECKED)
+_HELP: Final = help_of(__file__)
+COMMAND: Final = Command("config", _configure, _run, _HELP["description"])
+CHECK: Final = Command("check-config", _configure_check, _check, _HELP["check"])

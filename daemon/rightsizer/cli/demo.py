@@ -29,7 +29,7 @@ from rightsizer.simulator.source import SimulatedSource
 from rightsizer.web.listener import listening_socket
 from rightsizer.web.settings import parse_address
 
-_HELP: Final = help_of("demo")
+_HELP: Final = help_of(__file__)
 
 DEFAULT_SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400.0

@@ -14,7 +14,7 @@ from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 
-_HELP: Final = help_of("doctor")
+_HELP: Final = help_of(__file__)
 
 _WIDTH = 100
 

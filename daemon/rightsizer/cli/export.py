@@ -23,7 +23,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.report.export import EXPORT_FORMATS, ExportRow
 
-_HELP: Final = help_of("export")
+_HELP: Final = help_of(__file__)
 
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """By which a window may begin before the end of the last: two clocks are not read at once."""

@@ -12,7 +12,7 @@ from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import whole_file
 
-_HELP: Final = help_of("labels")
+_HELP: Final = help_of(__file__)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError, RightsizerError
 from rightsizer.model.units import GIB, format_duration, seconds
 
-_HELP: Final = help_of("place")
+_HELP: Final = help_of(__file__)
 
 if TYPE_CHECKING:
     from rightsizer.agent.settings import Settings

@@ -22,7 +22,7 @@ from rightsizer.planner.settings import PlannerSettings
 from rightsizer.planner.summary import LineKind, SummaryLine, plan_summary, show_summaries
 from rightsizer.planner.text import measured_text, plan_text, title_lines
 
-_HELP: Final = help_of("plan")
+_HELP: Final = help_of(__file__)
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck

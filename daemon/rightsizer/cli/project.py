@@ -24,7 +24,7 @@ from rightsizer.sizing.workload_profile import ProfiledRun
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import read_all
 
-_HELP: Final = help_of("project")
+_HELP: Final = help_of(__file__)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -34,7 +34,7 @@ from rightsizer.model.errors import HistoryError, RightsizerError
 from rightsizer.report.json_encoder import Form, advice_form
 from rightsizer.web.advice_api import ACTS
 
-_HELP: Final = help_of("decision")
+_HELP: Final = help_of(__file__)
 _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
 
 
@@ -159,7 +159,7 @@ def _command(verb: str) -> Command:
     return Command(verb, _configure, partial(_run, verb), description)
 
 
-EXPLAIN: Final = Command("explain", _configure_explain, _explain, help_of("explain")["description"])
+EXPLAIN: Final = Command("explain", _configure_explain, _explain, _HELP["explain"])
 CLAIM: Final = _command("claim")
 DISMISS: Final = _command("dismiss")
 SNOOZE: Final = _command("snooze")

@@ -14,7 +14,7 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
 from rightsizer.telemetry.source import ReleasableResource
 
-_HELP: Final = help_of("release")
+_HELP: Final = help_of(__file__)
 
 Form: TypeAlias = dict[str, Any]
 _NAMES: Final = {

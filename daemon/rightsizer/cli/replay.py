@@ -27,7 +27,7 @@ from rightsizer.telemetry.recordings.source import open_recording
 from rightsizer.telemetry.recordings.text_file import no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
-_HELP: Final = help_of("replay")
+_HELP: Final = help_of(__file__)
 
 _STATES_SHOWN = 4
 

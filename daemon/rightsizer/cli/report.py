@@ -30,7 +30,7 @@ from rightsizer.report.documents import html_document, markdown_document, text_d
 from rightsizer.report.model import ReportModel
 from rightsizer.report.summary import summary_of
 
-_HELP: Final = help_of("report")
+_HELP: Final = help_of(__file__)
 
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or goes away; new keys do not change it."""

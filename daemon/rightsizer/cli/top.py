@@ -9,7 +9,7 @@ from rightsizer.console.command import Command, add_flags, help_of
 from rightsizer.console.remote_agent import DEFAULT_URL, RemoteAgent, add_url_flags
 from rightsizer.model.errors import RightsizerError
 
-_HELP: Final = help_of("top")
+_HELP: Final = help_of(__file__)
 
 _LEAST_SECONDS: Final = 0.2
 

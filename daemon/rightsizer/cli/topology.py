@@ -35,7 +35,7 @@ from rightsizer.report.json_encoder import topology_form
 from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
-_HELP: Final = help_of("topology")
+_HELP: Final = help_of(__file__)
 
 _LEGEND: Final = (
     ("X", "the GPU itself"),

@@ -79,9 +79,9 @@ class Command:
     description: str = ""
 
 
-def help_of(name: str) -> dict[str, str]:
-    """The texts of a command's file in `help/`: its description, and tables for `add_flags`."""
-    text = Path(__file__).with_name("help").joinpath(f"{name}.txt").read_text(encoding="utf-8")
+def help_of(module_file: str) -> dict[str, str]:
+    """The texts beside a command's module: its description, and tables for `add_flags`."""
+    text = Path(module_file).with_suffix(".txt").read_text(encoding="utf-8")
     description, *parts = re.split(r"^\[(\w+)\]\n", text, flags=re.MULTILINE)
     sections = {"description": description, **dict(zip(parts[::2], parts[1::2], strict=True))}
     return {section: f"{lines.strip()}\n" for section, lines in sections.items()}

@@ -34,7 +34,7 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds
 
-_HELP: Final = help_of("fleet")
+_HELP: Final = help_of(__file__)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from rightsizer.planner.catalogue_text import card_text, columns, table_text
 from rightsizer.planner.figures import short_number
 from rightsizer.telemetry.host_context import survey_node
 
-_HELP: Final = help_of("catalogue")
+_HELP: Final = help_of(__file__)
 
 _FIGURES: Final[Mapping[str, str]] = {
     "names": "names",

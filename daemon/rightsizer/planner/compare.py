@@ -27,7 +27,7 @@ from rightsizer.sizing.workload_family import (
     parse_workload,
 )
 
-_HELP: Final = help_of("compare")
+_HELP: Final = help_of(__file__)
 
 _Find = Callable[[str, ComparedWorkload], tuple[GpuPlace, str]]
 """The place of a name at a workload, and a note where the name may mean others."""

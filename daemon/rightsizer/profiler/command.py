@@ -28,7 +28,7 @@ from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.reader import progress_told
 from rightsizer.telemetry.profiles.registry import read_files
 
-_HELP: Final = help_of("profile")
+_HELP: Final = help_of(__file__)
 
 _SMALL_BYTES: Final = 2_000_000
 
