@@ -16,10 +16,9 @@ from rightsizer.catalogue.board import (
     Precision,
 )
 from rightsizer.config.row import Row, shown
-from rightsizer.io.yaml import load_beside
 from rightsizer.model.frozen import replace
 
-_NEEDED: Final = "required"
+_NEEDED: Final = object()
 EFFICIENCIES: Final = ("gemm", "weight_read", "decode_attention")
 """The parts of an efficiency."""
 _TEXTS: Final = {
@@ -43,14 +42,33 @@ class Figure(NamedTuple):
     key: str
     least: Any
     most: Any
-    unit: float | None = None
+    unit: float | None
     """Of the number in the file; `None` for a whole number."""
     otherwise: Any = None
     """Where an entry does not say; an error for one that is needed."""
 
 
-FIGURES: Final = tuple(Figure(**row) for row in load_beside(__file__, "figures.yaml"))
-_MEMORY: Final = FIGURES[:4]
+_MEMORY: Final = (
+    Figure("nominal_memory_bytes", "memory_gb", 1, 10_000, 1e9),
+    Figure("memory_bytes", "memory_mib", 1024, 10_000_000, 2.0**20, _NEEDED),
+    Figure("memory_bandwidth_bytes_per_second", "memory_bandwidth_gbs", 10, 100_000, 1e9, _NEEDED),
+    Figure("l2_bytes", "l2_mb", 0.1, 10_000, 1e6),
+)
+FIGURES: Final = (
+    *_MEMORY,
+    Figure("sm_count", "sm_count", 1, 10_000, None, _NEEDED),
+    Figure("power_limit_watts", "power_limit_watts", 1, 10_000, 1.0, _NEEDED),
+    Figure("sm_clock_maximum_hertz", "sm_clock_maximum_mhz", 100, 10_000, 1e6),
+    Figure("pcie_generation", "pcie_generation", 1, 6, None, 4),
+    Figure("pcie_width", "pcie_width", 1, 32, None, 16),
+    Figure("nvlink_generation", "nvlink_generation", 1, 20, None),
+    # Both directions in the file, one in a board.
+    Figure("nvlink_bytes_per_second", "nvlink_total_gbs", 1, 100_000, 1e9 / 2, 0.0),
+    Figure(
+        "infinity_fabric_bytes_per_second", "infinity_fabric_total_gbs", 1, 100_000, 1e9 / 2, 0.0
+    ),
+    Figure("linked_gpu_count", "linked_gpus", 2, 10_000, None),
+)
 _KNOWN: Final = (
     *("names", "other_names", "architecture", "compute_capability", "release_year"),
     *("dense_peak_tera", "efficiency", "all_reduce", "mig_profiles", "verified"),
@@ -79,7 +97,7 @@ def read_board(
         release_year=row.count("release_year", 2006, 2100),
         **{figure.field: _number(row, figure) for figure in _MEMORY},
         peak_per_second=_peaks(row),
-        **{figure.field: _number(row, figure) for figure in FIGURES[len(_MEMORY) :]},
+        **{figure.field: _number(row, figure) for figure in FIGURES if figure not in _MEMORY},
         **dict[str, Any]({name: row.text(name) or usual for name, usual in _TEXTS.items()}),
     )
     measured = FactOrigin(OriginKind.MEASURED, texts.get(_MEASURED, ""))
@@ -103,7 +121,7 @@ def read_board(
 
 
 def _number(row: Row, figure: Figure) -> Any:
-    is_needed = figure.otherwise == _NEEDED
+    is_needed = figure.otherwise is _NEEDED
     read: Callable[[str, Any, Any], float | None]
     if figure.unit is None:
         read = row.needed_count if is_needed else row.count

@@ -12,7 +12,6 @@ from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
-from rightsizer.model.table import table_rows
 from rightsizer.model.topology import FabricPort, Placement
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.units import seconds as in_seconds
@@ -22,7 +21,16 @@ _BYTES_PER_GIGABIT: Final = 1e9 / 8
 _WORD_BYTES: Final = 4
 """InfiniBand counts in words (IBTA, PortCounters: PortXmitData, PortRcvData)."""
 
-_ERRORS: Final = tuple(row["counter"] for row in table_rows(__file__, "fabric_errors.csv"))
+_ERRORS: Final = (
+    *("counters/symbol_error", "counters/link_error_recovery", "counters/link_downed"),
+    *("counters/local_link_integrity_errors", "counters/excessive_buffer_overrun_errors"),
+    *("counters/port_rcv_errors", "counters/port_rcv_remote_physical_errors"),
+    *("counters/port_rcv_constraint_errors", "counters/port_xmit_constraint_errors"),
+    *("counters/port_xmit_discards", "counters/VL15_dropped", "hw_counters/out_of_sequence"),
+    *("hw_counters/packet_seq_err", "hw_counters/local_ack_timeout_err"),
+    *("hw_counters/rnr_nak_retry_err", "hw_counters/rx_icrc_encapsulated"),
+    *("hw_counters/roce_adp_retrans_to", "hw_counters/req_cqe_error", "hw_counters/resp_cqe_error"),
+)
 """What went wrong on the wire or had to be sent again."""
 _DIRECTIONS: Final = (
     (Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND, Signal.INFINIBAND_RECEIVE),

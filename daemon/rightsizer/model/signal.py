@@ -7,11 +7,18 @@ from rightsizer.model.metric_family import Collector, Export, Level, Origin
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit
 
-_BOUNDS: Final = {
-    Unit(row["unit"]): (float(row["least"]), float(row["most"]))
-    for row in table_rows(__file__, "bounds.csv")
+_BOUNDS: Final[dict[Unit, tuple[float, float]]] = {
+    # Rounding and MIG instances read a little above the whole; that is the whole.
+    Unit.RATIO: (0.0, 1.1),
+    Unit.BYTES: (0.0, 2.0**50),
+    Unit.BYTES_PER_SECOND: (0.0, 1e14),
+    Unit.WATTS: (0.0, 1e5),
+    Unit.JOULES: (0.0, 1.4e11),
+    Unit.HERTZ: (0.0, 1e11),
+    Unit.CELSIUS: (-100.0, 300.0),
+    Unit.COUNT: (0.0, 2.0**31 - 17),
+    Unit.SECONDS: (0.0, 2e9),
 }
-"""Rounding and MIG instances read a little above the whole; that is the whole."""
 
 _ROWS: Final = {row["name"]: row for row in table_rows(__file__, "signals.csv")}
 

@@ -1,20 +1,38 @@
 """Checks of models, layouts and requirements: contradictions by key, with a remedy."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.table import table_rows
 from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
     Model,
+    RecommenderModel,
     Transformer,
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 
-_SIZES: Final = {row["model"]: row for row in table_rows(__file__, "sizes.csv")}
-"""By kind of model, what has to be above zero where it is given, and what must not be negative."""
+_COUNTS: Final[Mapping[type, str]] = {
+    Transformer: (
+        "layers hidden heads vocab kv_heads head_dim ffn experts experts_per_token dense_ffn"
+        " sliding_window kv_lora_rank query_lora_rank value_head_dim parameters active_parameters"
+    ),
+    VisionTransformer: "layers hidden heads ffn image patch classes parameters",
+    ConvolutionalNetwork: "parameters forward_flops activation_bytes image",
+    Diffusion: "parameters forward_flops steps image latent_scale latent_patch",
+    RecommenderModel: "embedding_rows embedding_width dense_parameters lookups",
+}
+"""What has to be above zero where it is given."""
+_NOT_NEGATIVE: Final[Mapping[type, str]] = {
+    Transformer: (
+        "shared_experts dense_layers windowed_layers rope_head_dim cached_layers state_elements"
+        " borrowed_layers borrowed_windowed_layers repeated_parameters"
+    ),
+    Diffusion: "text_encoder_parameters decoder_parameters",
+}
 _OF_ATTENTION: Final = ("q", "k", "v", "o")
 _OF_FEED_FORWARD: Final = ("gate", "up", "down")
 LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
@@ -83,10 +101,9 @@ def not_above_zero(of: object, place: str, keys: Iterable[str], remedy: str) -> 
 
 
 def _sizes(model: Model) -> Iterator[str]:
-    sizes = _SIZES[type(model).__name__]
-    above_zero = sizes["above_zero"].split()
+    above_zero = _COUNTS[type(model)].split()
     yield from not_above_zero(model, "model", above_zero, "give it as published")
-    for key in sizes["not_negative"].split():
+    for key in _NOT_NEGATIVE.get(type(model), "").split():
         value = getattr(model, key)
         if value is not None and value < 0:
             yield f"model.{key}: {value:g} is negative; give 0 or more, or leave it out"

@@ -1,10 +1,9 @@
 """What to run before a plan is trusted: at which load and above it, and what to measure."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-from rightsizer.io.yaml import load_beside
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
@@ -14,7 +13,27 @@ from rightsizer.sizing.requirement import Requirement
 _ABOVE: Final = 1.25
 """Of the planned load: enough above it to see what gives first."""
 _LOADS: Final = (("alone", 0.0), ("half the load", 0.5), ("the load", 1.0), ("above it", _ABOVE))
-_TEXTS: Final[Mapping[str, Any]] = load_beside(__file__, "validation.yaml")
+_OF_TOKENS: Final = (
+    "output tokens/s",
+    "time to first token and between tokens, median and 95th percentile",
+    "kv_cache_used, requests_waiting, preemptions",
+)
+_OF_SAMPLES: Final = ("requests/s", "time of a batch, median and 99th percentile")
+_OF_THE_GPU: Final = ("peak of memory_used_bytes", "sm_active, tensor_active, dram_active, power")
+_OF_TRAINING: Final = (
+    "trained tokens/s of all GPUs",
+    "peak of memory_used_bytes on each GPU, and the allocator's own peak",
+    "sm_active, tensor_active, nvlink and pcie traffic, power, clocks",
+)
+_AROUND: Final = {
+    "alone": ("the lowest latencies there are; the load's cannot be below them",),
+    "half the load": ("more than half the tokens/s of the load, at shorter latencies",),
+    "above it": (
+        "no out of memory",
+        "requests wait or latencies grow; note which of them gives first, and at which load",
+    ),
+}
+
 _TRAINING_EDGE: Final = "more tokens/s, or out of memory: how far the plan is from its edge"
 
 
@@ -56,8 +75,8 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
             run=f"serve on {_spelled(candidate)} with weights in {form}; {asked}",
             concurrency=requests,
             minutes=10.0,
-            measure=tuple(_TEXTS["tokens" if is_of_tokens else "samples"]),
-            expect=tuple(_TEXTS["expected"].get(name) or _expected(requirement, candidate)),
+            measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),
+            expect=_AROUND.get(name) or tuple(_expected(requirement, candidate)),
         )
 
 
@@ -71,7 +90,7 @@ def _training(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Va
             run=run,
             concurrency=float(training.micro_batch + more),
             minutes=15.0,
-            measure=tuple(_TEXTS["training"]),
+            measure=_OF_TRAINING,
             expect=expect or tuple(_expected(requirement, candidate)),
         )
 

@@ -12,7 +12,6 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
-from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
@@ -21,8 +20,6 @@ from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringRe
 from rightsizer.telemetry.nvml.reading_builder import is_possible
 
 _Text = Callable[[Any], str | None]
-_FACTS: Final[Mapping[str, Mapping[str, Any]]] = load_beside(__file__, "facts.yaml")
-_BLANK: Final = 2**32 - 1
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _COMPUTE_INSTANCE: Final = re.compile(r"^\d+c\.")
 _PROFILE_COUNT: Final = pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
@@ -35,8 +32,9 @@ _size_of_instance: Final = attrgetter(
 )
 
 
-def _words(name: str) -> _Text:
-    named = dict(enumerate(_FACTS["words"][name]))
+def _words(*words: str, first: int = 0) -> _Text:
+    """Of NVML's numbers from the first on, which never change (nvml.h)."""
+    named = dict(enumerate(words, first))
     return lambda answer: named.get(int(answer))
 
 
@@ -44,30 +42,50 @@ def _plain(answer: Any) -> str | None:
     return str(answer).strip() or None
 
 
+def _current(answer: Any) -> str | None:
+    """Of a mode now and after the next reset: the one now."""
+    return _switch(answer[0])
+
+
 def _number(answer: Any) -> str | None:
     """A number, where the driver has no way to say that there is none but -1."""
     return str(answer) if 0 <= answer < _BLANK else None
 
 
-def _text(words: str = "", template: str = "", kind: str = "") -> _Text:
-    if words:
-        return _words(words)
-    if kind == "current":
-        switch = _words("switch")
-        return lambda answer: switch(answer[0])
-    if template:
-        return template.format
-    return _number if kind == "number" else _plain
+_BLANK: Final = 2**32 - 1
+_switch: Final = _words("disabled", "enabled")
+_compute_mode: Final = _words("default", "exclusive_thread", "prohibited", "exclusive_process")
+_virtualization_mode: Final = _words("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
+_brand: Final = _words(
+    *("Quadro", "Tesla", "NVS", "GRID", "GeForce", "Titan", "NVIDIA Virtual Applications"),
+    *("NVIDIA Virtual PC", "NVIDIA Virtual Compute Server", "NVIDIA RTX Virtual Workstation"),
+    *("NVIDIA Cloud Gaming", "Quadro RTX", "NVIDIA RTX", "NVIDIA", "GeForce RTX", "Titan RTX"),
+    first=1,
+)
+_architecture: Final = _words(
+    *("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"),
+    first=2,
+)
+_CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = {
+    "vbios_version": ("nvmlDeviceGetVbiosVersion", _plain),
+    "serial": ("nvmlDeviceGetSerial", _plain),
+    "inforom_version": ("nvmlDeviceGetInforomImageVersion", _plain),
+    "brand": ("nvmlDeviceGetBrand", _brand),
+    "compute_capability": ("nvmlDeviceGetCudaComputeCapability", "{0[0]}.{0[1]}".format),
+    "cores": ("nvmlDeviceGetNumGpuCores", _number),
+    "minor_number": ("nvmlDeviceGetMinorNumber", _number),
+    "module_id": ("nvmlDeviceGetModuleId", _number),
+    "numa_node_id": ("nvmlDeviceGetNumaNodeId", _number),
+    "virtualization_mode": ("nvmlDeviceGetVirtualizationMode", _virtualization_mode),
+    "ecc_mode": ("nvmlDeviceGetEccMode", _current),
+    "mig_mode": ("nvmlDeviceGetMigMode", _current),
+}
+"""Calls and texts by name; nothing changes without a reset or another opening of NVML."""
+_MODES: Final[Mapping[str, tuple[str, _Text]]] = {
+    "persistence_mode": ("nvmlDeviceGetPersistenceMode", _switch),
+    "compute_mode": ("nvmlDeviceGetComputeMode", _compute_mode),
+}
 
-
-def _calls(section: str) -> dict[str, tuple[str, _Text]]:
-    forms = ((name, dict(form)) for name, form in _FACTS[section].items())
-    return {name: (form.pop("call"), _text(**form)) for name, form in forms}
-
-
-_architecture: Final = _words("architecture")
-_CONSTANTS: Final = _calls("constants")
-_MODES: Final = _calls("modes")
 _LINKED_FORMS: Final = ("SXM", "NVL")
 """Forms of boards whose NVLinks all lead somewhere; a PCIe card's need a bridge."""
 _LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130

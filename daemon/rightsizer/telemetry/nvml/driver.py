@@ -23,7 +23,7 @@ from rightsizer.telemetry.nvml.inventory import (
     NvmlInventoryReader,
     StuckProbes,
 )
-from rightsizer.telemetry.nvml.library import REMEDIES, NvmlFailure, NvmlLibrary, bus_id
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiringReader, link_is_up
 
 _KINDS: Final[Mapping[int | None, LinkKind]] = {
@@ -44,6 +44,16 @@ _CPU_WORDS: Final = 128
 _NODE_WORDS: Final = 16
 _SCOPE_NODE: Final = 0
 _NO_ADDRESS: Final = "ffffffff:ff:ff.0"
+_REMEDIES: Final[Mapping[int | None, str]] = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 was not found: install the NVIDIA "
+    "driver, or start the container with the NVIDIA runtime",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded: "
+    "run 'modprobe nvidia' and look for its reason in 'dmesg'",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated, but the kernel "
+    "module in use is the former one: reload the module or reboot, then restart rightsizer",
+    pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA devices may not be opened: give this user "
+    "/dev/nvidiactl and /dev/nvidia0 and up",
+}
 _ALL_ASLEEP: Final = NvmlFailure(
     Missing.SUSPENDED, "the PCI bus", "all GPUs are asleep, and asking would wake them"
 )
@@ -182,7 +192,7 @@ def explain(failure: NvmlFailure) -> str:
     """Why there is no driver, and what to do about it."""
     if failure.reason is Missing.SUSPENDED:
         return failure.detail
-    return REMEDIES.get(failure.code or 0, f"NVML does not answer: {failure}")
+    return _REMEDIES.get(failure.code, f"NVML does not answer: {failure}")
 
 
 class NvmlDriver:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import Structure
 from typing import Any, Final
 
@@ -10,13 +10,33 @@ import pynvml
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
-from rightsizer.model.table import table_rows
 
-_ERRORS: Final = {getattr(pynvml, row["error"]): row for row in table_rows(__file__, "errors.csv")}
-"""Process utilization reports "no samples" as success that the bindings raise."""
-_REASONS: Final = {code: Missing(row["reason"]) for code, row in _ERRORS.items()}
-_DRIVER_GONE: Final = frozenset(code for code, row in _ERRORS.items() if row["is_driver_gone"])
-REMEDIES: Final = {code: row["remedy"] for code, row in _ERRORS.items() if row["remedy"]}
+_DRIVER_GONE: Final = frozenset(
+    {
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
+_REASONS: Final[Mapping[int, Missing]] = {
+    # Process utilization reports "no samples" as success that the bindings raise.
+    pynvml.NVML_SUCCESS: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_FOUND: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NO_DATA: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_READY: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_DEPRECATED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION: Missing.NO_PERMISSION,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: Missing.NO_PERMISSION,
+    pynvml.NVML_ERROR_TIMEOUT: Missing.TIMED_OUT,
+    pynvml.NVML_ERROR_GPU_IS_LOST: Missing.LOST,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: Missing.LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Missing.LOST,
+    **dict.fromkeys(_DRIVER_GONE, Missing.LOST),
+}
 _WORD: Final = 2**32 - 1
 _LOWEST: Final = 0x7FFFFFFFFFFFFFF0
 """DCGM's blanks, which leak through, and above them 64 ones; nothing that is counted gets here."""

@@ -7,22 +7,38 @@ from typing import Any, Final
 
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
-from rightsizer.model.table import table_rows
 from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, Unit
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 
-_OF: Final = {
-    row["of"]: (float(row["least"]), float(row["most"]))
-    for row in table_rows(__file__, "bounds.csv")
+_BY_UNIT: Final[Mapping[Unit, tuple[float, float]]] = {
+    # From the least that NVML can tell, for no board that answers draws nothing, to ten times
+    # what the largest draws.
+    Unit.WATTS: (1e-3, 20e3),
+    # A thousand watts for three centuries.
+    Unit.JOULES: (0.0, 1e13),
+    Unit.CELSIUS: (-60.0, 200.0),
+    Unit.HERTZ: (0.0, 100e9),
+    Unit.BYTES: (0.0, 1e15),
 }
-"""By unit or signal, what a device itself can tell, both ends included: tighter than what a
-recording may hold, and wide enough for boards to come. Watts go from the least that NVML can tell,
-for no board that answers draws nothing, to ten times what the largest draws, joules to a thousand
-watts for three centuries, links to ten times and more what PCIe 7.0 and NVLink 6 carry."""
+_BY_SIGNAL: Final[Mapping[Signal, tuple[float, float]]] = {
+    Signal.TEMPERATURE_MARGIN_CELSIUS: (-200.0, 200.0),
+    Signal.MEMORY_TOTAL_BYTES: (1.0, 1e15),
+    Signal.PCIE_LINK_GENERATION: (1.0, 16.0),
+    Signal.PCIE_LINK_WIDTH: (1.0, 64.0),
+    # Ten times and more what PCIe 7.0 and NVLink 6 carry.
+    Signal.PCIE_RECEIVE_BYTES_PER_SECOND: (0.0, 4e12),
+    Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: (0.0, 4e12),
+    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (0.0, 50e12),
+    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (0.0, 50e12),
+}
+"""What a device itself can tell, both ends included: tighter than what a recording may hold, and
+wide enough for boards to come."""
 _BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
-    each: _OF[name] for each in Signal for name in (each.unit, each) if name in _OF
+    **{each: _BY_UNIT[each.unit] for each in Signal if each.unit in _BY_UNIT},
+    **_BY_SIGNAL,
 }
+
 _FINITE: Final = (-float_info.max, float_info.max)
 _NO_PART: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"

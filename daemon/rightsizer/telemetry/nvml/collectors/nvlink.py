@@ -11,7 +11,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
-from rightsizer.telemetry.nvml.collector import LISTED, NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
@@ -46,23 +46,16 @@ class NvlinkFieldScheme:
         )
 
 
-def _scheme(
-    scoped: str | int = "", numbered: Sequence[str] = (), scale: float = 1.0
-) -> NvlinkFieldScheme:
-    """As `collectors.yaml` has it.
+def _scoped(field: int, scale: float = 1.0) -> NvlinkFieldScheme:
+    links = range(pynvml.NVML_NVLINK_MAX_LINKS)
+    return NvlinkFieldScheme({link: ((field, link),) for link in links}, scale)
 
-    Args:
-        scoped: A field that takes the link's number as its scope.
-        numbered: Older fields, which have a number for each of the first twelve links, in two rows.
-        scale: To the base unit.
-    """
-    if scoped:
-        field = getattr(pynvml, scoped) if isinstance(scoped, str) else scoped
-        links = range(pynvml.NVML_NVLINK_MAX_LINKS)
-        return NvlinkFieldScheme({link: ((field, link),) for link in links}, scale)
+
+def _numbered(*fields: str, scale: float = 1.0) -> NvlinkFieldScheme:
+    """Older fields, which have a number for each of the first twelve links, in two rows."""
     rows = [
-        [getattr(pynvml, f"NVML_FI_DEV_NVLINK_{name}_L{first}") for first in (0, _ROW)]
-        for name in numbered
+        [getattr(pynvml, f"NVML_FI_DEV_NVLINK_{field}_L{first}") for first in (0, _ROW)]
+        for field in fields
     ]
     return NvlinkFieldScheme(
         {link: tuple(row[link // _ROW] + link % _ROW for row in rows) for link in range(2 * _ROW)},
@@ -70,12 +63,36 @@ def _scheme(
     )
 
 
+_MEGABYTE: Final = 1e6
+_KIBIBYTE: Final = 2.0**10
 _BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1})
+_RECEIVED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
+_TRANSMITTED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
 
 _STATE: Final = "state"
 _ERRORS: Final = ("crc_errors", "replay_errors", "recovery_errors")
 LINK_FACTS: Final[Mapping[str, tuple[NvlinkFieldScheme, ...]]] = {
-    fact: tuple(_scheme(**form) for form in forms) for fact, forms in LISTED["nvlink_facts"].items()
+    _STATE: (_scoped(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),),
+    "bytes_per_second": (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, _MEGABYTE),
+        _numbered("SPEED_MBPS", scale=_MEGABYTE),
+    ),
+    "receive_bytes": (_scoped(_RECEIVED, _KIBIBYTE), _scoped(204)),
+    "transmit_bytes": (_scoped(_TRANSMITTED, _KIBIBYTE), _scoped(202)),
+    "crc_errors": (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
+        _scoped(208),
+        _numbered("CRC_FLIT_ERROR_COUNT", "CRC_DATA_ERROR_COUNT"),
+    ),
+    "replay_errors": (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY),
+        _numbered("REPLAY_ERROR_COUNT"),
+    ),
+    "recovery_errors": (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY),
+        _scoped(215),
+        _numbered("RECOVERY_ERROR_COUNT"),
+    ),
 }
 """Each fact of `Nvlink`, and the state, with the ways to read it, best first."""
 

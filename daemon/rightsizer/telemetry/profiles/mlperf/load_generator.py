@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
@@ -41,9 +40,25 @@ _EDGE: Final = re.compile(r"\b(min|max|mean)\b")
 _ESTIMATE: Final = re.compile(r"early stopping (\d{1,3})(?:th|st|nd|rd) percentile estimate")
 _VALIDITY: Final = {"VALID": True, "INVALID": False}
 _NAME_CHARACTERS: Final = 80
-_WORDS: Final[Mapping[str, Mapping[str, Any]]] = load_beside(__file__, "load_generator.yaml")
-_FIELDS: Final = {key: name for name, keys in _WORDS["fields"].items() for key in keys}
-_REQUIREMENTS: Final = _WORDS["requirements"]
+_HEADLINES: Final = (
+    ("samples_per_second", ("completed_samples_per_second", "scheduled_samples_per_second")),
+    ("tokens_per_second", ("completed_tokens_per_second", "inferred_tokens_per_second")),
+)
+"""The names that every scenario's rate goes by, and what stands for it, best first."""
+_FIELDS: Final = {
+    **dict.fromkeys(("sut_name", "system under test (sut) name", "sut name"), "system"),
+    **dict.fromkeys(("effective_scenario", "scenario"), "scenario"),
+    **dict.fromkeys(("effective_test_mode", "test mode", "mode"), "mode"),
+    **dict.fromkeys(("result_validity", "result is"), "validity"),
+    **dict.fromkeys(("loadgen_version", "version"), "version"),
+}
+"""Of `LoadGeneratorFindings`, by the keys of detail logs, of those before 1.0, and of summaries."""
+_REQUIREMENTS: Final = {
+    "result_perf_constraints_met": "Performance constraints",
+    "result_min_duration_met": "Min duration",
+    "result_min_queries_met": "Min queries",
+    "early_stopping_met": "Early stopping",
+}
 _FAULTS: Final = ("is_error", "is_warning")
 _TEXT: Final = re.compile(r'^"pid": \d+, "tid": \d+, "ts": \d+ns : ?(.*)$')
 _TEXT_HEAD: Final = re.compile(rb'(?m)^"pid": \d+, "tid": \d+, "ts": \d+ns : ')
@@ -128,7 +143,7 @@ class LoadGeneratorFindings:
     def profile(self, source: str, unread: Mapping[str, int]) -> Profile:
         """The profile that they make."""
         figures, notes = self.figures, self.notes
-        for name, others in _WORDS["headlines"].items():
+        for name, others in _HEADLINES:
             if known := [figures[each] for each in others if each in figures]:
                 figures.setdefault(name, known[0])
         has_result = self.validity != "" or any(name.startswith("latency") for name in figures)

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import CopyKind, HostMemory
-from rightsizer.model.table import table_rows
 from rightsizer.telemetry.profiles.json_events import JsonWindow
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import copy_kind
@@ -78,9 +77,17 @@ class StatsReport(StrEnum):
     OTHER = "table of another report"
 
 
-_NEEDED: Final = tuple(
-    (StatsReport(row["report"]), {*row["columns"].split("; ")}, {*row["without"].split("; ")})
-    for row in table_rows(__file__, "reports.csv")
+_NEEDED: Final[tuple[tuple[StatsReport, set[str], set[str]], ...]] = (
+    (StatsReport.CALL_TRACE, {"start", "duration", "name", "corrid", "tid"}, set()),
+    (StatsReport.GPU_TRACE, {"start", "duration", "name", "corrid"}, {"result"}),
+    (StatsReport.RANGE_TRACE, {"start", "end", "name", "lvl", "rangeid"}, set()),
+    (StatsReport.GPU_SUMS, {"total time", "instances", "category", "operation"}, set()),
+    (StatsReport.RANGES, {"total time", "instances", "range"}, set()),
+    (StatsReport.KERNELS_BY_GRID, {"total time", "instances", "name", "gridxyz"}, set()),
+    (StatsReport.KERNELS, {"total time", "instances", "name"}, {"style"}),
+    (StatsReport.CALLS, {"total time", "num calls", "name"}, set()),
+    (StatsReport.COPY_TIMES, {"total time", "count", "operation"}, {"category"}),
+    (StatsReport.COPY_SIZES, {"total", "count", "operation"}, set()),
 )
 """Reports with the columns that they have, and those that they do not; the first match counts."""
 _LONGEST_HEADER: Final = 100

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.io.yaml import load_beside
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.names import copy_kind
@@ -17,10 +16,32 @@ _FRAME: Final = re.compile(r"^\$\S*?:\d+ ")
 """What the Python tracer puts before a function's name: the file, which does not matter."""
 _ALLOCATOR: Final = re.compile(r"^GPU_(\d+)_", re.IGNORECASE)
 _ALLOCATIONS: Final = frozenset({"MemoryAllocation", "MemoryDeallocation"})
-_SPANS: Final = tuple(
-    (SpanKind(each["kind"]), re.compile(each["pattern"]))
-    for each in load_beside(__file__, "functions.yaml")
+_SPANS: Final = (
+    (
+        SpanKind.LOADER,
+        re.compile(r"(?:^|:)(IteratorGetNext\w*::DoCompute|MultiDeviceIteratorGetNext\w*)$"),
+    ),
+    (
+        # Whole names of annotations and functions of programs; the runtime's own are among them.
+        SpanKind.LOADER,
+        re.compile(r"^((?:load|get|next|fetch|wait_for)_batch|data_?load(?:er|ing)?|load_data)$"),
+    ),
+    (
+        SpanKind.SYNCHRONIZATION,
+        re.compile(
+            r"(?:^|:)((?:cu|cuda|hip)\w*Synchronize\w*|BlockHostUntil\w+|block_until_ready)$"
+        ),
+    ),
+    (
+        SpanKind.CHECKPOINT,
+        re.compile(
+            r"(?:^|:)(SaveV2|SaveSlices|RestoreV2|MergeV2Checkpoints|"
+            r"\w*(?:save|restore|write)_\w*checkpoint\w*|\w*checkpoint\w*_(?:save|restore|write)\w*)$",
+            re.IGNORECASE,
+        ),
+    ),
 )
+"""By the names of functions and operations; an operation's type stands behind a colon."""
 _NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
 STREAM_STATS: Final = frozenset(
     {
