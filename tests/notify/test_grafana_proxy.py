@@ -1,0 +1,77 @@
+"""Annotations through a proxy that loses the answer of a write which Grafana has made."""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from advice_events import NOW, SECOND, event
+from grafana_desk import Desk
+from grafana_server import grafana_server
+from rightsizer.model.advice import AdviceEventKind
+
+OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+LATER = NOW + 3600 * SECOND
+
+
+@contextmanager
+def cutting_proxy(upstream_url: str, kept_bytes: int) -> Iterator[str]:
+    """The address of a proxy that ends the first write's answer after so many bytes."""
+    upstream, writes = urlsplit(upstream_url), []
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            """Requests one by one, each forwarded whole and its whole answer waited for."""
+            while asked := whole_message(self.request):
+                address = (upstream.hostname, upstream.port)
+                with socket.create_connection(address, timeout=10) as server:
+                    server.sendall(asked)
+                    answer = whole_message(server)
+                if asked.startswith(b"POST") and not writes:
+                    writes.append(asked)
+                    self.request.sendall(answer[:kept_bytes])
+                    return
+                self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay) as proxy:
+        proxy.daemon_threads = True
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{proxy.server_address[1]}"
+        proxy.shutdown()
+
+
+def whole_message(peer: socket.socket) -> bytes:
+    """A request or an answer with its body, as its `Content-Length` says."""
+    got = b""
+    while b"\r\n\r\n" not in got and (part := peer.recv(65536)):
+        got += part
+    head, _, body = got.partition(b"\r\n\r\n")
+    lengths = [
+        int(line.partition(b":")[2])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length:")
+    ]
+    while lengths and len(body) < lengths[0] and (part := peer.recv(65536)):
+        got, body = got + part, body + part
+    return got
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 9, 60, 200])
+def test_a_write_whose_answer_a_proxy_lost_is_found_again(kept_bytes: int) -> None:
+    """Nothing, half a status, half the headers or half the body came back: still one annotation."""
+    with grafana_server() as grafana, cutting_proxy(grafana.url, kept_bytes) as address:
+        desk = Desk(address)
+        desk.sink.offer([event(OPENED)])
+        desk.sink.deliver()
+        assert len(grafana.annotations) == 1
+        assert desk.sink.deliver().pending == 0
+        assert [method for method, _ in grafana.requests].count("POST") == 1
+
+        desk.sink.offer([event(CLOSED, time=LATER)])
+        assert desk.sink.deliver().pending == 0
+        (annotation,) = grafana.annotations.values()
+        assert annotation["timeEnd"] == LATER // 1_000_000
