@@ -168,22 +168,15 @@ class LeaseClient:
 class LeaseSupervisor(threading.Thread):
     """Polls a lease and prints its notices; an agent may be away meanwhile."""
 
-    def __init__(
-        self,
-        client: LocalClient,
-        lease_id: str,
-        say: Callable[[str], None],
-        every_seconds: float = _EVERY_SECONDS,
-    ) -> None:
+    def __init__(self, client: LocalClient, lease_id: str, say: Callable[[str], None]) -> None:
         super().__init__(name="lease", daemon=True)
-        self._client, self._path = client, f"{LEASES_PATH}/{lease_id}"
-        self._say, self._every_seconds = say, every_seconds
+        self._client, self._path, self._say = client, f"{LEASES_PATH}/{lease_id}", say
         self._ended = threading.Event()
 
     def run(self) -> None:
         """Print each message once, until the lease is over."""
         known: tuple[str, ...] = ()
-        while not self._ended.wait(self._every_seconds):
+        while not self._ended.wait(_EVERY_SECONDS):
             try:
                 messages = tuple(self._client.get(self._path)["messages"])
             except EndedError as error:

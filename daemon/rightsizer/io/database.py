@@ -28,6 +28,7 @@ _KEPT_ASIDE: Final = 3
 _LOG_BYTES: Final = 4 * 2**20
 """What the log is cut down to once it was folded into the file."""
 _BUSY_SECONDS: Final = 5.0
+"""How long to wait while another process has the file locked."""
 
 
 class UnsoundDatabase(sqlite3.DatabaseError):
@@ -55,14 +56,13 @@ def text_of(raw: bytes) -> str:
 class Database:
     """An open database file. One connection, for any thread that holds `transaction()`."""
 
-    def __init__(  # noqa: PLR0913 - what an operator may choose, and how he calls it.
+    def __init__(
         self,
         path: Path | None,
         migrations: Sequence[str],
         *,
         read_only: bool = False,
         is_durable: bool = True,
-        busy_seconds: float = _BUSY_SECONDS,
         called: Called = HISTORY,
     ) -> None:
         """Open, check and migrate the file; create it where it does not exist.
@@ -70,8 +70,7 @@ class Database:
         Its folder is created; without a path it is in memory. The n-th migration is the SQL that
         leads from version n-1 to n. `read_only`: no lock, no new file, and what is old is migrated
         in memory. `is_durable`: whether a change is on the disk itself when it is made; without it,
-        a power loss may undo the latest ones, though never by half. `busy_seconds`: how long to
-        wait while another process has the file locked.
+        a power loss may undo the latest ones, though never by half.
 
         Raises:
             HistoryError: another process writes it, a newer program wrote it, or the place
@@ -90,7 +89,7 @@ class Database:
         self.size_bytes = 0
         """What the file and its log took on disk after the last change; asks no disk."""
         self._migrations = migrations
-        self._is_durable, self._busy_seconds = is_durable, busy_seconds
+        self._is_durable = is_durable
         self._lock = threading.RLock()
         self._owner: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
@@ -270,7 +269,7 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         private_file(self.path)
-        connection = sqlite3.connect(self.path, check_same_thread=False, timeout=self._busy_seconds)
+        connection = sqlite3.connect(self.path, check_same_thread=False, timeout=_BUSY_SECONDS)
         connection.text_factory = text_of
         with _closed_on_error(connection):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
