@@ -29,13 +29,8 @@ def gres_conf(
     `Cores` are Slurm's numbers of cores, and left out where the kernel does not tell which CPU is
     a thread of which; `Links` counts NVLinks in the order of the lines, and is left out for MIG
     instances, which have none. `Type` is the board's name as Slurm's own AutoDetect spells it.
-
-    Args:
-        devices: All of the node; GPUs that are cut up are left out.
-        topology: Of the node.
-        files: The device files of each, by uuid; one without gets a comment for a line.
-        cores: Slurm's core by the kernel's CPU.
-        host: The node's name.
+    GPUs that are cut up are left out; a device without `files` gets a comment for a line. `cores`
+    has Slurm's core by the kernel's CPU.
     """
     known = tuple(devices)
     names = {each.uuid: each.name for each in known}
@@ -194,19 +189,13 @@ def resource_topology(
 ) -> dict[str, Any]:
     """The node as a NodeResourceTopology, by which topology-aware schedulers place pods.
 
-    One zone for each NUMA node with CPUs or devices.
+    One zone for each NUMA node with CPUs or devices; GPUs that are cut up are in none. `distances`
+    are between NUMA nodes, `held` is by uuid what is in use.
 
     `available` leaves out what is held now, by processes or by allocation. Of CPUs only the
     capacity is known here: what the kubelet has given away of them, it alone knows. Resources have
     the names that NVIDIA's device plugin gives them (mixed strategy). Devices whose node is unknown
     are in the first zone of a machine with a single one, and else in none.
-
-    Args:
-        devices: All of the node; GPUs that are cut up are left out.
-        topology: Of the node.
-        distances: Between NUMA nodes; empty where unknown.
-        held: Uuids of what is in use.
-        host: The node's name in Kubernetes.
     """
     given = {each.uuid: each for each in devices if each.is_given_out}
     homes = {uuid: _node_of(each, topology) for uuid, each in given.items()}
