@@ -1,4 +1,4 @@
-"""The rule of services whose load comes and goes by the hour."""
+"""The rule of services whose load is diurnal."""
 
 from dataclasses import replace
 
@@ -38,8 +38,8 @@ def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
-        "GPU 0 of chat: the load comes and goes by the hour; scaling with it would have taken "
-        "46% less GPU time and been short 0.0% of the time."
+        "GPU 0 of chat: diurnal load; autoscaling would have used 46% fewer GPU-hours, with 0.0% "
+        "of the time under capacity."
     )
     assert found.evidence["schedule"] == [
         {"from_hour": 21, "to_hour": 8, "replicas": 0},

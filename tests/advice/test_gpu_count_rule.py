@@ -192,7 +192,7 @@ def test_load_by_the_hour_never_gets_fewer_replicas() -> None:
     case = case_of(
         [by_day(number) for number in range(8)], 8, SERVICE, windows=[service_window(8)] * 8
     )
-    assert RULE.judge(case).summary.endswith("the load comes and goes by the hour.")
+    assert RULE.judge(case).summary.endswith("diurnal load.")
 
 
 def test_nothing_is_taken_from_whoever_is_under_pressure() -> None:

@@ -24,8 +24,8 @@ def test_nodes_come_and_go_with_the_day() -> None:
     assert found.action is Action.AUTOSCALE
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.summary == (
-        "daily: what is held comes and goes by the hour; 4 to 8 nodes instead of 8 would have "
-        "taken 23% less of their time and been short 0.0% of the time."
+        "daily: diurnal load; 4 to 8 nodes instead of 8 would have used 23% fewer node-hours, with "
+        "0.0% of the time under capacity."
     )
     assert found.evidence["schedule"] == [
         {"from_hour": 21, "to_hour": 8, "nodes": 4},
@@ -67,7 +67,7 @@ def test_nodes_that_were_never_needed_are_left_out_at_every_hour() -> None:
     """A load that comes and goes gets a schedule, not fewer GPUs; it says both."""
     found = judged(pool("daily", by_day(60.0, 14.0), nodes=16))
     assert found.summary.startswith(
-        "daily: what is held comes and goes by the hour; 4 to 10 nodes instead of 16 "
+        "daily: diurnal load; 4 to 10 nodes instead of 16 "
     )
 
 

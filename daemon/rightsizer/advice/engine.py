@@ -205,7 +205,7 @@ _PRECEDENCES: Final[tuple[tuple[_Test, _Test], ...]] = (
         lambda finding: finding.reasons[0] is Reason.COMPUTE_SATURATED,
         lambda finding: finding.reasons == _SHORT_OF_COMPUTE,
     ),
-    # A load that comes and goes by the hour gets autoscaling, not fewer GPUs.
+    # A diurnal load gets autoscaling, not fewer GPUs.
     (
         _says(Reason.DIURNAL_AUTOSCALE),
         lambda finding: (

@@ -25,7 +25,7 @@ class Collector(StrEnum):
     WORKLOAD = "workload", "Who holds which device."
     ERRORS = "errors", "Xids, memory errors, retired pages, remapped rows, the recovery action."
     STATES = "states", "Where the time went, by state and by condition."
-    WASTE = "waste", "Time and energy put to use, and left unused by cause."
+    WASTE = "waste", "Used time and energy, and waste by cause."
     DISTRIBUTIONS = "distributions", "Histograms of the seconds by how busy they were."
     ACTIVITY = "activity", "How busy each engine is, and the number of processes."
     MEMORY = "memory", "Memory of the devices, used and in all."

@@ -20,7 +20,7 @@ _HEADER: Final = (
 )
 _TEXTS: Final = frozenset({"board", "architecture", "as of"})
 _LEGEND: Final = """\
-~ recalled or assumed: it was not compared with a public table. Peaks in dense tera-operations per
+~ from memory or assumed: not verified against a public table. Peaks in dense tera-operations per
 second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds in
 the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes from."""
 _SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
@@ -90,7 +90,8 @@ def card_text(board: Board, prices: Prices) -> str:
 
 def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
     origin = board.origin(figure)
-    return f"{origin.kind} {notes.mark(origin.source)}".rstrip()
+    kind = "from memory" if origin.kind is OriginKind.RECALLED else origin.kind
+    return f"{kind} {notes.mark(origin.source)}".rstrip()
 
 
 def _limits(board: Board) -> Iterator[_Line]:

@@ -1,4 +1,4 @@
-"""Services whose load comes and goes by the hour: scale them by a schedule.
+"""Services whose load is diurnal: scale them by a schedule.
 
 The answer to load that sleeps at night is neither fewer GPUs nor an alarm each night
 (docs/definitions.md). A history shorter than two days is looked at for one long quiet
@@ -159,9 +159,9 @@ def _complaint(
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(
-            f"{who} of {case.workload.name if case.workload else ''}: the load comes and goes by "
-            f"the hour; scaling with it would have taken {best.saved_ratio:.0%} less GPU time and "
-            f"been short {best.short_ratio:.1%} of the time."
+            f"{who} of {case.workload.name if case.workload else ''}: diurnal load; autoscaling "
+            f"would have used {best.saved_ratio:.0%} fewer GPU-hours, with {best.short_ratio:.1%} "
+            "of the time under capacity."
         ),
         factors=factors,
         risk=risk,

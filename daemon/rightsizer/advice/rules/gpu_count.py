@@ -1,7 +1,7 @@
 """More GPUs than a workload has work for: some are never used, or fewer replicas would do.
 
 One idle rank in the middle of a job is no GPU to take away; only one that was never used for a
-day and holds no more than a context is. Load that comes and goes by the hour gets a schedule
+day and holds no more than a context is. A diurnal load gets a schedule
 instead, and nothing is taken from a workload under pressure (docs/definitions.md).
 """
 
@@ -173,7 +173,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     diurnal = DIURNAL.in_market(subject.market)
     if shape.is_daily or shape.is_weekly or diurnal.judge(case).is_complaint:
-        return subject.find_nothing(f"{subject.name}: the load comes and goes by the hour.")
+        return subject.find_nothing(f"{subject.name}: diurnal load.")
     enough = _enough(case, load, settings)
     saved = 1.0 - enough / load.size
     evidence: dict[str, object] = {

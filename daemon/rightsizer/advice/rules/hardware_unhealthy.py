@@ -37,7 +37,7 @@ class HardwareFaultSettings:
             Source: NVIDIA, Dynamic Page Retirement: boards with 60 or more are replaced
         nvlink_errors_maximum: NVLink errors since the driver was loaded from which on the links are
             looked at.
-            Source: assumed; single errors are sent again and cost nothing
+            Source: assumed; single errors are repeated and cost nothing
         pcie_replays_maximum: PCIe replays since the driver was loaded from which on the
             slot is looked at.
             Source: assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960

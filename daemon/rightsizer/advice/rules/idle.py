@@ -265,7 +265,7 @@ def _gaps(case: Case, settings: IdleSettings) -> tuple[IdleGap, ...]:
 def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float, float]:
     """The least and the most of its time that a workload will be idle, as its past has it.
 
-    Days are what is independent of a load that comes and goes by the hour.
+    Days are what is independent of a diurnal load.
     """
     limit = settings.busy_ratio * len(case.devices)
     blocks = list(case.remembered.each(Measure.BUSY))

@@ -1,7 +1,7 @@
 """Pools of which some GPUs were not needed at any moment: how many can go, and which nodes.
 
 Not said before every hour of a week was seen, nor while work waits for the pool or what is held
-of it grows to its end. Load that comes and goes by the day is left to the rule `pool_autoscale`.
+of it grows to its end. Diurnal load is left to the rule `pool_autoscale`.
 """
 
 from typing import Final

@@ -153,9 +153,9 @@ def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Findin
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(
-            f"{pool.name}: what is held comes and goes by the hour; {least} to {most} nodes "
-            f"instead of {load.size} would have taken {planned.saved_ratio:.0%} less of their "
-            f"time and been short {planned.short_ratio:.1%} of the time."
+            f"{pool.name}: diurnal load; {least} to {most} nodes instead of {load.size} would "
+            f"have used {planned.saved_ratio:.0%} fewer node-hours, with "
+            f"{planned.short_ratio:.1%} of the time under capacity."
         ),
         factors=subject.factors(margin),
         risk=risk,

@@ -241,7 +241,7 @@
         answered = summary ? summary.time : answered;
         failures = 0;
         if (paused) return;
-        if (summary && summary.is_stale) say("stale", "stale", "No GPU has been read of late: the sampling has stopped, and nothing here is the present.");
+        if (summary && summary.is_stale) say("stale", "stale", "No GPU has a recent reading: the sampling has stopped, and nothing here is the present.");
         else say("live", "live");
       } catch (error) {
         failures += 1;
