@@ -183,7 +183,7 @@ def test_help_has_the_recipe_of_a_driver_update(capsys: Captured) -> None:
     said = capsys.readouterr().out
 
     assert "\n\n  rightsizer release gpus --wait 30s\n  systemctl stop" in said
-    assert "\n  systemctl restart rightsizer\n\nThe restart makes" in said
+    assert "\n  systemctl restart rightsizer\n\nThe restart loads" in said
     assert all(word in said for word in ("VFIO", "profiler", "30m", "default: 10s", "api.sock"))
 
 

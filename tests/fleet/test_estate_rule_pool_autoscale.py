@@ -66,9 +66,7 @@ def test_what_does_not_follow_the_day_gets_no_schedule(held: object) -> None:
 def test_nodes_that_were_never_needed_are_left_out_at_every_hour() -> None:
     """A load that comes and goes gets a schedule, not fewer GPUs; it says both."""
     found = judged(pool("daily", by_day(60.0, 14.0), nodes=16))
-    assert found.summary.startswith(
-        "daily: diurnal load; 4 to 10 nodes instead of 16 "
-    )
+    assert found.summary.startswith("daily: diurnal load; 4 to 10 nodes instead of 16 ")
 
 
 def test_nothing_goes_while_work_waits() -> None:

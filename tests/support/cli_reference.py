@@ -2,7 +2,8 @@
 
 import argparse
 import getpass
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.cli.main import COMMANDS
@@ -15,13 +16,15 @@ _HEAD: Final = """\
 
 <!-- Generated from what each command says of itself; change it there and run `make golden`. -->
 
-Every command and every option, in the words of `--help`. An option goes before a variable of the
-environment, a variable before the file ([configuration](configuration.md)). Durations are written
-as in `90s`, `10m`, `7d`.
+Every command and option, in the words of `--help`. Options override environment variables, and
+these the file ([configuration](configuration.md)). Durations are written as in `90s`, `10m`, `7d`.
 
-Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. What is asked for
-goes to standard output, trouble to standard error.
+Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. Answers go to
+standard output, errors to standard error.
 """
+_TABLE: Final = "| option | what |\n|---|---|\n"
+_COMMON: Final = 4
+"""Commands from which on an option is explained once for all of them."""
 
 
 def all_commands() -> tuple[Command, ...]:
@@ -54,18 +57,27 @@ def cli_reference() -> str:
     rows = "\n".join(
         f"| [`{each.name}`](#{_anchor(each.name)}) | {each.summary} |" for each in COMMANDS
     )
-    sections = "\n".join(map(_section, all_commands()))
-    return f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n{sections}"
+    counts = Counter(row for each in all_commands() for row in _rows(options_of(each)))
+    often = [row for row, count in counts.most_common() if count >= _COMMON]
+    common = list({row.split(" | ")[0]: row for row in reversed(often)}.values())[::-1]
+    sections = "\n".join(_section(each, common) for each in all_commands())
+    return (
+        f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n"
+        f"## Common options\n\n{_TABLE}{''.join(common)}\n{sections}"
+    )
 
 
 def _anchor(name: str) -> str:
     return f"rightsizer-{name}"
 
 
-def _section(command: Command) -> str:
+def _section(command: Command, common: Sequence[str]) -> str:
     text = "\n\n".join(_paragraphs(command.description or _sentence(_SUMMARIES[command.name])))
-    rows = "".join(_rows(options_of(command)))
-    table = f"\n| option | what |\n|---|---|\n{rows}" if rows else ""
+    rows = list(_rows(options_of(command)))
+    shared = ", ".join(row.split(" | ")[0][2:] for row in rows if row in common)
+    own = "".join(row for row in rows if row not in common)
+    link = f"| {shared} | [common](#common-options) |\n" if shared else ""
+    table = f"\n{_TABLE}{own}{link}" if rows else ""
     return f"## `rightsizer {command.name}`\n\n{text}\n{table}"
 
 

@@ -67,7 +67,7 @@ class ActionProposal:
 
     @property
     def key(self) -> tuple[str, str, Nanoseconds]:
-        """The action, the advice's id, and when that was opened."""
+        """The action, the recommendation's id, and when that was opened."""
         return self.action, self.advice.id, self.advice.opened
 
 

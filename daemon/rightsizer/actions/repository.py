@@ -124,7 +124,7 @@ class ActionRecord:
 
     @property
     def key(self) -> tuple[str, str, Nanoseconds]:
-        """The action, the advice's id, and when that was opened."""
+        """The action, the recommendation's id, and when that was opened."""
         return self.action, self.advice, self.opened
 
 

@@ -16,7 +16,7 @@ from rightsizer.model.settings import setting
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
 _LONGEST_NAME: Final = 40
 PLACEHOLDERS: Final[Mapping[str, str]] = {
-    "id": "the advice's id",
+    "id": "the recommendation's id",
     "reason": "its first reason",
     "workload": "the workload's name",
     "namespace": "the workload's namespace",

@@ -16,9 +16,8 @@ from rightsizer.web.settings import WebTree, checked_path
 
 _ACCESS: Final = """
 --web.config.file FILE: TLS, users, headers and limits, in the format of all Prometheus exporters;
-  without it web.config_file of the configuration (default: plain HTTP, no users)
---web.enable-lifecycle: take /-/reload over TCP, and from those who prove who they are whatever
-  changes something
+  setting: web.config_file (default: plain HTTP, no users)
+--web.enable-lifecycle: allow /-/reload over TCP, and changes by authenticated clients
 """
 
 
@@ -26,13 +25,13 @@ def add_listen_flags(parser: argparse.ArgumentParser) -> None:
     """Where it listens, and where things are."""
     default = WebTree()
     flags = f"""
---web.listen-address ADDRESS: where to listen, as host:port, :port or [::1]:port; may be repeated;
-  without it web.listen_addresses of the configuration (default: {default.listen_addresses[0]})
---web.systemd-socket: listen on the sockets that systemd hands over, and not on addresses
---web.telemetry-path PATH: where the metrics are; without it web.telemetry_path of the configuration
+--web.listen-address ADDRESS: where to listen, as host:port, :port or [::1]:port; repeatable;
+  setting: web.listen_addresses (default: {default.listen_addresses[0]})
+--web.systemd-socket: listen on sockets passed by systemd, not on addresses
+--web.telemetry-path PATH: path of the metrics; setting: web.telemetry_path
   (default: {default.telemetry_path})
---web.route-prefix PATH: what every path begins with, behind a proxy that passes paths on as they
-  are; without it web.route_prefix of the configuration (default: nothing)
+--web.route-prefix PATH: prefix of every path, behind a proxy that keeps paths; setting:
+  web.route_prefix (default: nothing)
 """
     add_flags(parser.add_argument, flags, web_listen_address={"action": "append"})
 
@@ -52,8 +51,8 @@ def add_collector_flags(parser: argparse.ArgumentParser) -> None:
             dest=f"collector_{collector}",
             action=argparse.BooleanOptionalAction,
             default=None,
-            help=f"{sentence.rstrip('.')}; without it web.metrics.collectors.{collector} of the "
-            f"configuration (default: {usual})",
+            help=f"{sentence.rstrip('.')}; setting: web.metrics.collectors.{collector} "
+            f"(default: {usual})",
         )
 
 
@@ -73,8 +72,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_access_flags(parser)
     add_collector_flags(parser)
     flags = f"""
---history.path FILE: the history's database, '' to keep nothing over a restart; without it
-  history.path of the configuration (default: {Settings().history.path})
+--history.path FILE: the history's database, '' to keep nothing over a restart; setting:
+  history.path (default: {Settings().history.path})
 """
     add_flags(parser.add_argument, flags)
     add_source_flags(parser)
@@ -84,9 +83,9 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that say what is read."""
     default = PathSettings()
     flags = f"""
---path.procfs DIR: mount point of procfs; without it path.procfs of the configuration
+--path.procfs DIR: mount point of procfs; setting: path.procfs
   (default: {default.procfs})
---path.sysfs DIR: mount point of sysfs; without it path.sysfs of the configuration
+--path.sysfs DIR: mount point of sysfs; setting: path.sysfs
   (default: {default.sysfs})
 --simulated.scenario NAME: read a simulated node in place of the real driver: one of
   {", ".join(packaged_scenarios())}, or a scenario file

@@ -40,7 +40,9 @@ _DONE: Final = {"claim": "Claimed", "dismiss": "Dismissed", "snooze": "Snoozed"}
 
 def _configure_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="the id of a recommendation, or of a verdict")
-    parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
+    parser.add_argument(
+        "--fleet", action="store_true", help="recommendations of `rightsizer fleet`"
+    )
     add_history_flag(parser)
     add_url_flags(parser)
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
@@ -78,11 +80,13 @@ def _target(advice_id: str) -> str:
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="the advice's id")
+    parser.add_argument("id", help="the recommendation's id")
     actor = {"default": _user()}
     add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor=actor)
     add_socket_flag(parser)
-    parser.add_argument("--fleet", action="store_true", help="the advice of `rightsizer fleet`")
+    parser.add_argument(
+        "--fleet", action="store_true", help="recommendations of `rightsizer fleet`"
+    )
     add_url_flags(parser)
     add_history_flag(parser)
     add_config_flag(parser)

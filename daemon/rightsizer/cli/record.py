@@ -28,8 +28,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     flags = f"""
 --duration TIME: how long to record, as in 90s or 10m; without it until a signal comes
---interval TIME: time between two readings, as in 500ms or 5s; without it sampling.interval of the
-  configuration (default: {Settings().sampling.interval:g}s)
+--interval TIME: time between two readings, as in 500ms or 5s; setting: sampling.interval
+  (default: {Settings().sampling.interval:g}s)
 """
     add_flags(parser.add_argument, flags, duration=duration, interval=duration)
     add_source_flags(parser)

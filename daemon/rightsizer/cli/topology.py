@@ -197,7 +197,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     flags = f"""
 --node-name NAME: the node's name in Slurm or Kubernetes; without it NODE_NAME of the environment,
   else the host's name
---path.sysfs DIR: mount point of sysfs; without it path.sysfs of the configuration
+--path.sysfs DIR: mount point of sysfs; setting: path.sysfs
   (default: {PathSettings().sysfs})
 """
     add_flags(parser.add_argument, flags)

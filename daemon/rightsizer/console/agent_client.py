@@ -20,10 +20,10 @@ class AgentClientSettings:
     path: PathSettings = field(default_factory=PathSettings)
 
 
-def add_socket_flag(parser: argparse.ArgumentParser, what: str = "the socket to ask at") -> None:
+def add_socket_flag(parser: argparse.ArgumentParser, what: str = "the agent's socket") -> None:
     """`--path.api-socket`."""
     flags = f"""
---path.api-socket FILE: {what}; without it path.api_socket of the configuration
+--path.api-socket FILE: {what}; setting: path.api_socket
   (default: {PathSettings().api_socket})
 """
     add_flags(parser.add_argument, flags, path_api_socket=Path)

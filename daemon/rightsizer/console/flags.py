@@ -23,8 +23,8 @@ FLUSH_PATH: Final = "/api/v1/history/flush"
 
 _Settings = TypeVar("_Settings")
 _CONFIG: Final = """
---config.file FILE: configuration file; without one every setting has its default. Environment
-  variables like RIGHTSIZER_LOG__LEVEL go before it
+--config.file FILE: configuration file (without it: defaults). Environment variables like
+  RIGHTSIZER_LOG__LEVEL override it
 """
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
@@ -71,7 +71,7 @@ def add_history_flag(parser: argparse.ArgumentParser) -> None:
     from rightsizer.accounting.settings import HistorySettings  # noqa: PLC0415 - 30 ms.
 
     flags = f"""
---history.path FILE: the history; without it history.path of the configuration
+--history.path FILE: the history; setting: history.path
   (default: {HistorySettings().path})
 """
     add_flags(parser.add_argument, flags, history_path=Path)
