@@ -28,14 +28,13 @@ Golden = Callable[[str | Path, str], None]
 _PREFACE: Final = """\
 # Configuration
 
-Made from the settings themselves by `make golden`; `config/rightsizer.yaml` is the same as a file
-to start from, and `config/rightsizer.schema.json` tells an editor.
+Every setting, as in `config/rightsizer.yaml` (an example of all) and
+`config/rightsizer.schema.json` (for editors). `rightsizer config init` writes a starter.
 
 ## Where a value comes from
 
-A flag of the command line goes before the environment, the environment before the file, the file
-before the defaults. Every key that is not in a list has a variable: `RIGHTSIZER_`, then the key
-in capitals with two underscores for each dot.
+Command line, then environment, then file, then default. Every key outside of lists has a variable:
+`RIGHTSIZER_`, then the key in capitals with two underscores for each dot.
 
 ```
 RIGHTSIZER_LOG__LEVEL=debug
@@ -44,31 +43,25 @@ RIGHTSIZER_WEB__LISTEN_ADDRESSES="['127.0.0.1:19400']"
 RIGHTSIZER_POLICIES="[{match: {namespace: 'serving-*'}, class: serving}]"
 ```
 
-Text stands as it is; everything else is written as the file would have it, lists as YAML or JSON,
-and a list replaces the file's. Values are checked as in the file, and a fault names the variable.
-One that has two underscores and no key of its own is refused; what Kubernetes adds for a service
-of the same name, like `RIGHTSIZER_PORT`, is passed over.
+Values other than text are YAML or JSON; a list replaces the file's. Unknown variables with two
+underscores are refused; those of a Kubernetes service, like `RIGHTSIZER_PORT`, are ignored.
 
-## Before it starts
+## How do I check it?
 
-`rightsizer check-config FILE` finds every fault of the file and of the environment at once, and
-then looks at what they name: the web configuration with its certificates, the files of boards and
-prices, a scenario, tokens, addresses and authorities in files of their own. It exits with 78
-where anything is wrong, so that it can stand before the agent (`ExecStartPre=`, an init
-container). Run it as the agent's own user, for whom the files have to be readable.
+`rightsizer check-config FILE` lists every fault of file and environment, and of the files that they
+name: web configuration, certificates, boards, prices, scenario, credentials. It exits with 78 on
+any fault, for `ExecStartPre=` or an init container. Run it as the agent's user.
 
 ## While it runs
 
-`SIGHUP` (`systemctl reload rightsizer`), and `POST /-/reload` where `web.enable_lifecycle` is on,
-read file, environment, flags and all that they name again. The column *takes effect* says what
-follows: `reload` is in force from the next sample, scrape or run of the recommender on; `restart`
-stays as it was, and the log names the keys (`restart_needed`). What `web.config_file` holds is
-read again at every change, and tokens each time they are used.
+`SIGHUP` (`systemctl reload rightsizer`), or `POST /-/reload` with `web.enable_lifecycle`, reads all
+again. *Takes effect*: `reload` from the next sample, scrape or run; `restart` not until then, and
+the log names the keys (`restart_needed`). `web.config_file` and tokens are read again when they
+change.
 
-A reload that finds a fault anywhere changes nothing: the log has every fault with its place
-(`reload_failed`), `rightsizer_config_last_reload_successful` is 0 until one succeeds, and
-`/-/reload` answers with the faults. Boards and prices are read again for advice; what the driver
-is compared with, and what a scenario is made of, is read when the agent starts.
+A reload with any fault changes nothing: see `reload_failed` in the log,
+`rightsizer_config_last_reload_successful` 0, and the answer of `/-/reload`. Boards and prices are
+read again for recommendations only.
 
 ## Keys
 

@@ -15,44 +15,35 @@ _HEAD: Final = """\
 
 <!-- Generated from daemon/rightsizer/model/metrics.csv; change it there and run `make golden`. -->
 
-Everything that `/metrics` exports. Base units; ratios are 0 to 1; a value that no one knows is
-absent, never 0. Value series carry `uuid` and at most two labels more; join the rest:
+Everything on `/metrics`. Base units; ratios are 0 to 1; an unknown value is absent, never 0. Values
+carry `uuid` and at most two more labels; join the rest:
 
 ```promql
 rightsizer_gpu_busy_ratio * on (uuid) group_left (gpu, model) rightsizer_device_info
 rightsizer_power_watts * on (uuid) group_right () rightsizer_workload_share_ratio
 ```
 
-A share of time is a part over the sum of the parts, so that time before a restart or without
-telemetry does not count as something else:
+A share of time is a part over the sum of the parts, so that missing time does not count:
 
 ```promql
 sum by (uuid, state) (rate(rightsizer_state_seconds_total[1d]))
   / on (uuid) group_left () sum by (uuid) (rate(rightsizer_state_seconds_total[1d]))
 ```
 
-Counters start at 0 with the process. Histograms have one observation a second, so their
-quantiles are over time and merge over devices: `histogram_quantile(0.95, sum by (le)
-(rate(rightsizer_power_distribution_ratio_bucket[1h])))`. `pod`, `namespace` and `container`
-arrive as `exported_*` where Kubernetes discovery sets them, unless `honor_labels: true`.
-A device that is down keeps its counters, `rightsizer_device_up` and the time of its last
-sample; its readings and the gauges derived from them disappear.
-
-Metrics are exported by collector. Each is switched by `web.metrics.collectors.<name>` or by the
-flags `--collector.<name>` and `--no-collector.<name>`; `web.metrics.details` turns all of them
-on. A request can ask for less: `?collect[]=memory&collect[]=power` for some collectors,
-`?exclude[]=distributions` for all but one, `?name[]=rightsizer_gpu_busy_ratio` for single names.
-These are not the collectors that ask the driver, whose label `rightsizer_collector_success` has.
-
-`/metrics/dcgm`, switched on by `web.metrics.dcgm`, has the same devices under dcgm-exporter's
-names, for what was made for it.
-
-`web.metrics.level` exports less of each: `essential`, `standard`, or `full`, which has all. What
-each costs, and what works with it, is in [cost](cost.md#levels).
-
-The origin of a reading is the telemetry tier that it needs: `basic` is plain NVML, `power` adds
-the board's draw, `profiling` is GPM (Hopper and later) or DCGM. `process_*` are
-prometheus_client's own.
+- Counters start at 0 with the process.
+- Histograms have one observation a second: quantiles are over time and merge over devices, as in
+  `histogram_quantile(0.95, sum by (le) (rate(rightsizer_power_distribution_ratio_bucket[1h])))`.
+- Kubernetes discovery turns `pod`, `namespace` and `container` into `exported_*` unless
+  `honor_labels: true`.
+- A device that is down keeps its counters, `rightsizer_device_up` and the time of its last sample.
+- Switch collectors by `web.metrics.collectors.<name>`, `--collector.<name>` or
+  `--no-collector.<name>`, all by `web.metrics.details`; or for one request by `?collect[]=memory`,
+  `?exclude[]=distributions`, `?name[]=rightsizer_gpu_busy_ratio`. These are not the driver's
+  collectors of `rightsizer_collector_success`.
+- `web.metrics.level`: `essential`, `standard` or `full` ([cost](cost.md#levels)).
+- Origin is the telemetry tier needed: `basic` (NVML), `power`, `profiling` (GPM or DCGM).
+- `/metrics/dcgm` ([below](#as-dcgm-exporter)) has dcgm-exporter's names (`web.metrics.dcgm`).
+- `process_*` are prometheus_client's.
 """
 
 
