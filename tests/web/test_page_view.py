@@ -395,7 +395,7 @@ def test_the_page_renews_itself_unless_told_not_to() -> None:
     assert ' data-poll="5.0"' in page_of(node_report())
     paused = page_of(node_report(), is_paused=True)
     assert refresh not in paused
-    assert "Renew automatically" in paused
+    assert "Refresh automatically" in paused
     never = page_of(node_report(), 0.0)
     assert 'http-equiv="refresh"' not in never
     assert ' data-poll="0"' in never

@@ -110,7 +110,7 @@ def bullet_width(ratio: float) -> float:
 _GIB: Final = 2.0**30
 GAUGES: Final = (
     (Signal.GPU_BUSY, "Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
-    (Signal.SM_WORK, "Work", "SM activity times clock: what was computed with"),
+    (Signal.SM_WORK, "Work", "SM activity times clock"),
     (Signal.MEMORY_USED, "Memory", "Framebuffer used of total"),
     (Signal.POWER, "Power", "Draw above idle, of the limit above idle"),
 )

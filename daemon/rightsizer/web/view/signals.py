@@ -17,7 +17,7 @@ _MOST_SLOTS: Final = 96
 """As many as can be pointed at; each is a whole number of the five minutes that are kept."""
 _SHOWN: Final = {
     Measure.BUSY: ("Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
-    Measure.COMPUTE: ("Compute", "What was computed with, at most: SM activity times clock"),
+    Measure.COMPUTE: ("Compute", "SM activity times clock"),
     Measure.MEMORY_BANDWIDTH: ("Memory bandwidth", "Share of time that memory moved data"),
     Measure.MEMORY: ("Memory", "Framebuffer used of total"),
     Measure.PCIE: ("PCIe", "The busier direction, of the link's rate"),
