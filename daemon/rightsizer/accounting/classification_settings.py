@@ -15,22 +15,21 @@ class ClassificationSettings:
     """Where one state ends and another begins.
 
     Attributes:
-        active_ratio: Share of any engine's time from which on a device does something.
+        active_ratio: Share of any engine's time from which a device is active.
             Source: docs/definitions.md, states
-        active_sm_ratio: SM activity from which on a device does something.
+        active_sm_ratio: SM activity from which a device is active.
             Source: docs/definitions.md, sources: execution idle
-        active_traffic_ratio: Memory, PCIe or NVLink traffic from which on a device does something.
+        active_traffic_ratio: Memory, PCIe or NVLink traffic from which a device is active.
             Source: above the idle noise of profiling counters
         empty_memory_ratio: Memory in use below which the device is free.
             Source: docs/definitions.md, states
         empty_memory_bytes: The same as a size; the larger of the two counts.
             Source: docs/definitions.md, states
-        context_memory_bytes: Memory in use below which no program can run; a device without
-            processes that is busy then shows what its driver does on waking it.
+        context_memory_bytes: Memory in use below which no program can run; a busy device without
+            processes is then being woken by its driver.
             Source: nvidia-smi on an L40S without persistence: 100 % with no process and 0 MiB; a
             CUDA context takes more than 64 MiB
-        idle_power_ratio: Power from which on a device at rest by its counters is not believed to be
-            idle.
+        idle_power_ratio: Power from which an idle reading of the counters is not trusted.
             Source: dcgm-exporter#662: counters that read 0 under load; a context alone draws up to
             .3 (L4: 33 of 72 W, idle 17)
         stall_busy_ratio: Busy share of a hidden stall.
@@ -38,9 +37,9 @@ class ClassificationSettings:
         stall_power_ratio: Power below which a busy device does no work; where no profiling counters
             are, at the highest clock, and less in proportion at a lower one.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
-        stall_engine_ratio: Time of a media engine from which on a busy device works, whatever its
-            SMs do.
-            Source: above the noise of engines at rest; video encoding leaves the SMs alone
+        stall_engine_ratio: Time of a media engine from which a busy device works, regardless of its
+            SMs.
+            Source: above the noise of idle engines; video encoding does not use SMs
         stall_pipe_ratio: Activity of every pipe below which a busy device does no work.
             Source: docs/definitions.md, states
         stall_dram_ratio: Memory traffic below which a busy device does no work.
@@ -49,12 +48,12 @@ class ClassificationSettings:
             counters are.
             Source: docs/definitions.md, states
         stall_memory_controller_ratio: Memory controller time, at the highest memory clock, from
-            which on a busy device at low power is not stalled; it may decode at low clocks, or
-            replay small kernels.
+            which a busy device at low power is not stalled; it may decode at low clocks, or replay
+            small kernels.
             Source: as for memory traffic; an H100 at its full 632 W reads no more than .11
         link_ratio: Share of a PCIe direction that limits.
             Source: docs/definitions.md, states
-        link_pipe_ratio: Pipe activity from which on PCIe is not what limits.
+        link_pipe_ratio: Pipe activity from which PCIe is not what limits.
             Source: docs/definitions.md, sources: sm < 0.3
         dram_ratio: Memory traffic that limits, whatever the pipes do.
             Source: docs/definitions.md, states
@@ -66,8 +65,8 @@ class ClassificationSettings:
             Source: docs/definitions.md, sources: gr >= 0.5
         launch_sm_ratio: SM activity below which a busy device waits for launches.
             Source: docs/definitions.md, states
-        launch_coverage_ratio: SM activity of the busy time from which on a device has gaps rather
-            than small kernels.
+        launch_coverage_ratio: SM activity of the busy time from which a device has gaps rather than
+            small kernels.
             Source: activity is a mean that gaps lower as well; NVIDIA calls less than .5
             ineffective
         gap_busy_ratio: Busy share below which a device has gaps.
@@ -78,7 +77,7 @@ class ClassificationSettings:
             Source: docs/definitions.md, sources: PSI 20 %
         cpu_ratio: CPU use of the quota that explains gaps.
             Source: docs/definitions.md, sources: 90 % of quota
-        second_cause_score: Score from which on another state is named as second cause.
+        second_cause_score: Score from which another state is named as second cause.
             Source: half a match
     """
 
@@ -116,12 +115,11 @@ class SignalSettings:
     """When profiling counters are not believed.
 
     Attributes:
-        suspect_busy_ratio: Busy share from which on profiling counters that all read 0 may be dead.
+        suspect_busy_ratio: Busy share from which profiling counters that all read 0 may be dead.
             Source: dcgm-exporter#662
-        suspect_power_ratio: Power from which on they have died; below it a stall may be all that
-            there is.
+        suspect_power_ratio: Power from which they are dead; below it a stall is possible.
             Source: docs/definitions.md, states: the power of a hidden stall
-        stand_in_limit_ratio: The highest draw seen, of the idle draw, from which on it may stand in
+        stand_in_limit_ratio: The highest draw seen, of the idle draw, from which it may stand in
             for a power limit that is not stated.
             Source: limits are 4 to 15 times the idle draw; less than twice of it is noise
     """
@@ -136,17 +134,18 @@ class NetworkSettings:
     """From when on the network is what a GPU waits for.
 
     Attributes:
-        port_ratio: Traffic of a direction of the nearest fabric ports, of their rate, that limits.
+        port_ratio: Traffic of the nearest fabric ports in one direction, of their rate, that
+            limits.
             Source: as for PCIe: exchanges alternate with work, so that the mean stays below the
             peak
-        busy_ratio: Busy share from which on a GPU takes part in the exchange; the ports are not its
-            own, and one that rests may be beside another's traffic.
+        busy_ratio: Busy share from which a GPU takes part in the exchange; the ports are shared
+            with other GPUs.
             Source: as for the PCIe generation: a load
-        pipe_ratio: Pipe activity from which on a GPU does not wait.
+        pipe_ratio: Pipe activity from which a GPU does not wait.
             Source: docs/definitions.md, states: as for PCIe
-        dram_ratio: Memory traffic from which on a GPU does not wait.
+        dram_ratio: Memory traffic from which a GPU does not wait.
             Source: docs/definitions.md, states: memory traffic that limits
-        power_ratio: Power from which on a GPU without profiling counters does not wait.
+        power_ratio: Power from which a GPU without profiling counters does not wait.
             Source: docs/definitions.md, sources: power .6 of a GPU that works fully
         gap_busy_ratio: Busy share below which a GPU waits where neither counters nor power are
             known.
@@ -172,7 +171,7 @@ class NumaPlacementSettings:
         cpu_local_ratio: CPUs of the GPU's own NUMA node, of those allowed, below which processes
             are kept elsewhere; those that may run anywhere have an eighth even on eight nodes.
             Source: docs/definitions.md, sources; eight nodes are the most that a server has
-        traffic_ratio: Traffic of a PCIe direction from which on the way to the host matters.
+        traffic_ratio: Traffic of a PCIe direction from which the way to the host matters.
             Source: KempnerPulse calls 1 GB/s input and output: 1.6 % of a PCIe 5 link
     """
 
@@ -186,17 +185,16 @@ class ConditionSettings:
     """From when on a condition holds.
 
     Attributes:
-        throttle_busy_ratio: Busy share from which on lowered clocks cost work.
+        throttle_busy_ratio: Busy share from which lowered clocks cost work.
             Source: docs/definitions.md, sources: u > 0.5
         throttle_clock_ratio: SM clock of the maximum below which a throttle reason matters.
             Source: docs/definitions.md, sources: clk/clk_max < 0.9
-        load_busy_ratio: Busy share from which on the PCIe generation is judged; idle links train
-            down.
+        load_busy_ratio: Busy share from which the PCIe generation is judged; idle links train down.
             Source: NVSentinel#890: idle GPUs lower their PCIe generation
-        near_out_of_memory_ratio: Memory in use from which on the next allocation may fail.
+        near_out_of_memory_ratio: Memory in use from which the next allocation may fail.
             Source: docs/definitions.md, sources: mem >= 0.95
-        no_tensor_sm_ratio: SM activity from which on unused tensor cores are worth a word.
-        no_tensor_fp32_ratio: FP32 activity from which on unused tensor cores are worth a word.
+        no_tensor_sm_ratio: SM activity from which unused tensor cores are worth a word.
+        no_tensor_fp32_ratio: FP32 activity from which unused tensor cores are worth a word.
         no_tensor_ratio: Tensor activity below which the tensor cores are unused.
     """
 
@@ -221,13 +219,12 @@ class UsageSettings:
             Source: docs/definitions.md, provisioning, tier N
         link_achievable_ratio: What a copy reaches of a PCIe or NVLink direction.
             Source: docs/definitions.md, sources: 85-92 % achievable
-        compute_saturated_ratio: Used part of the achievable compute from which on it is at its
-            limit.
+        compute_saturated_ratio: Used part of the achievable compute from which it is at its limit.
             Source: KempnerPulse: tensor about 0.93 at saturation
-        memory_saturated_ratio: Memory in use from which on it is at its limit.
-        bandwidth_saturated_ratio: Memory traffic from which on it is at its limit.
+        memory_saturated_ratio: Memory in use from which it is at its limit.
+        bandwidth_saturated_ratio: Memory traffic from which it is at its limit.
             Source: docs/definitions.md, states; practical peak about 0.8
-        link_saturated_ratio: Traffic of a link's direction from which on it is at its limit.
+        link_saturated_ratio: Traffic of a link's direction from which it is at its limit.
     """
 
     working_power_ratio: float = setting(0.6, within=(0.1, 1))

@@ -83,8 +83,7 @@ class LoadCycleSettings:
             show a pace that is not the load's (aliasing)
         longest_seconds: The longest cycle; what takes longer is phases of a job.
             Source: loaders, steps and evaluations take turns within seconds to a minute
-        swing_ratio: Difference between high and low utilization from which on they are work and
-            pause.
+        swing_ratio: Difference between high and low utilization from which they are work and pause.
             Source: steady work at one sample a second varies by a tenth or two
         tolerance_ratio: How far the length of a cycle may be from that of the cycles before.
             Source: one sample in four; requests that come by chance vary by as much as their mean
@@ -138,19 +137,16 @@ class PressureSettings:
     """What an application says when it is short of GPU, and how long that counts.
 
     Attributes:
-        requests_waiting: Requests in a serving engine's queue from which on its users wait.
+        requests_waiting: Requests in a serving engine's queue from which its users wait.
             Source: docs/definitions.md, provisioning; an engine that keeps up has no queue
-        kv_cache_ratio: Key-value cache in use from which on a serving engine is short.
-        preemption_hold_seconds: How long a request that was put back counts as pressure.
-            Source: engines are asked every 5 s, and what was put back has to be computed again
-        time_to_first_token_maximum_seconds: Mean time to the first token that was promised; null
-            where nothing was.
-        time_per_output_token_maximum_seconds: Mean time between two tokens that was promised; null
-            where nothing was.
-        request_latency_maximum_seconds: Mean time of a whole request that was promised; null where
-            nothing was.
-        memory_xids: Xids that say that memory ran out.
-            Source: none by itself: CUDA tells the program alone; vGPUs are known for 31 and 43
+        kv_cache_ratio: Key-value cache in use from which a serving engine is short.
+        preemption_hold_seconds: How long a preemption counts as pressure.
+            Source: engines are read every 5 s, and preempted requests are recomputed
+        time_to_first_token_maximum_seconds: Mean time to the first token promised; null for none.
+        time_per_output_token_maximum_seconds: Mean time between two tokens promised; null for none.
+        request_latency_maximum_seconds: Mean time of a whole request promised; null for none.
+        memory_xids: Xids that mean out of memory.
+            Source: none by default: only the program is told; vGPUs use 31 and 43
         memory_xid_hold_seconds: How long such an Xid counts as pressure.
             Source: a block of five minutes, in which risk is counted too
     """
@@ -194,12 +190,12 @@ class ProvisioningSettings:
 
     Attributes:
         demand_quantile_ratio: Quantile of the active seconds that counts as demand.
-        minimum_active_seconds: Active seconds under which there is no demand to speak of.
+        minimum_active_seconds: Active seconds below which there is no demand.
         margin_ratio: Room above the demand for compute, memory bandwidth and links.
         memory_margin_ratio: Room above the demand for memory.
-        underprovisioned_ratio: Share of time under pressure from which on a device is
+        underprovisioned_ratio: Share of time under pressure from which a device is
             under-provisioned.
-        preallocated_ratio: Memory in use from which on an unchanging amount looks preallocated.
+        preallocated_ratio: Memory in use from which an unchanging amount looks preallocated.
             Source: JAX takes 75 %, vLLM 90 % of the card
         preallocated_quantile_ratio: Quantile of the memory in use that counts as its least, so that
             a start-up does not.
@@ -226,7 +222,7 @@ class ShapeSettings:
         autocorrelation_ratio: Likeness of hours with those a day, or a week, before that makes a
             cycle.
             Source: chance alone gives 0.15 over a week of hours
-        weekly_margin_ratio: By how much weeks must resemble each other more than days do.
+        weekly_margin_ratio: By how much weeks must be more alike than days.
             Source: a load of equal days has none
         covered_ratio: Hours of the week that must have been seen before a week counts as covered.
     """
@@ -241,11 +237,11 @@ class TrendSettings:
     """What a trend must rest on.
 
     Attributes:
-        minimum_days: Days under which there is no trend to speak of.
+        minimum_days: Days below which there is no trend.
             Source: a week, so that its end is no trend
         day_coverage_ratio: Part of a day that must be known for it to count.
             Source: half a day has its busy hours or its quiet ones
-        level_ratio: How sure the interval of the slope is.
+        level_ratio: Confidence level of the slope's interval.
     """
 
     minimum_days: int = setting(7, within=(4, 30))
@@ -266,7 +262,7 @@ class WorkloadAccountSettings:
     """How much is remembered of workloads.
 
     Attributes:
-        most: Workloads that are remembered; the one seen longest ago is forgotten first.
+        most: Workloads remembered; the least recently seen are dropped first.
     """
 
     most: int = setting(64, within=(1, 1000), source=_SOURCES)
@@ -277,8 +273,8 @@ class AccountingSettings:
     """How time becomes states, and states become gauges.
 
     Attributes:
-        holder_gap_seconds: How long a GPU may stand empty before its holder has left it.
-            Source: a restart of a service is no end of it
+        holder_gap_seconds: How long a GPU may be empty before its holder has left.
+            Source: longer than a restart of a service
     """
 
     holder_gap_seconds: float = setting(600.0, within=(0, 86400))
@@ -299,8 +295,8 @@ class HistorySettings:
             Source: the longest window that a rule asks for, twice
         fine_retention: How long five-minute windows are kept before they are merged into hours.
             Source: the 24 h that are answered from five-minute windows, twice
-        maximum_size_bytes: What the database may take; beyond it the oldest windows are forgotten
-            before their time. Its log takes up to 4 MiB more.
+        maximum_size_bytes: Maximum size of the database; beyond it the oldest windows are deleted.
+            Its log takes up to 4 MiB more.
             Source: docs/benchmarks.md: 64 devices for 30 days
         flush_interval: Time between two writes; a crash loses no more than this.
     """

@@ -54,15 +54,15 @@ class ActionTerms:
         ValueError: it has no name that a metric can bear, or is for no reason.
 
     Attributes:
-        name: What the log, the metrics and the audit log call it; small letters, digits, - _.
-        reasons: Reasons of advice that it is done for; at least one, for nothing is done unasked.
-        mode: `dry_run` tells what would be done, `approve` waits for `rightsizer claim`,
+        name: Name in log, metrics and audit log; small letters, digits, - _.
+        reasons: Reasons of recommendations that it handles; at least one.
+        mode: `dry_run` reports what would be done, `approve` waits for `rightsizer claim`,
             `automatic` waits for no approval.
-        minimum_confidence_ratio: Confidence of advice below which nothing is done.
-            Source: docs/benchmarks.md, advice on simulated nodes: what is as sure is seldom wrong
-        maximum_risk: The highest risk of advice that is acted on; Unknown is above High.
-        cool_down_seconds: How long a workload is left alone after any action on it.
-            Source: a day shows what came of it at every hour
+        minimum_confidence_ratio: Confidence of a recommendation below which nothing is done.
+            Source: docs/benchmarks.md, advice on simulated nodes: seldom wrong above it
+        maximum_risk: The highest risk that is acted on; Unknown is above High.
+        cool_down_seconds: How long nothing is done on a workload after an action.
+            Source: a day shows the effect at every hour
         at_most_per_day: How often it is done within any 24 hours.
         at_most_per_workload_per_day: How often any action is done on one workload within any 24
             hours.
@@ -173,8 +173,8 @@ class ActionSettings(ActionTerms):
         ValueError: there is nothing to do, or two things, or a word in braces means nothing.
 
     Attributes:
-        timeout: How long it may take, before a program is ended with all that it has started; an
-            answer over HTTP is waited for no longer than a minute.
+        timeout: Time limit, after which a program and all that it started are killed; over HTTP a
+            minute at most.
     """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
@@ -218,12 +218,11 @@ class ActionsSettings:
     """What all actions of this machine share.
 
     Attributes:
-        interval: Time between two looks at what is to be done; a claim waits as long at most.
-        audit_file: A file that gains a line of JSON for each thing that was done, would have been,
-            or was refused, as a whole path; empty for the history alone.
-        approvers: Users whose claim approves an action, beside root and the agent's own: names, as
-            the kernel tells over the local socket, or what is proved over HTTP, as `user:ana` or
-            `certificate:ana`.
+        interval: Time between two passes; a claim waits at most as long.
+        audit_file: Absolute path of a file with a JSON line for each action done, dry run or
+            refused; empty: history only.
+        approvers: Users whose claim approves an action, beside root and the agent's: names on the
+            local socket, `user:ana` or `certificate:ana` over HTTP.
     """
 
     interval: float = setting(30.0, unit="seconds", within=(1.0, 3600.0))

@@ -29,9 +29,9 @@ class ScalingSettings:
     """How careful an autoscaler is.
 
     Attributes:
-        margin_ratio: Replicas beyond the most that were needed of late, of these.
+        margin_ratio: Margin over the most replicas recently needed.
             Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
-        spare_ratio: Replicas beyond that, of all that the group has; at least one.
+        spare_ratio: Further spare replicas, as a part of the group; at least one.
             Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
         lookback_seconds: How far back the need is looked at.
             Source: docs/definitions.md, sources: 30 min

@@ -16,12 +16,12 @@ class MarketSettings:
 
     Attributes:
         boards: Keys of the boards that workloads may move to; none for every data-center board.
-        billing: Terms that costs and savings are reckoned by.
-        minimum_confidence_ratio: Confidence of a finding under which nothing is said of savings.
+        billing: Price terms of costs and savings.
+        minimum_confidence_ratio: Confidence of a finding below which no savings are given.
             Source: docs/definitions.md, conduct
-        most_options: How many other boards an advice names.
+        most_options: Other boards named at most.
         tolerated_slowdown_ratio: Time of the same work on a smaller board, over that on the present
-            one, beyond which the board is not advised.
+            one, beyond which the board is not recommended.
             Source: half a response time more is what a service may notice; a starting point
     """
 

@@ -111,9 +111,9 @@ class Policy:
     """What holds for the workloads that match.
 
     Attributes:
-        class_: What kind of service the workload gives.
+        class_: Class of the workload.
         allocator: How the workload's framework takes memory.
-        ignore: Findings that are not to become advice, why, and until when.
+        ignore: Findings not to recommend on, why, and until when.
     """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
@@ -212,7 +212,7 @@ class RecommenderSettings:
     Attributes:
         interval: Time between two runs.
             Source: the shortest span that a rule looks at
-        jitter: How far a run may be shifted, so that a fleet's agents do not run together.
+        jitter: Random delay of a run, so that agents do not run simultaneously.
     """
 
     interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))

@@ -29,7 +29,7 @@ class ReplicaSettings:
     """When a replica counts as needed.
 
     Attributes:
-        busy_ratio: Busy share of five minutes from which on a replica was used.
+        busy_ratio: Busy share of five minutes from which a replica was used.
             Source: docs/definitions.md, sources: busy from 1 % on
         light_ratio: Busy share up to which replicas that share their requests hardly queue them.
             Source: M/M/1: a third of a service time of waiting at a quarter of load

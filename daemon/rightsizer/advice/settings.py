@@ -9,12 +9,11 @@ class TrackRecordSettings:
     """When advice of a kind that is wrong too often must be surer before it is given.
 
     Attributes:
-        raises_floors: Whether a reason that was wrong too often needs more confidence from then on.
-        least_precision_ratio: Part of the answered advice that must have been right.
+        raises_floors: Whether a reason that was wrong too often needs more confidence.
+        least_precision_ratio: Part of the outcomes that must be right.
             Source: docs/definitions.md, conduct
-        least_answers: Answers without which nothing is concluded.
-        highest_floor_ratio: Confidence that is asked for at most, so that a reason may win back
-            trust.
+        least_answers: Outcomes needed for a conclusion.
+        highest_floor_ratio: Highest confidence required, so that a reason can recover.
     """
 
     raises_floors: bool = setting(True)
@@ -28,17 +27,17 @@ class VerificationSettings:
     """When advice that was followed counts as a success.
 
     Attributes:
-        span_seconds: Time that is compared before and after, at most.
+        span_seconds: Time compared before and after, at most.
             Source: a week holds every day of it
         long_spans: The same for rules that look at short spans, in spans of the rule.
             Source: a day for what is seen within two hours
         least_savings_ratio: Part of the lower estimate that must have been saved.
             Source: docs/definitions.md, conduct
-        tolerated_harm_ratio: How much worse a signal of harm may be, of what it was.
+        tolerated_harm_ratio: Relative increase of a signal of harm that is tolerated.
             Source: docs/definitions.md, conduct
-        noticeable_harm_ratio: Share of time below which a rise of a signal of harm is no harm.
+        noticeable_harm_ratio: Share of time below which an increase of harm is ignored.
             Source: a minute in a hundred
-        most_peers: Workloads of the same class that one is compared with at most.
+        most_peers: Workloads of the same class compared with at most.
             Source: the mean of thirty is known to a fifth of their spread
     """
 
@@ -60,22 +59,21 @@ class LedgerSettings:
     """How long the ledger remembers.
 
     Attributes:
-        gone_after_seconds: How long a workload may be away before its advice expires.
-            Source: a restart or a reschedule is no end
-        dismissed_seconds: How long a dismissal lasts.
+        gone_after_seconds: How long a workload may be gone before its recommendations expire.
+            Source: longer than a restart or a reschedule
+        dismissed_seconds: Duration of a dismissal.
             Source: docs/definitions.md, conduct
-        snoozed_seconds: How long advice stays snoozed.
+        snoozed_seconds: Duration of a snooze.
             Source: a week's planning
-        rested_seconds: How long claimed advice is not repeated that was verified while it still
-            held.
+        rested_seconds: How long a claimed recommendation verified while still true is not repeated.
             Source: a week's planning
-        regressed_within_seconds: How long after a success the same trouble counts as its return.
+        regressed_within_seconds: How long after a success the same problem counts as regressed.
             Source: as long as the history
-        closed_kept_seconds: How long closed advice is remembered.
+        closed_kept_seconds: How long closed recommendations are kept.
             Source: as long as the history
-        most_records: Pieces of advice that are kept at most; the longest closed give way, then the
+        most_records: Recommendations kept at most; the longest closed are dropped first, then the
             least severe.
-            Source: eight GPUs with a dozen pieces of advice a day for a month, at most 10 MB
+            Source: eight GPUs with a dozen recommendations a day for a month, at most 10 MB
     """
 
     gone_after_seconds: float = setting(3600.0)

@@ -41,11 +41,11 @@ class ColocationSettings:
     Attributes:
         memory_ratio: Memory that both may hold at the same time, at most.
             Source: two contexts, and growth of a tenth
-        minimum_aligned_blocks: Five minutes in which both must have been seen.
+        minimum_aligned_blocks: Five-minute blocks in which both must be known.
             Source: a day
-        busy_ratio: Busy share of five minutes from which on a workload was at work.
+        busy_ratio: Busy share of five minutes from which a workload was at work.
             Source: docs/definitions.md, sources: busy from 1 % on
-        alternating_ratio: Part of the time that both may be at work, for them to take turns.
+        alternating_ratio: Part of the time that both may be active, for time slicing.
             Source: a starting point: a quarter of an hour a day
     """
 

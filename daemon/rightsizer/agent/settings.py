@@ -45,9 +45,9 @@ class Settings:
     """Everything that an operator may set.
 
     Attributes:
-        webhooks: Who else is told of advice: an Alertmanager, or any receiver of JSON.
-        actions: What is done on advice, where an operator wants that; nothing by itself.
-        policies: What operators know of their workloads and the agent cannot see; first match.
+        webhooks: Receivers of recommendations: an Alertmanager, or any receiver of JSON.
+        actions: Actions on recommendations; none by default.
+        policies: What operators know of workloads; first match.
     """
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)

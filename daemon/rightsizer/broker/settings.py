@@ -64,12 +64,12 @@ class SearchSettings:
     """How far is looked.
 
     Attributes:
-        sets_maximum: Different sets of free seats up to which all are looked at; where there are
-            more, only those that grow out of the best beginnings.
+        sets_maximum: Sets of free seats up to which the search is exact; beyond it only the best
+            partial sets are extended.
             Source: the sets of eight of sixteen GPUs; of sixteen there are no more of any size
-        beginnings: How many beginnings of sets are followed where there are too many sets.
+        beginnings: Partial sets followed where there are too many sets.
             Source: assumed; more are slower and find more
-        rejected_maximum: How many sets that were nearly as good are told of.
+        rejected_maximum: Next best sets shown at most.
             Source: what fits on a screen
     """
 
@@ -92,14 +92,14 @@ class BrokerSettings:
     """How GPUs of this node are lent, and to whom.
 
     Attributes:
-        enabled: Lend the GPUs to those who ask by `rightsizer run`, over the local socket.
+        enabled: Lend GPUs to `rightsizer run` over the local socket.
         path: The file of leases, tickets and reservations, which outlive the agent.
-        users: Users who may ask; with `groups` empty too, everybody who can open the socket.
-        groups: Groups whose members may ask.
-        tell_webhooks: Whether webhooks in JSON are told too of what holders are told: idle, over
-            memory, time up, a lost GPU, a reservation at risk.
-        processes_maximum: Processes of one lease, and new ones of the node, that are looked at in
-            one look; while more are left to look at, a lease counts as alive.
+        users: Users who may request GPUs; with `groups` empty too, all who can open the socket.
+        groups: Groups whose members may request GPUs.
+        tell_webhooks: Whether JSON webhooks get the holders' notices: idle, over memory, time up,
+            lost GPU, reservation at risk.
+        processes_maximum: Processes of one lease, and new ones of the node, examined in one pass;
+            while more are left, a lease counts as alive.
             Source: about 15 ms of processor time at 15 us for a file of procfs
         maximum_tickets: Tickets that may wait at the same time; beyond it requests are refused.
             Source: Slurm's MaxJobCount is 10,000, for a cluster
@@ -108,19 +108,17 @@ class BrokerSettings:
         maximum_leases_per_user: Leases that one user may hold at the same time; further tickets
             wait, and no waits for them.
             Source: a starting point: eight shared GPUs, eight leases on each
-        default_limit_seconds: How long a lease lasts at most where no limit was given; then its
-            holder is told.
+        default_limit_seconds: Time limit of a lease without a given one; then its holder is
+            notified.
             Source: Slurm's DefaultTime, which sites set; a day and a night
         longest_limit_seconds: The longest time that a lease may be asked for.
             Source: Slurm's MaxTime, which sites set; a week
         fair_share_half_life_seconds: Time after which used GPU time counts half as much against its
             user.
             Source: Slurm's PriorityDecayHalfLife, 7-0 by default
-        fair_share_weight: What having used nothing is worth in the queue, against having used
-            everything, in steps of priority.
+        fair_share_weight: Weight of fair share in the queue, in steps of priority.
             Source: no more than one step: priority goes before fair share
-        aging_seconds: Waiting for so long is worth one step of priority, so that none waits for
-            ever.
+        aging_seconds: Waiting time worth one step of priority.
             Source: docs/benchmarks.md, the node broker: against a day it halves the wait for eight
             GPUs, at no cost to others; less gains no more
         lowest_priority: The lowest priority that may be asked for.
@@ -129,38 +127,37 @@ class BrokerSettings:
             Source: nice(1): only the superuser goes before others
         operator_priority: The highest priority that operators may ask for.
             Source: a starting point: the half of nice(1)'s range above
-        operators: Users who may go before others, reserve for them, and end what is not theirs.
-            Source: whom the kernel lets do so anyway
-        operator_groups: Groups whose members may do what `operators` may; the group that may open
-            the agent's socket is none of them unless it is named.
-        backfill: Whether a ticket may go ahead of those before it where, by the limits known, the
-            first of them gets its GPUs no later for it.
+        operators: Users who may raise priorities, reserve for others, and cancel others' leases.
+            Source: root
+        operator_groups: Groups whose members may do what `operators` may; does not include the
+            socket's group unless named.
+        backfill: Whether a ticket may go ahead if the first in the queue is not delayed, by the
+            known limits.
             Source: EASY backfill: Lifka, JSSPP 1995; Slurm's sched/backfill, its default
-        backfill_depth: How many tickets are looked at behind the first that must wait.
+        backfill_depth: Tickets considered behind the first waiting one.
             Source: Slurm's bf_max_job_test is 500, for a cluster
-        unknown_patience_seconds: By how much the first that waits may be delayed where the end is
-            unknown of what is in its way, so that its GPUs do not lie idle meanwhile; 0: by
-            nothing.
+        unknown_patience_seconds: Delay of the first waiting ticket that is accepted where an end is
+            unknown, so that GPUs are not idle; 0: none.
             Source: a starting point: what a person who waits for a process without a limit would
             hardly notice
-        settling_seconds: Time that a shared lease must have been on a GPU before another joins it
-            there, so that what it needs was measured.
+        settling_seconds: Time that a shared lease is alone on a GPU before another joins, to
+            measure its load.
             Source: docs/definitions.md: demand is not told under 600 s of work
-        start_grace_seconds: Time from a grant for which a lease stays though the process that asked
-            is gone, for programs that ask for GPUs and have another process use them.
+        start_grace_seconds: Time for which a lease outlives the requesting process, for programs
+            that use the GPUs in another one.
             Source: `rightsizer run` stays as long as its lease: if it is gone, so is its need
-        idle_grace_seconds: Time without work on its GPUs after which a holder is told.
+        idle_grace_seconds: Time without work on its GPUs after which a holder is notified.
             Source: a starting point: the hour that notebooks get of reapers
-        over_memory_grace_seconds: Time within its memory after which a holder that was told of
-            using more may be told again.
+        over_memory_grace_seconds: Time within its memory after which a holder may be notified
+            again.
             Source: a starting point: a training step or an evaluation that takes memory and gives
             it back comes round within minutes
-        lost_grace_seconds: Time that a GPU of a lease must be gone before its holder is told:
-            fallen off the bus, or no longer offered by the driver.
+        lost_grace_seconds: Time that a GPU of a lease must be gone before its holder is notified:
+            off the bus, or no longer listed by the driver.
             Source: a starting point: a driver that is loaded again, or lists its GPUs one by one,
             has them back within seconds
-        replacement_hold_seconds: How long other GPUs are kept for the holder of a lease whose GPU
-            is gone, until it has started again; 0 keeps none.
+        replacement_hold_seconds: How long replacement GPUs are reserved for the holder of a lost
+            GPU; 0: none.
             Source: a starting point: a holder at work reads it, and starts from the last checkpoint
         maximum_reservations_per_user: Reservations that one user may have at the same time; 0
             leaves them to operators.

@@ -34,19 +34,19 @@ class MetricsSettings:
     """How much is exported, and how hard it is compressed.
 
     Attributes:
-        advice_limit: Pieces of open advice that are exported one by one, those that save most
-            first; all of them are counted.
-            Source: six series each; a node has a few, and one that has hundreds is the trouble
+        advice_limit: Open recommendations exported one by one, the largest savings first; all are
+            counted.
+            Source: six series each; a node has a few
         level: How much of the usual collectors is exported: `essential` (states, waste,
             provisioning, advice, health), `standard` (with conditions, errors and the usual
             readings), `full` (with histograms). Collectors that are off by default export all that
             they have once they are on.
             Source: measured on eight GPUs: 38, 68 and 229 series a GPU
-        details: Turn on every collector, those too that are off by default: each NVLink and fabric
-            port, the ways between GPUs, BAR1, application clocks, errors in a board's life, the
-            host by workload. About 40 series more a GPU, and 108 more where it has 18 NVLinks.
+        details: Turn on every collector, also those off by default: each NVLink and fabric port,
+            links between GPUs, BAR1, application clocks, errors in a board's life, the host by
+            workload. About 40 series more a GPU, and 108 more where it has 18 NVLinks.
             Source: the default set keeps to 1,900 series for eight GPUs
-        gzip_level: How hard a scrape is compressed, 1 fast to 9 small.
+        gzip_level: Compression level of a scrape, 1 fast to 9 small.
             Source: measured: level 3 is within a tenth of level 6 in a third of its time
         dcgm: Also serve /metrics/dcgm: dcgm-exporter's default counters by its own names, for
             dashboards and autoscalers made for it. Refused while a dcgm-exporter is read itself.

@@ -30,11 +30,11 @@ class AgentSourceSettings:
     """What the probe of our agents' metrics finds worth a warning.
 
     Attributes:
-        clock_skew_seconds: How far a node's clock may be from the store's before it is told.
+        clock_skew_seconds: Clock difference between node and store that is reported.
             Source: one scrape at the longest usual interval
-        stale_seconds: How old a device's last reading may be before it is told.
+        stale_seconds: Age of a device's last reading that is reported.
             Source: docs/alerts.md: RightsizerDeviceDown fires after 5 min
-        sizing_days: Days of samples under which it is told that sizing must wait.
+        sizing_days: Days of samples below which sizing waits.
             Source: docs/definitions.md, conduct: a week has one of each day
         fine_resolution_seconds: Time between two samples up to which a day is worth reading by five
             minutes.
@@ -54,7 +54,7 @@ class DemandSettings:
     Attributes:
         peak_share_ratio: Part of a stretch's active time that is taken to be spent at its peak,
             where no distribution is exported.
-            Source: its P99 is then the P90 of the peaks; a single spike is no demand
+            Source: its P99 is then the P90 of the peaks; single spikes are ignored
     """
 
     peak_share_ratio: float = setting(0.1, within=(0.001, 1))
@@ -83,10 +83,9 @@ class StoreSettings:
         response_maximum_bytes: The largest answer that is read; beyond it less is asked for.
         tries: How often a query is sent at least before the run gives up, however short its
             patience.
-        patience_seconds: How long a store that is away or busy is waited for, which has answered
-            before.
+        patience_seconds: How long to wait for a store that is down or busy and has answered before.
             Source: a Prometheus of some million series replays its log for minutes as it restarts
-        backoff_seconds: The wait before the second try; it doubles with each further one.
+        backoff_seconds: Delay before the second attempt; it doubles each time.
         retry_after_maximum_seconds: The longest wait before a try that the store may ask for.
     """
 
@@ -156,44 +155,38 @@ class FleetSettings:
     """The `fleet` section of the configuration.
 
     Attributes:
-        lookback_seconds: How far back is looked.
+        lookback_seconds: How far back to look.
             Source: docs/definitions.md, conduct: sizing rests on 14 days
         matchers: Label matchers that every query carries, as in `cluster="paris"`; empty for all.
         cluster_label: Label that tells clusters apart, where there are several in the store; empty
             for the first that a series has of `cluster`, `k8s_cluster`, `cluster_name`,
-            `k8s_cluster_name` and `kubernetes_cluster`. Mimir's tenants are told apart anyhow.
-        shard: Which part of the clusters is looked at, as `3/16`: each cluster is in one of that
-            many parts by its name, and parts are counted from 0 or from 1, for 16/16 is 0/16. Days
-            and ledger of each part are kept apart. Empty for all.
-        pool_labels: Labels that name a node's pool, the first that is there; the board without.
-        team_labels: Labels that name who answers for a workload, the first that is there; its
-            namespace without.
+            `k8s_cluster_name` and `kubernetes_cluster`. Mimir's tenants are distinguished anyway.
+        shard: Part of the clusters to read, as `3/16`, by their names; counted from 0 or 1 (16/16
+            is 0/16). Each part has its own cache and ledger. Empty for all.
+        pool_labels: Labels that name a node's pool, the first that exists; else the board.
+        team_labels: Labels that name a workload's team, the first that exists; else its namespace.
         sources: Sources to read, of `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm`
             and `serving`; empty for all that are found.
-        samples_maximum: Samples a first run may ask for, as far as it can choose: within that, days
-            are read by five minutes from the newest on. All others are read by the hour, whatever
-            that comes to.
+        samples_maximum: Samples of a first run within which days are read by five minutes, newest
+            first; older ones by the hour.
             Source: a fortnight of 150 GPUs by five minutes; half a gigabyte of answers
-        fine_seconds: How far back days are read by five minutes whatever that comes to, so that
-            what lasts for minutes is seen while it lasts; a UTC day is read by one step.
+        fine_seconds: How far back days are always read by five minutes; a UTC day is read by one
+            step.
             Source: docs/definitions.md, conduct: bottlenecks are looked for in six hours
-        late_seconds: How long after its end a day is asked for once more, for samples that come
-            late.
-            Source: a receiver that was away, and recording rules that lag
+        late_seconds: How long after its end a day is read once more, for late samples.
+            Source: a receiver that was down, and recording rules that lag
         absent_seconds: How long a device may be silent before it is taken to be gone.
-            Source: a node that restarts is no node less
+            Source: longer than a node's restart
         workers: Processes that read and judge; 0 for one a core, at most 8.
-        path: Where days that were read are kept, and beside them the ledger; empty for `fleet.db`
-            in the folder of `history.path`, or in the user's cache where that is out of reach.
+        path: Cache of days, with the ledger beside it; empty: `fleet.db` in the folder of
+            `history.path`, else in the user's cache.
         api_socket: Socket for commands on this machine while `rightsizer fleet --serve` runs, for
-            its own user and group alone; empty for none. It is not the agent's, which may run
-            beside.
-        exported_maximum: Pools, and teams, of which `/metrics` tells at most, the largest first.
+            its own user and group alone; empty for none. Not the agent's socket.
+        exported_maximum: Pools, and teams, in `/metrics` at most, the largest first.
             Source: 2,000 series for both; a team is whatever a label of a workload says
-        most_records: Pieces of advice that are kept at most, in place of
-            recommender.ledger.most_records.
-            Source: a piece of advice for each GPU of a large fleet, some 60 MB
-        interval_seconds: How often `rightsizer fleet --serve` looks again.
+        most_records: Recommendations kept at most, in place of recommender.ledger.most_records.
+            Source: a recommendation for each GPU of a large fleet, some 60 MB
+        interval_seconds: Time between two runs of `rightsizer fleet --serve`.
     """
 
     store: StoreSettings = field(default_factory=StoreSettings)

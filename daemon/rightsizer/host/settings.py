@@ -9,17 +9,15 @@ class HostSettings:
     """How often and how much of the host is read.
 
     Attributes:
-        shortest_seconds: Looks closer together than this share one answer, so that eight GPUs of
-            one owner do not divide its second into eight.
-        recheck_interval_seconds: How often things that seldom change are looked up again: control
-            group, CPUs and network namespace of a process, quotas, disks, interfaces, the state of
-            fabric ports and their error counters.
-        forget_after_seconds: How long a process or control group is remembered that is not asked
-            for.
+        shortest_seconds: Reads closer together than this share one answer.
+        recheck_interval_seconds: How often rarely changing facts are read again: control group,
+            CPUs and network namespace of a process, quotas, disks, interfaces, the state of fabric
+            ports and their error counters.
+        forget_after_seconds: How long an unused process or control group is remembered.
         memory_placement_interval_seconds: How often the NUMA nodes of host memory are looked up.
             Source: Pages that have been placed are seldom moved.
         numa_maps_processes_maximum: For how many processes a second numa_maps is read, where
-            control groups cannot tell whose memory is where; 0 never reads it.
+            control groups do not account for memory by node; 0: never.
             Source: proc_pid_numa_maps(5): the kernel walks all page tables of the process.
         numa_maps_deadline_seconds: How long numa_maps of one process is read before it is given up.
         numa_maps_resident_maximum_bytes: Processes with more resident memory have no numa_maps

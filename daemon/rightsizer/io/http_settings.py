@@ -15,8 +15,8 @@ class HttpSettings:
 
     Attributes:
         timeout_seconds: How long a peer may take to accept a connection, and to answer.
-        tries: How often a request is sent at most, where sending it again does no harm.
-        backoff_seconds: The wait before the second try; it doubles with each further one.
+        tries: Attempts of an idempotent request at most.
+        backoff_seconds: Delay before the second attempt; it doubles each time.
         retry_after_maximum_seconds: The longest wait that a peer may ask for; beyond it the request
             fails at once.
         response_maximum_bytes: The largest answer that is read.

@@ -33,9 +33,8 @@ class LogSettings:
     Attributes:
         format: The form of a line; auto fits the reader.
         level: The least severe messages that are logged.
-        repeat_interval: How often a fault that goes on is logged; the others are counted in
-            `suppressed`.
-            Source: the shortest interval at which a person would act on it again
+        repeat_interval: How often a persistent fault is logged; others are counted in `suppressed`.
+            Source: the shortest interval at which a person would react
     """
 
     format: LogFormat = setting(LogFormat.AUTO)

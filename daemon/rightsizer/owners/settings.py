@@ -14,37 +14,30 @@ class OwnerSettings:
     """Who is asked whose a process is.
 
     Attributes:
-        sources: Who is asked, of kubernetes, slurm, container, user and session (systemd units and
-            login sessions); their order is fixed. user names who started a process outside of a
-            unit, and is off unless you add it.
-        kubelet_socket: Where the kubelet tells which pod was given which device; empty to not ask
-            it.
+        sources: Sources, of kubernetes, slurm, container, user and session (systemd units and login
+            sessions), in fixed order. user names the user of a process outside of a unit; off by
+            default.
+        kubelet_socket: The kubelet's pod-resources socket; empty for none.
             Source: Kubernetes' documentation of device plugins
-        pod_log_folder: Where the kubelet keeps logs; the names of the files in containers/ and
-            pods/ tell which pod an identifier stands for, the files are not opened. Empty to not
-            look.
+        pod_log_folder: Where the kubelet keeps logs; file names in containers/ and pods/ give pods'
+            names, no file is opened. Empty for none.
             Source: Kubernetes' documentation of its logging architecture
-        container_socket: Socket of Docker, or of Podman's service, which is asked for containers'
-            names; empty to call containers by their short identifiers.
-        job_map_folder: Folder where Slurm's prolog and epilog say which job was given which GPU:
-            files named <index>, <index>.<MIG instance> or by uuid, one job a line; empty where
-            there is none.
+        container_socket: Socket of Docker or Podman for containers' names; empty: short
+            identifiers.
+        job_map_folder: Folder where Slurm's prolog and epilog write the jobs of GPUs: files named
+            <index>, <index>.<MIG instance> or by uuid, one job a line; empty where there is none.
             Source: dcgm-exporter's --hpc-job-mapping-dir
-        interval_seconds: How often kubelet and container engine are asked.
+        interval_seconds: How often kubelet and container engine are queried.
             Source: the kubelet allows 100 calls a second, all callers together
-        floor_seconds: How soon they are asked again for a pod or container that they did not know,
-            and how often Slurm's allocations are read.
-        hold_seconds: For how long the last answer stands without another, as while a kubelet
-            restarts.
+        floor_seconds: Minimum time between queries for an unknown pod or container, and between
+            reads of Slurm's allocations.
+        hold_seconds: How long the last answer stays valid, as while a kubelet restarts.
         timeout_seconds: How long an answer may take, on a thread of its own.
-        first_wait_seconds: How long the first look waits for an answer, so that the first names are
-            the right ones; later looks never wait.
+        first_wait_seconds: How long the first tick waits for names; later ones never wait.
         answer_maximum_bytes: A longer answer is refused.
             Source: four times what gRPC takes by default
-        time_to_live_seconds: For how long it is remembered whose a process is, or that it is
-            unknown.
-        workloads_maximum: How many workloads are named at once; the others are summed up as one,
-            `other`.
+        time_to_live_seconds: How long the owner of a process, or its absence, is cached.
+        workloads_maximum: Workloads named at once; the rest are `other`.
             Source: 64 devices with three holders each
     """
 

@@ -18,7 +18,7 @@ class ProfileSteadySettings:
     """What a profile must show before anything is said of its idle time.
 
     Attributes:
-        kernels_minimum: Kernels of a device, fewer of which say nothing of a steady phase.
+        kernels_minimum: Kernels of a device below which a phase is not steady.
             Source: one pass of a small network launches some hundred
         launch_maximum_seconds: Mean time of a launch, beyond which kernels are still being loaded:
             start-up.
@@ -37,7 +37,7 @@ class ProfileLaunchBoundSettings:
     """When launches are the limit.
 
     Attributes:
-        on_ratio: Share of a device's span in which it waits for the host, from which on it counts.
+        on_ratio: Share of a device's span in which it waits for the host, from which it counts.
             Source: SageMaker: a GPU is held up by its host below 70 % of use
         kernel_maximum_seconds: Mean time of a kernel up to which its launch is what counts.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
@@ -46,7 +46,7 @@ class ProfileLaunchBoundSettings:
             Source: a cautious half: inputs still are copied, and graphs launched
         own_launch_minimum_ratio: Launches a kernel below which kernels come by graphs already.
             Source: the greater part: a graph's many kernels come by one launch
-        outlier_minimum_ratio: Part of all waiting for the host from which on one wait is named and
+        outlier_minimum_ratio: Part of all waiting for the host from which one wait is named and
             left aside.
             Source: the greater part: what happened once is no rate
     """
@@ -64,7 +64,7 @@ class ProfileHostBoundSettings:
     """When the host is the limit.
 
     Attributes:
-        loader_on_ratio: Share of a device's span that it may wait for the loader, from which on it
+        loader_on_ratio: Share of a device's span that it may wait for the loader, from which it
             counts.
             Source: ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four
         on_ratio: Share of a device's span that it waits for the host, whatever that does.
@@ -73,14 +73,14 @@ class ProfileHostBoundSettings:
             not the host.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
         synchronization_on_ratio: Share of a device's span idle after the host waited for it, from
-            which on it counts.
+            which it counts.
             Source: a tenth of the time; a wait beside kernels that are launched ahead costs nothing
         synchronization_removed_low_ratio: Part of that idle time which goes at least, once the host
             does not wait.
             Source: a cautious fifth: what the host does then is its own time still
         removed_low_ratio: Part of the wait for a loader that more workers remove at least.
             Source: ResNet-50 on a V100: 0.7 of it went with four workers
-        outlier_minimum_ratio: Part of all waiting for the host from which on one wait is named and
+        outlier_minimum_ratio: Part of all waiting for the host from which one wait is named and
             left aside.
             Source: the greater part: what happened once is no rate
     """
@@ -191,11 +191,11 @@ class ProfileKernelInefficientSettings:
     Attributes:
         on_ratio: Share of the kernels' time in kernels that fall short which counts.
             Source: less than a tenth of the time is not worth a change of a kernel
-        bound_minimum_ratio: Throughput of arithmetic or memory from which on a kernel is limited by
+        bound_minimum_ratio: Throughput of arithmetic or memory from which a kernel is limited by
             it.
             Source: Nsight Compute, Speed Of Light: below 60 % of either it is latency
-        excess_sectors_minimum_ratio: Sectors moved to no use, of all, from which on access is
-            called uncoalesced.
+        excess_sectors_minimum_ratio: Sectors moved to no use, of all, from which access is called
+            uncoalesced.
             Source: a quarter: 8 of the 32 bytes of a sector
         occupancy_maximum_ratio: Occupancy that a kernel's resources leave room for, up to which
             they limit it.
@@ -289,9 +289,9 @@ class ProfileSettings:
     """How what profilers wrote is read and judged, and how long that counts.
 
     Attributes:
-        valid_for: How long what a profile shows is held against a workload that stays the same.
-            Source: two weeks of releases; older code is other code
-        kept_maximum: Profiles of which the verdict is kept; the oldest give way.
+        valid_for: How long a profile's findings hold for an unchanged workload.
+            Source: two weeks between releases
+        kept_maximum: Verdicts of profiles kept; the oldest are dropped.
             Source: 8 KiB each: half a MiB of memory and of the history
     """
 

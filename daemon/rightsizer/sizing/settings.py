@@ -200,7 +200,7 @@ class CostSettings:
 
     Attributes:
         carbon_grams_per_kilowatt_hour: Carbon dioxide equivalents of a kilowatt-hour where the GPUs
-            stand; without it nothing is said of carbon.
+            stand; without it no carbon is given.
         serving_power_ratio: What serving draws above idle, of the limit above idle.
             Source: decoding waits for memory and stays below the limit, prompts reach it; assumed
         training_power_ratio: The same of training.

@@ -15,9 +15,9 @@ class PasswordSettings:
 
     Attributes:
         share_ratio: The most of one core that wrong passwords and the connections on which they
-            come may take; the rest of the time they wait.
+            come may take.
             Source: half of the unit's CPUQuota=20%
-        pause_maximum_seconds: The longest rest after a wrong password.
+        pause_maximum_seconds: Longest delay after a wrong password.
         wait_seconds: How long a password waits for its check before it is answered 429.
             Source: half of Prometheus's default scrape timeout
         waiting_maximum: Passwords that wait for their check at once, and connections for their
@@ -93,11 +93,11 @@ class FitSettings:
     """From when on a fit gets which color; gauges and advice do not depend on it.
 
     Attributes:
-        tight_need_ratio: Need of a resource from which on its fit is shown as tight.
+        tight_need_ratio: Need of a resource from which its fit is shown as tight.
             Source: less is left than the margin that need already holds
         headroom_need_ratio: Need of a resource below which it is shown to have headroom.
             Source: half a device would do
-        short_ratio: Share of the time under pressure from which on a fit is shown as too small.
+        short_ratio: Share of the time under pressure from which a fit is shown as too small.
             Source: the accounting's own threshold for an under-provisioned device
     """
 

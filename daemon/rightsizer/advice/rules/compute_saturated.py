@@ -34,7 +34,7 @@ class ComputeSaturatedSettings:
     Attributes:
         on_ratio: Share of the span for which the SMs must be at their limit while users wait.
             Source: docs/definitions.md, provisioning
-        saturated_ratio: Share of the span at the limit from which on it matters whether users wait.
+        saturated_ratio: Share of the span at the limit from which it matters whether users wait.
             Source: docs/definitions.md, conduct: as for the other limits
     """
 

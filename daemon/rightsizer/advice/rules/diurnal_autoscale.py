@@ -47,13 +47,13 @@ class DiurnalAutoscaleSettings:
             the load is too irregular.
             Source: docs/definitions.md, sources: 0.1-0.8 % on the serving fleet
         quiet_ratio: Need, over the largest, up to which a time is quiet.
-            Source: half of the group can go home
+            Source: half of the group is unneeded
         quiet_seconds: How long the quiet part of a history of less than two days must be.
-            Source: half a night; a lunch break is no cycle
-        seen_once_ratio: How far a cycle that was seen only once is believed.
-            Source: a night is usual, a quiet day is not excluded
-        minimum_days: Days of history from which on the load must repeat itself.
-            Source: a cycle is seen from its second time on
+            Source: half a night; longer than a lunch break
+        seen_once_ratio: Confidence in a cycle that was seen only once.
+            Source: nights are usual, quiet days possible
+        minimum_days: Days of history after which the load must repeat.
+            Source: two cycles
     """
 
     on_ratio: float = setting(0.15, within=(0.01, 1))

@@ -29,13 +29,13 @@ class ExhaustionForecastSettings:
     """How far ahead it is looked.
 
     Attributes:
-        on_ratio: What the line must reach within the horizon, of all there is.
-            Source: full is full
+        on_ratio: Part of the capacity that the trend must reach within the horizon.
+            Source: all of it
         minimum_known_seconds: Known time under which the rule abstains.
-            Source: a week of days makes a line
+            Source: a week of days makes a trend
         horizon_days: How far ahead the end must lie at most.
-            Source: as long as the past that it is told from
-        most_busy_ratio: Busy share of the GPUs in the busiest hour from which on requests queue.
+            Source: as long as the history it rests on
+        most_busy_ratio: Busy share of the GPUs in the busiest hour from which requests queue.
             Source: M/G/1: beyond it requests wait for longer than they are served
     """
 

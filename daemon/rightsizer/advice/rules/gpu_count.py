@@ -42,18 +42,17 @@ class GpuCountSettings:
 
     Attributes:
         on_ratio: Part of a workload's GPUs that must be too many.
-            Source: one of sixteen GPUs is worth a word
+            Source: one of sixteen GPUs is worth reporting
         minimum_known_seconds: Known time of each GPU under which the rule abstains.
             Source: docs/definitions.md, sources: never busy for 24 h
         unused_ratio: Busy share that an unused GPU never exceeds.
             Source: docs/definitions.md, sources: never above 1 %
         context_bytes: Memory that a GPU may hold and still be unused: that of a context.
             Source: a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB
-        minimum_days: Days of history under which nothing is said of the number of replicas.
+        minimum_days: Days of history below which the number of replicas is not judged.
             Source: docs/definitions.md, conduct: not before the history covers the load's cycle
-        uncovered_ratio: How far the number of replicas is believed before every hour of a week was
-            seen.
-            Source: most loads repeat by the day; a weekend is not excluded
+        uncovered_ratio: Confidence in the number of replicas before every hour of a week was seen.
+            Source: most loads repeat daily; weekends may differ
     """
 
     on_ratio: float = setting(0.05, within=(0.01, 1))

@@ -31,20 +31,20 @@ class HardwareFaultSettings:
     """From when on something counts as a fault.
 
     Attributes:
-        xid_recent_seconds: How long an Xid counts after it came.
-            Source: assumed; what is wrong with the hardware shows again within a day
-        retired_pages_maximum: Retired memory pages from which on a board is due for replacement.
+        xid_recent_seconds: How long an Xid counts.
+            Source: assumed; hardware faults recur within a day
+        retired_pages_maximum: Retired memory pages from which a board should be replaced.
             Source: NVIDIA, Dynamic Page Retirement: boards with 60 or more are replaced
-        nvlink_errors_maximum: NVLink errors since the driver was loaded from which on the links are
-            looked at.
+        nvlink_errors_maximum: NVLink errors since the driver was loaded from which the links are
+            checked.
             Source: assumed; single errors are repeated and cost nothing
-        pcie_replays_maximum: PCIe replays since the driver was loaded from which on the
-            slot is looked at.
+        pcie_replays_maximum: PCIe replays since the driver was loaded from which the slot is
+            checked.
             Source: assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960
-        momentary_ratio: Confidence in what a single reading shows and may pass by itself.
+        momentary_ratio: Confidence in a single reading that may pass by itself.
             Source: assumed; links are retrained within seconds
-        unclear_time_ratio: Confidence in a critical Xid whose time is not known, for others came
-            after it.
+        unclear_time_ratio: Confidence in a critical Xid whose time is unknown because others
+            followed.
             Source: assumed; most often the later one is its consequence
     """
 

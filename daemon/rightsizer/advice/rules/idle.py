@@ -40,24 +40,24 @@ class IdleSettings:
         on_ratio: Share of the span that must be idle.
             Source: a production fleet: of spans of two hours that were idle for 90 %, half were
             followed by work within 30 min; of those idle for 99 %, an eighth (docs/benchmarks.md)
-        certain_ratio: Idle share that the confidence is about; a few active seconds are no use.
+        certain_ratio: Idle share that the confidence refers to; a few active seconds are ignored.
             Source: a GPU that works for a tenth of the time has a user
         usual_ratio: Load of an hour, over that of the busiest hour of a usual day, up to which a
-            service is expected to sleep through it.
+            service is expected to be idle in it.
             Source: docs/definitions.md, sources: nights of the serving fleet lie below a tenth
-        minimum_days: Days of a service's past under which no hour is called usual.
-            Source: what was seen once is no habit
-        busy_ratio: Busy share of five minutes from which on a workload has resumed.
+        minimum_days: Days of history below which no hour is called usual.
+            Source: seen twice
+        busy_ratio: Busy share of five minutes from which a workload has resumed.
             Source: docs/definitions.md, sources: busy from 1 % on
-        resume_seconds: Time within which work that resumes makes giving back a mistake.
+        resume_seconds: Time within which resumed work makes a release a mistake.
             Source: docs/definitions.md, sources: P(resume within 30 min)
-        mistake_seconds: GPU time that giving back by mistake costs; it must be worth less, times
-            its probability, than the time that giving back saves where work does not resume.
+        mistake_seconds: GPU time that a mistaken release costs; times its probability it must be
+            less than the time that a release saves.
             Source: placing a workload again and loading its model: a quarter of an hour
-        resume_exponent: Steepness of the survival of idle times where no past is known: after t
-            idle, work resumes within w with a probability of 1 - (t / (t + w)) to this power.
+        resume_exponent: Steepness of the survival of idle times without a history: after t idle,
+            work resumes within w with a probability of 1 - (t / (t + w)) to this power.
             Source: gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)
-        borrowed_gaps: Gaps of its own for which others' past, and that exponent, are believed.
+        borrowed_gaps: Number of own gaps that others' gaps, and that exponent, weigh as much as.
             Source: the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)
     """
 

@@ -26,9 +26,9 @@ class MemoryBandwidthBoundSettings:
     Attributes:
         on_ratio: Share of the span, idle time included, for which memory traffic must be the limit.
             Source: docs/definitions.md, conduct: as for the other limits
-        compute_ratio: Median of the compute used above which a larger batch finds no room.
+        compute_ratio: Median of the compute used above which a larger batch does not help.
             Source: docs/definitions.md, states: a pipe at .5 is a limit of its own
-        pressed_ratio: Share of the span with users waiting from which on it is under-provisioned.
+        pressed_ratio: Share of the span with users waiting from which it is under-provisioned.
             Source: docs/definitions.md, provisioning
     """
 

@@ -27,12 +27,12 @@ class MemoryOverprovisionedSettings:
     Attributes:
         on_ratio: Part of the memory that even the largest need, with its margin, leaves free.
             Source: boards of one speed differ by half of their memory and more
-        unused_ratio: Part of the whole GPU that is free from which on it is not the memory alone
-            that is too large; a batch job is never called too large as a whole.
-            Source: from here on the rule overprovisioned speaks
+        unused_ratio: Part of the whole GPU that is free from which not only the memory is too
+            large; never applies to a batch job.
+            Source: the threshold of the rule overprovisioned
         slowest_ratio: Time of the same work on a board with less memory, over that on the present
             one, at most.
-            Source: a starting point: less than a projection can tell apart
+            Source: a starting point: below the error of a projection
     """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))

@@ -22,9 +22,9 @@ class NumaMisplacedSettings:
     """From when on a far NUMA node is a finding.
 
     Attributes:
-        on_ratio: Share of the span in which data must go over another NUMA node.
+        on_ratio: Share of the span with data crossing NUMA nodes.
             Source: assumed; traffic comes in bursts, and the condition holds only while it flows
-        lost_ratio: Part of a GPU that such a way is taken to cost, for the finding's severity.
+        lost_ratio: Assumed cost in GPUs, for the finding's severity.
             Source: assumed; copies over the link between sockets are slower, kernels are not
     """
 

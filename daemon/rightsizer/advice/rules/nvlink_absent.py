@@ -100,7 +100,7 @@ class NvlinkAbsentSettings:
     """From when on the way between GPUs is a finding.
 
     Attributes:
-        on_ratio: Need of the PCIe link on some GPU from which on the way between them matters.
+        on_ratio: Need of the PCIe link on some GPU from which the link between them matters.
             Source: assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above
             that
         gain_ratio: How much the sum of the pairs' scores must grow where the weakest stays as weak.

@@ -24,9 +24,8 @@ class PcieBoundSettings:
     Attributes:
         on_ratio: Share of the active time for which it must limit a GPU.
             Source: SageMaker Debugger's IOBottleneck: over half of the time
-        degraded_ratio: Share of the active time at a lower link from which on the link is named
-            too.
-            Source: as for throttling: a tenth of the time is no accident
+        degraded_ratio: Share of the active time at a lower link from which the link is named too.
+            Source: as for throttling: a tenth of the time
     """
 
     on_ratio: float = setting(0.5, within=(0.001, 1))

@@ -20,9 +20,9 @@ class PeriodicStarvationSettings:
     """From when on steady pauses are a finding.
 
     Attributes:
-        on_ratio: Share of the known time that cycles of work and pause of one pace must fill.
+        on_ratio: Share of the known time in periodic cycles of work and pause.
             Source: as for the other limits: over half of the time
-        busy_ratio: Busy part of a cycle from which on its pauses are no finding.
+        busy_ratio: Busy part of a cycle from which its pauses are ignored.
             Source: docs/definitions.md, states: above it nothing waits for the host
     """
 

@@ -136,10 +136,10 @@ class PowerCapSettings:
     """From when on a lower power limit is advised.
 
     Attributes:
-        on_ratio: Share of the active time that must go as fast at lower clocks.
+        on_ratio: Share of the active time that lower clocks must not slow down.
             Source: assumed; the rest of the time pays for the cap
-        minimum_saving_ratio: Power saved for certain, of the default limit, under which nothing is
-            said.
+        minimum_saving_ratio: Power saved for certain, of the default limit, below which nothing is
+            reported.
             Source: assumed; 21 of 700 W, about what a sensor's error comes to
     """
 

@@ -28,16 +28,16 @@ class PowerThrottledSettings:
     """From when on a power limit is a finding.
 
     Attributes:
-        on_ratio: Share of the span in which the power limit must hold the clocks down.
+        on_ratio: Share of the span throttled by the power limit.
             Source: docs/definitions.md, conduct: throttling .1
         minimum_active_seconds: Time at work within the span under which a lowered limit is not
             judged.
-            Source: a block of five minutes; at rest no limit holds anything down
+            Source: a block of five minutes; an idle GPU is not throttled
         capped_ratio: Enforced limit, of the board's default, below which it counts as lowered.
             Source: limits are set in whole watts; 2 % is 14 of 700 W
-        clock_free_maximum_ratio: Share of the active time that goes as fast at lower clocks, from
-            which on a lowered limit is left alone.
-            Source: assumed; well below the share from which on power_cap advises a lower limit
+        clock_free_maximum_ratio: Share of the active time that lower clocks do not slow down, from
+            which a lowered limit is accepted.
+            Source: assumed; well below the share from which power_cap advises a lower limit
     """
 
     on_ratio: float = setting(0.1, within=(0.001, 1))

@@ -141,11 +141,10 @@ class RankImbalanceSettings:
 
     Attributes:
         on_ratio: Share of the span for which the job must be out of balance.
-            Source: docs/definitions.md, conduct: as for a hidden stall, which is its usual face
-        stalled_ratio: Share of the span from which on a GPU counts as one that spins for the
-            others.
+            Source: docs/definitions.md, conduct: as for a hidden stall
+        stalled_ratio: Share of the span from which a GPU counts as spinning for the others.
             Source: two thirds of what is a hidden stall by itself
-        spread_ratio: Difference of the shares at work, over the span, that names who differs.
+        spread_ratio: Difference of the active shares, over the span, that identifies the GPU.
             Source: the spread .25 of docs/definitions.md for a bit less than half of the span
     """
 

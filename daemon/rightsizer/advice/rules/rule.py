@@ -138,9 +138,9 @@ class Exclusion:
     """Findings that are kept as findings and never become advice.
 
     Attributes:
-        reasons: Reasons to be silent about; empty for all.
-        until: The last day that it holds, as '2027-01-31' in UTC; empty for ever.
-        why: Why, in a few words; it is shown beside what it holds back.
+        reasons: Reasons to ignore; empty for all.
+        until: The last day that it holds, as '2027-01-31' in UTC; empty: forever.
+        why: The reason, shown with the suppressed finding.
         actor: Who decided it.
     """
 

@@ -44,7 +44,7 @@ class SharingSettings:
     Attributes:
         on_ratio: Part of the GPU that even the largest need, with its margin, leaves free.
             Source: half a GPU is what another workload can use
-        most_partners: How many workloads of the node are named as partners.
+        most_partners: Partners named at most.
     """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))

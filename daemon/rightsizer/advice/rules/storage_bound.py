@@ -26,10 +26,10 @@ class StorageBoundSettings:
     Attributes:
         on_ratio: Share of the active time for which it must limit a GPU.
             Source: SageMaker Debugger's IOBottleneck: over half of the time
-        working_ratio: Mean busy share of five minutes from which on they were spent at work.
+        working_ratio: Mean busy share of five minutes from which they count as work.
             Source: docs/definitions.md, states: above it nothing waits for storage
-        bursts_ratio: Part of the five minutes at work, and at least as many that wait, from which
-            on the waits are bursts, as checkpoints are.
+        bursts_ratio: Part of five-minute blocks at work, with at least as many waiting, from which
+            the waits are bursts, as of checkpoints.
             Source: a loader that is too slow is so all the time
     """
 

@@ -26,10 +26,10 @@ class ThermalThrottledSettings:
     """From when on heat is a finding.
 
     Attributes:
-        on_ratio: Share of the span in which heat or the hardware must slow the clocks down.
+        on_ratio: Share of the span throttled by heat or hardware.
             Source: docs/definitions.md, conduct: throttling .1
-        hot_room_celsius: Degrees by which a GPU must be hotter than its neighbors for the trouble
-            to be its own and not the room's.
+        hot_room_celsius: Degrees by which a GPU must be hotter than its neighbors for the cause to
+            be its own cooling.
             Source: assumed; GPUs at the rear of a chassis are a few degrees hotter than others
     """
 

@@ -26,8 +26,8 @@ class UnderprovisionedSettings:
     Attributes:
         on_ratio: Share of the time that a resource other than memory must be short.
             Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
-        more_ratio: Replicas beyond those that are short, of these; at least one.
-            Source: a step that shows, and no more before it was looked at again
+        more_ratio: Additional replicas, as a part of those that are short; at least one.
+            Source: a visible step
     """
 
     on_ratio: float = setting(0.05, within=(0.001, 1))

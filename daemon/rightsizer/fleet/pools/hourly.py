@@ -125,7 +125,7 @@ class GrowthSettings:
 
     Attributes:
         horizon_days: How far ahead the end must lie at most.
-            Source: as long as it takes to have more, and twice the past that it is told from
+            Source: procurement time, and twice the history it rests on
         least_growth_ratio: Part of the pool by which the line must have grown over the days seen.
             Source: assumed; less is what a week's end does to a line
     """

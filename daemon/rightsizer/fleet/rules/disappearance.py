@@ -55,7 +55,7 @@ class DisappearanceSettings:
 
     Attributes:
         on_ratio: Part of a node's GPUs that must be gone.
-            Source: one GPU of a node is worth a word
+            Source: one GPU of a node is worth reporting
         minimum_known_seconds: Known time under which the rule abstains.
             Source: silence needs no telemetry
         silent_seconds: How long a GPU or a node must be silent.

@@ -44,7 +44,7 @@ class EmptyGpusSettings:
 
     Attributes:
         on_ratio: Part of a pool's GPUs that must be empty.
-            Source: one GPU of a hundred is worth a line
+            Source: one GPU of a hundred is worth reporting
         minimum_known_seconds: Known time under which the rule abstains.
             Source: emptiness is what was seen
         empty_seconds: How long a GPU must have been empty.

@@ -30,12 +30,12 @@ class FragmentationSettings:
     """When free GPUs count as scattered.
 
     Attributes:
-        on_ratio: Part of the hours in which a job would have found GPUs enough and no node.
+        on_ratio: Part of the hours with enough free GPUs for a job, but no node.
             Source: assumed; a night in which no job starts
         minimum_known_seconds: Known time of the nodes under which the rule abstains.
             Source: half of the short span
-        spare_ratio: Part of a pool's GPUs that were never needed, from which on none misses what is
-            scattered, unless work waits.
+        spare_ratio: Part of a pool's GPUs that were never needed, from which fragmentation is
+            ignored, unless work waits.
             Source: as for a pool that is too large
     """
 

@@ -45,7 +45,7 @@ class PackingSettings:
     Attributes:
         on_ratio: Part of the GPUs of all small workloads of a pool that must become free.
             Source: assumed; less does not pay for moving them
-        busy_ratio: Busy share of an hour from which on a workload was at work.
+        busy_ratio: Busy share of an hour from which a workload was at work.
             Source: docs/definitions.md, sources: busy from 1 % on
         alternating_ratio: Part of the hours in which two may be at work, for workloads to take
             turns.

@@ -24,10 +24,10 @@ class PoolExhaustionSettings:
     """How far ahead it is looked, and what a trend rests on.
 
     Attributes:
-        on_ratio: What the line must reach within the horizon, of the pool's GPUs.
-            Source: full is full
+        on_ratio: Part of the pool's GPUs that the trend must reach within the horizon.
+            Source: all of it
         minimum_known_seconds: Known time under which the rule abstains.
-            Source: a week of days makes a line; a day of it may be missing
+            Source: a week of days makes a trend; a day of it may be missing
     """
 
     on_ratio: float = setting(1.0, within=(0.3, 1))

@@ -30,8 +30,8 @@ class StragglersSettings:
     Attributes:
         on_ratio: Share of the span for which each of the jobs must be out of balance.
             Source: as for one job
-        minimum_jobs: Jobs in which the node must be the odd one.
-            Source: one job's odd rank is that job's affair
+        minimum_jobs: Jobs in which the node must differ.
+            Source: one is enough for rank_imbalance
     """
 
     on_ratio: float = setting(0.3, within=(0.001, 1))

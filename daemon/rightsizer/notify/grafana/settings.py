@@ -21,19 +21,17 @@ class GrafanaSettings(ServerSettings):
         url: Grafana's address, its sub-path included; empty to post no annotations.
         token_file: A file that holds a service account's token; systemd's credential comes first.
         cluster: The cluster, a tag of every annotation beside the node's; empty for none.
-        restore_seconds: How often Grafana is asked whether it still has the open regions; one that
-            has none of them lost its database and gets them again.
+        restore_seconds: How often Grafana is checked for the open regions; they are restored after
+            a lost database.
             Source: one search an hour; a database is restored by people, who take longer
-        annotations_per_run: How many changes of advice a run annotates; one more annotation sums up
-            the rest.
+        annotations_per_run: Annotations of a run at most; one more summarizes the rest.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
-        annotations_per_day: How many new annotations a day brings at most, after a first run's
-            worth; what is beyond waits and is summed up.
+        annotations_per_day: New annotations a day at most, after a first run's; the rest is
+            summarized.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
-        failures_before_pause: After how many failed runs in a row Grafana is left alone for a
-            while.
-        pause_seconds: How long Grafana is left alone.
-        outbox_maximum: How many changes wait for a Grafana that is away; the oldest give way.
+        failures_before_pause: Failed runs in a row before a pause.
+        pause_seconds: Duration of that pause.
+        outbox_maximum: Pending annotations at most; the oldest are dropped.
     """
 
     cluster: str = setting("")

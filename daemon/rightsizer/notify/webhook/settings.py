@@ -34,25 +34,23 @@ class WebhookSettings:
     Attributes:
         url: Where to post to; for `alertmanager` the address of its own page, a sub-path included.
         url_file: A file that holds the address in place of `url`, where the address is a secret.
-        name: What metrics and the log call it; empty for the address's host and port.
-        format: `json` for a request with each change of advice, `alertmanager` for alerts.
+        name: Name in metrics and log; empty for host and port.
+        format: `json` for a request with each change, `alertmanager` for alerts.
         token_file: A file with a bearer token; a name without a folder is one of systemd's
             credentials.
         headers_file: A file of further headers, one `Name: value` a line, for what is no bearer
             token.
         reasons: Reasons that are sent; empty for all.
         minimum_severity: The least severity that is sent.
-        send_resolved: Whether the end of advice is sent too.
+        send_resolved: Whether closings are sent too.
         instance: Label `instance` of alerts: what Prometheus calls this agent, such as
             `node-1:19400`; empty for the node's name.
         external_url: The agent's address as its readers reach it, for links back; empty for no
             links.
-        resend_seconds: How often an Alertmanager is told that an alert still fires; it ends by
-            itself when four of them are missed.
+        resend_seconds: How often a firing alert is sent again; it ends when four are missed.
             Source: Prometheus: rules.alert.resend-delay, and alerts that end four of them later
-        outbox_maximum: How many changes wait for a receiver that is away; the oldest give way.
-        pause_seconds: The longest that a receiver which fails is left alone; the first pause is a
-            minute.
+        outbox_maximum: Pending changes at most; the oldest are dropped.
+        pause_seconds: Longest pause after failures; the first is a minute.
     """
 
     url: str = setting("")

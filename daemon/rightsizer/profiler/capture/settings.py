@@ -30,11 +30,10 @@ class CaptureTimingSettings:
     Attributes:
         reasons: Reasons of findings that a profile would settle.
             Source: docs/profiles.md, findings: what the rules over profiles judge, and stalls
-        minimum_confidence_ratio: Confidence of a finding below which no workload is disturbed for
-            it.
+        minimum_confidence_ratio: Confidence of a finding below which nothing is captured.
             Source: docs/definitions.md, conduct: the least confidence of advice
-        maximum_confidence_ratio: Confidence above which nothing is left to settle; 1 for never,
-            since telemetry that is sure that a GPU waits does not know for which line.
+        maximum_confidence_ratio: Confidence above which nothing is captured; 1: no limit, since
+            telemetry does not know the line of code.
         minimum_age_seconds: How long its processes must have been there, and have been at work:
             past start-up, compilation and warming up.
             Source: compilation and autotuning of large models take minutes
@@ -43,9 +42,9 @@ class CaptureTimingSettings:
         unsteadiness_maximum_ratio: By how much the shares of states may differ from one look to the
             next, as total variation: a checkpoint, a validation or a restart differs by more.
         minimum_active_ratio: Part of that time that it must have been at work.
-        cool_down_seconds: How long a workload is left alone after a profile of it was taken.
+        cool_down_seconds: Time between captures of a workload.
             Source: a profile holds until the code changes, daily at the soonest
-        retry_after_seconds: How long it is left alone where no profile came of it.
+        retry_after_seconds: The same after a failed capture.
         maximum_a_day: Captures on this node in any 24 hours.
     """
 
@@ -132,15 +131,15 @@ class CaptureSettings:
         ValueError: what the kind needs is not there, or a placeholder stands for nothing.
 
     Attributes:
-        kind: Who is called for a profile: none, dynolog, command, webhook.
+        kind: How profiles are captured: none, dynolog, command, webhook.
         seconds: How long a profile records.
             Source: some ten steps of training; a rule over profiles asks for 50 kernels
-        timeout: How long the call may take beyond that, before it is ended with all it started.
+        timeout: Further time, after which the call and all that it started are killed.
             Source: writing a trace takes longer than recording it
         margin: How long the profiling counters stay released beyond a recording that is only asked
             for: programs take a while to hear of it.
             Source: a program under Kineto hears of it when it next asks the daemon
-        landing: How long a profile may take to land before the capture is said to have left none.
+        landing: How long a profile may take to land before the capture counts as empty.
     """
 
     kind: CaptureKind = setting(CaptureKind.NONE)

@@ -20,10 +20,9 @@ class DcgmSettings:
     Attributes:
         url: Where a dcgm-exporter of this node serves its metrics, as in
             http://localhost:9400/metrics; empty to read none.
-        interval_seconds: Time between two looks at the page; values are held for at most two of
-            these.
+        interval_seconds: Time between two reads; values hold for two of these at most.
             Source: dcgm-exporter collects every 30 s unless told otherwise: twice as often loses no
-            collection, and more often would tell nothing new
+            collection
         timeout_seconds: How long the exporter may take to accept a connection, and to answer.
         longest_age_seconds: How old a value with a time of its own may be, and how long a GPU's
             energy counter may stand still before all its values are stale; more where the exporter

@@ -9,43 +9,40 @@ class LiveSettings:
     """How patiently the driver is asked, and for what.
 
     Attributes:
-        deadline_seconds: How long a tick waits for its devices before it goes on without the slow
-            ones; what does not fit into half of it is asked less often, unless it is essential.
-            Source: Leaves a fifth of the default interval for everything else.
+        deadline_seconds: How long a tick waits for its devices; calls that do not fit into half of
+            it are made less often, except essential ones.
+            Source: a fifth of the default interval is left for everything else
         hung_after_seconds: How long a single driver call may take before its device is down; until
             then the device is slow, and its readings count when they come.
             Source: Three default intervals: before the age at which a reading is stale
-            (docs/definitions.md, states), so that none is shown as if it were of now.
-        first_look_patience_seconds: How long a GPU may keep the first look at a node waiting before
-            the others are looked at without it; beside others that hang, down to an eighth of that.
-            Source: half of the default deadline, so that what answers is read within two ticks
-        slow_interval_seconds: How often that is read which changes slowly: errors, limits, links,
-            fans. It holds for twice as long.
+            (docs/definitions.md, states), so that no stale reading is shown.
+        first_look_patience_seconds: How long the first tick waits for a GPU before it is skipped;
+            down to an eighth of that when several hang.
+            Source: half of the default deadline, so that responding GPUs are read within two ticks
+        slow_interval_seconds: How often slowly changing signals are read: errors, limits, links,
+            fans. They hold for twice as long.
             Source: dcgm-exporter reads all its fields every 30 s by default
-        enumeration_interval_seconds: How often devices are looked for, so that hotplug and MIG
-            changes are seen.
-        retry_first_seconds: The wait before the driver is first tried again; it doubles with each
-            failure.
-        retry_longest_seconds: The longest wait before the driver is tried again.
+        enumeration_interval_seconds: How often devices are enumerated, for hotplug and MIG changes.
+        retry_first_seconds: Delay before the driver is tried again; it doubles with each failure.
+        retry_longest_seconds: Longest delay before the driver is tried again.
         unknown_errors_before_reopening: Ticks in a row in which a device gives nothing but unknown
             errors before NVML is shut down and opened again.
-        abandon_after_seconds: How long a hung call is waited for before a fresh thread tries the
+        abandon_after_seconds: How long to wait for a hung call before a new thread tries the
             device.
-        abandoned_threads_maximum: Hung threads that are left behind for each device; then it stays
-            down until one comes back.
-        lost_retention_seconds: How long a GPU that the driver no longer offers stays listed as
-            down.
-        settling_seconds: How long utilization and power are not believed after NVML was opened on a
-            GPU without persistence mode: waking it up reads as load.
+        abandoned_threads_maximum: Hung threads abandoned for each device; then it stays down until
+            one returns.
+        lost_retention_seconds: How long a GPU that the driver no longer lists stays listed as down.
+        settling_seconds: How long utilization and power are ignored after NVML was opened on a GPU
+            without persistence mode: waking it reads as load.
             Source: nvidia-smi on an L40S without persistence: 100 % and 145 W with no process.
         gpm_shortest_seconds: The shortest time between two GPM samples; a MIG instance needs 0.1 s.
             Source: NVML API reference, nvmlGpmMigSampleGet: samples more than 100 ms apart.
         gpm_overshoot_ratio: How far above 1 a GPM ratio is taken for 1; beyond it is invalid.
             Source: DCGM issue 152: SM activity slightly above 100 % on MIG.
-        suspect_busy_ratio: Busy share from which on a GPM that says 0 is not believed.
+        suspect_busy_ratio: Busy share from which GPM readings of 0 are ignored.
             Source: dcgm-exporter#662: profiling values silently 0 while utilization is not
-        disabled_collectors: Collectors that are not asked; pcie_throughput blocks for 20 ms per
-            direction and is needed only where there is no GPM.
+        disabled_collectors: Collectors that are off; pcie_throughput blocks for 20 ms per direction
+            and is needed only where there is no GPM.
     """
 
     deadline_seconds: float = setting(0.8, within=(0.01, 60.0))

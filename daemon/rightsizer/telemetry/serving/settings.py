@@ -84,10 +84,10 @@ class ServingTelemetrySettings:
 
     Attributes:
         endpoints: The engines of this node, one entry a page of metrics.
-        interval_seconds: Time between two looks at an engine.
+        interval_seconds: Time between two reads of an engine.
             Source: twenty histograms and their gauges, a page of vLLM's size, take 3 ms to read
         timeout_seconds: How long an engine may take to answer.
-        hold_intervals: How many intervals a page stands for the present when no newer one comes.
+        hold_intervals: Intervals for which the last page stays valid.
             Source: docs/definitions.md, states: slower signals hold for two of their own intervals
         page_maximum_bytes: The largest page that is read.
             Source: twenty histograms of sixteen data-parallel engines are 0.9 MB
