@@ -22,7 +22,6 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.report.json_encoder import Form
 
 _HELP: Final = help_of(__file__)
-
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
 
 

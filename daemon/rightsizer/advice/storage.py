@@ -85,11 +85,7 @@ class Storage:
         return Ledger(self._records, settings, self._tallies)
 
     def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent] = ()) -> None:
-        """Keep the ledger as it is, with its pending events.
-
-        Raises:
-            HistoryError: it could not be written.
-        """
+        """Keep the ledger as it is, with its pending events; `HistoryError` where it cannot."""
         self._records = ledger.records
         self._tallies = ledger.track_record.tallies
         self.pending_events = tuple(pending)

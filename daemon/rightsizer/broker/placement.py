@@ -107,11 +107,7 @@ class LeasedSlots:
 def placement_response(
     site: Router, request: WebRequest, settings: PlacementSettings, leased: LeasedSlots
 ) -> WebResponse:
-    """The best slots by the latest report.
-
-    Raises:
-        UsageError: the query is invalid.
-    """
+    """The best slots by the latest report; raises `UsageError` for an invalid query."""
     wanted = request_of({name: values[-1] for name, values in request.query.items()})
     report = site.latest()
     trouble = "no GPU has been read yet; ask again in a moment"

@@ -21,7 +21,6 @@ from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import GIB, format_duration, seconds
 
 _HELP: Final = help_of(__file__)
-
 _NOTHING: Final = "-"
 
 

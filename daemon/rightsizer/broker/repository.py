@@ -49,11 +49,7 @@ def encode_item(item: _Item) -> str:
 
 
 def decode_item(kind: str, text: str) -> _Item:
-    """The item of a row.
-
-    Raises:
-        ValueError, KeyError, TypeError: the kind or the JSON is unknown.
-    """
+    """The item of a row; raises `ValueError`, `KeyError` or `TypeError` for an unknown one."""
     form = dict(json.loads(text))
     if kind == "lease":
         form = {_FIELDS.get(name, name): value for name, value in form.items()}

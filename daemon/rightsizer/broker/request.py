@@ -11,7 +11,6 @@ from rightsizer.console.command import add_flags, help_of
 from rightsizer.model.errors import UsageError
 
 _HELP: Final = help_of(__file__)
-
 LEASES_PATH: Final = "/api/v1/leases"
 BROKER_PATH: Final = "/api/v1/broker"
 RESERVATIONS_PATH: Final = "/api/v1/reservations"
@@ -78,11 +77,7 @@ def add_request_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def words_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The request as the agent takes it.
-
-    Raises:
-        UsageError: it is contradictory.
-    """
+    """The request as the agent takes it; raises `UsageError` where it is contradictory."""
     if arguments.share and not arguments.memory:
         raise UsageError("--share: say how much memory is needed on each GPU, as in --memory 10GiB")
     words = {

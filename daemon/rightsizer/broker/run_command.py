@@ -34,7 +34,6 @@ from rightsizer.model.errors import (
 from rightsizer.model.units import format_duration
 
 _HELP: Final = help_of(__file__)
-
 _ID_BYTES: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 15.0

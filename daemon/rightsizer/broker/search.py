@@ -265,11 +265,7 @@ class SearchResult:
 def best_sets(
     table: CandidateTable, count: int, settings: SearchSettings, *, must_be_joined: bool = False
 ) -> SearchResult:
-    """The best sets of `count` slots, one of each score.
-
-    Raises:
-        ValueError: less than one slot is wanted.
-    """
+    """The best sets of `count` slots, one of each score; `ValueError` for no slot at all."""
     if count < 1:
         raise ValueError(f"{count} seats are no set; ask for one at least")
     best = _Best(1 + settings.rejected_maximum)

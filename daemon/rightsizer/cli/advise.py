@@ -18,7 +18,6 @@ from rightsizer.report.json_encoder import Form, advice_form, finding_form
 from rightsizer.report.labels import action_label, first_names
 
 _HELP: Final = help_of(__file__)
-
 _NAMED: Final = 3
 
 

@@ -109,11 +109,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    """What the file says, with what flags say otherwise.
-
-    Raises:
-        UsageError: an address or a path is none.
-    """
+    """What the file says, with what flags say otherwise; `UsageError` where that is wrong."""
     settings = settings_of(arguments, Settings)
     values = {
         "web.listen_addresses": tuple(map(checked_address, arguments.web_listen_address or ()))

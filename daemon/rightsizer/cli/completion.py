@@ -8,7 +8,6 @@ from rightsizer.console.command import Command, help_of, say
 from rightsizer.model.errors import RightsizerError
 
 _HELP: Final = help_of(__file__)
-
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 

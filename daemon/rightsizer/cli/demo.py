@@ -30,7 +30,6 @@ from rightsizer.web.listener import listening_socket
 from rightsizer.web.settings import parse_address
 
 _HELP: Final = help_of(__file__)
-
 DEFAULT_SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400.0
 

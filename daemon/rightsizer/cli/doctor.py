@@ -15,7 +15,6 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 
 _HELP: Final = help_of(__file__)
-
 _WIDTH = 100
 
 

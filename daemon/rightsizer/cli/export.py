@@ -24,7 +24,6 @@ from rightsizer.model.window import Window
 from rightsizer.report.export import EXPORT_FORMATS, ExportRow
 
 _HELP: Final = help_of(__file__)
-
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """By which a window may begin before the end of the last: two clocks are not read at once."""
 _GRAINS: Final = {"5m": 300 * NANOSECONDS_PER_SECOND, "1h": 3600 * NANOSECONDS_PER_SECOND}

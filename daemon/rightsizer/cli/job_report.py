@@ -38,7 +38,6 @@ from rightsizer.report.json_encoder import advice_form
 from rightsizer.report.labels import CAUSE_LABELS
 
 _HELP: Final = help_of(__file__)
-
 _ROWS_SINCE: Final[Nanoseconds] = 3600 * 10**9
 """An old window is a whole hour, which may have begun before the job did."""
 _LEAST_SECONDS: Final = 60.0

@@ -28,7 +28,6 @@ from rightsizer.telemetry.recordings.text_file import no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _HELP: Final = help_of(__file__)
-
 _STATES_SHOWN = 4
 
 

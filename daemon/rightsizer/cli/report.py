@@ -31,7 +31,6 @@ from rightsizer.report.model import ReportModel
 from rightsizer.report.summary import summary_of
 
 _HELP: Final = help_of(__file__)
-
 SCHEMA_VERSION: Final = 1
 """Rises when a key changes its meaning or goes away; new keys do not change it."""
 

@@ -10,7 +10,6 @@ from rightsizer.console.remote_agent import DEFAULT_URL, RemoteAgent, add_url_fl
 from rightsizer.model.errors import RightsizerError
 
 _HELP: Final = help_of(__file__)
-
 _LEAST_SECONDS: Final = 0.2
 
 

@@ -36,7 +36,6 @@ from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
 _HELP: Final = help_of(__file__)
-
 _LEGEND: Final = (
     ("X", "the GPU itself"),
     ("NV#", "that many NVLinks, or to the switches that join all alike"),

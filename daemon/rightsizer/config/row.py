@@ -41,11 +41,7 @@ class Faults:
         return f" (got {shown(value)})" if self._quotes_values else ""
 
     def refuse(self) -> None:
-        """Raise everything that was found, in the order of its places.
-
-        Raises:
-            ConfigurationError: anything was.
-        """
+        """Raise a `ConfigurationError` of everything that was found, in the order of its places."""
         if self._found:
             place = self._document.place
             ordered = sorted(self._found, key=lambda found: place(found[0]))
@@ -77,11 +73,7 @@ class Row:
         self.faults.add((*self.path, key) if key else self.path, message)
 
     def refuse(self) -> None:
-        """Raise everything that was found in the whole file.
-
-        Raises:
-            ConfigurationError: anything was.
-        """
+        """Raise a `ConfigurationError` of everything that was found in the whole file."""
         self.faults.refuse()
 
     def refuse_unknown(self, known: Collection[str]) -> None:

@@ -35,11 +35,7 @@ def parse_seconds(value: Any) -> float:
 
 
 def parse_size(value: Any) -> int | float:
-    """Bytes of a size as the file has it.
-
-    Raises:
-        ValueError: it is not a size.
-    """
+    """Bytes of a size as the file has it; raises `ValueError` where it is not a size."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     match = _NUMBER_AND_UNIT.fullmatch(value) if isinstance(value, str) else None

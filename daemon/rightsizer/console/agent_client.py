@@ -50,11 +50,7 @@ def asked_at(path: str | Path, ask: Callable[[LocalClient], Any]) -> Any | None:
 
 
 def client_of(arguments: argparse.Namespace) -> LocalClient:
-    """The running agent at its socket.
-
-    Raises:
-        RightsizerError: the configuration names no socket.
-    """
+    """The running agent at its socket; raises `RightsizerError` where none is named."""
     path = socket_of(arguments)
     if not path:
         raise RightsizerError(

@@ -78,11 +78,7 @@ def add_history_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def history_path(arguments: argparse.Namespace, settings: HistorySettings) -> Path:
-    """The history that the flag or the configuration names.
-
-    Raises:
-        HistoryError: none is kept.
-    """
+    """The history that the flag or the configuration names; raises `HistoryError` without one."""
     path = arguments.history_path or settings.path
     if not path:
         raise HistoryError("no history is kept; set history.path or give --history.path")
@@ -102,11 +98,7 @@ def write_up_to_now(settings: PathSettings) -> None:
 
 
 def checked_address(text: str) -> str:
-    """An address of the command line, as it was written.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """An address of the command line, as it was written; raises `UsageError` where it is none."""
     # Only commands that serve load what that takes.
     from rightsizer.web.settings import parse_address  # noqa: PLC0415
 

@@ -28,11 +28,7 @@ _SPAN: Final = "24h"
 
 
 def frame_of(agent: RemoteAgent) -> NodeFrame:
-    """What the agent answers now.
-
-    Raises:
-        RightsizerError: nothing yet.
-    """
+    """What the agent answers now; raises `RightsizerError` where that is nothing yet."""
     report = agent.get("/api/v1/report")
     if report is None:
         raise RightsizerError("the agent has taken no sample yet; try again in a moment")

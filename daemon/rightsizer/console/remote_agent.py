@@ -36,11 +36,7 @@ class RemoteAgent:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "RemoteAgent":
-        """The agent that the flags name.
-
-        Raises:
-            UsageError: the address is none.
-        """
+        """The agent that the flags name; raises `UsageError` where the address is none."""
         settings = HttpSettings(ca_file=arguments.ca_file or "", tries=1)
         try:
             return cls(HttpClient(arguments.url, settings, headers=lambda: _login(arguments)))

@@ -45,11 +45,7 @@ class Threshold:
         self.level = level
 
     def __call__(self, _wrapped: Any, name: str, event: EventDict) -> EventDict:
-        """Pass a message on, or drop it.
-
-        Raises:
-            structlog.DropEvent: it is not severe enough.
-        """
+        """Pass a message on, or drop it; raises `DropEvent` where it is not severe enough."""
         if logging.getLevelNamesMapping()[name.upper()] < self.level:
             raise structlog.DropEvent
         return event
@@ -99,11 +95,7 @@ class Repeater:
         self._interval = nanoseconds(interval_seconds)
 
     def __call__(self, _wrapped: Any, _name: str, event: EventDict) -> EventDict:
-        """Pass a message on, or drop it.
-
-        Raises:
-            structlog.DropEvent: it was logged a moment ago.
-        """
+        """Pass a message on, or drop it; raises `DropEvent` where it was logged a moment ago."""
         if event["level"] not in _FAULT_LEVELS:
             return event
         with self._lock:

@@ -85,11 +85,7 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def program_of(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Where a program is.
-
-    Raises:
-        ValueError: it is nowhere, or may not be run.
-    """
+    """Where a program is; raises `ValueError` where it is nowhere, or may not be run."""
     program = shutil.which(name, path=environment(environ)["PATH"])
     if program is None:
         raise ValueError(f"there is no program '{name}'; install it, or name its whole path")
@@ -151,11 +147,7 @@ def _waiting_at(
 
 
 def _let_through(gate: socket.socket, program: str, longest_seconds: float) -> None:
-    """Let a process become the program.
-
-    Raises:
-        OSError: it cannot.
-    """
+    """Let a process become the program; raises `OSError` where it cannot."""
     gate.settimeout(longest_seconds)
     # One that was ended at the gate, or hangs there, is seen by those that wait for its end.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):

@@ -24,7 +24,6 @@ from rightsizer.planner.figures import short_number
 from rightsizer.telemetry.host_context import survey_node
 
 _HELP: Final = help_of(__file__)
-
 _FIGURES: Final[Mapping[str, str]] = {
     "names": "names",
     "sm_count": "sm_count",

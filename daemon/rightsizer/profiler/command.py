@@ -29,7 +29,6 @@ from rightsizer.telemetry.profiles.reader import progress_told
 from rightsizer.telemetry.profiles.registry import read_files
 
 _HELP: Final = help_of(__file__)
-
 _SMALL_BYTES: Final = 2_000_000
 
 

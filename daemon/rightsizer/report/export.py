@@ -241,11 +241,7 @@ _GROUP: Final = 10_000
 
 
 def write_parquet(rows: Iterable[ExportRow], stream: IO[bytes]) -> None:
-    """Write columns of text, lists of text, 64-bit integers and floats.
-
-    Raises:
-        UsageError: pyarrow is not installed.
-    """
+    """Write columns of texts, lists, 64-bit integers and floats; `UsageError` without pyarrow."""
     try:
         # 100 MB of memory that no other command needs.
         arrow: Any = import_module("pyarrow")
