@@ -93,7 +93,8 @@ def test_hung_device_is_tried_by_few_threads() -> None:
             time.sleep(0.011)
             tick(clock)
             source.read()
-        assert threading.active_count() == before + 2
+        # Two are left behind, one more tries it, and one reads the other GPU.
+        assert threading.active_count() == before + 3
         driver.hanging.clear()
         gate.set()
         read_until_up(source, clock, "GPU-1")
@@ -381,7 +382,8 @@ def test_all_workers_end_with_the_source() -> None:
     driver, clock = two_gpus(), FastClock(0)
     with reading(driver, clock) as source:
         source.read()
-        assert threading.active_count() == before + 5
+        # One reads both GPUs.
+        assert threading.active_count() == before + 4
     assert threading.active_count() == before
     assert (driver.openings, driver.closings, driver.samples_alive) == (1, 1, 0)
 

@@ -4,7 +4,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Generic, TypeVar
@@ -38,9 +37,9 @@ class Crashed:
 class Worker(Generic[S, T]):
     """A thread with a state of its own, replaced when it hangs for too long.
 
-    The thread enters the state before its first job and leaves it after its last, so that what
-    the state owns is touched by that thread alone. A thread that hangs is left behind; if it
-    comes back, it leaves its state and ends. All are daemons: none keeps the process alive.
+    The state is entered before its first job and left after its last, and what it owns is touched
+    by one thread at a time. A thread that hangs is left behind; if it comes back, the state is
+    left and it ends. All are daemons: none keeps the process alive.
     Everything here is for one caller's thread, but for `join`.
     """
 
@@ -72,18 +71,24 @@ class Worker(Generic[S, T]):
 
         An answer that was not fetched is dropped.
         """
+        prepared = self.prepare(job)
+        if prepared is not None:
+            prepared.start()
+        return prepared is not None
+
+    def prepare(self, job: Callable[[S], T]) -> "WorkerJob[S, T] | None":
+        """A job that has yet to be started, or run by another thread; `None` as `ask` refuses."""
         if self._lane is not None and self._lane.is_busy:
             still_seconds = self._lane.still_seconds(self._moved_at)
             if still_seconds < self._abandon_after_seconds or not self._may_abandon(1):
-                return False
+                return None
             self.close()
         if self._lane is None:
             if not self._may_abandon(0):
-                return False
+                return None
             self._lane = _WorkerThread(self._name, self._enter)
         self._last = self._lane
-        self._lane.post(job)
-        return True
+        return self._lane.prepare(job)
 
     def answer(self, deadline: float) -> T | Stuck[S] | Crashed:
         """The answer to the last job, waited for until a point on the monotonic clock.
@@ -94,11 +99,8 @@ class Worker(Generic[S, T]):
         job = self._last.job if self._last is not None else None
         if job is None:
             raise LookupError(f"worker '{self._name}' was asked for nothing")
-        try:
-            error = job.exception(max(0.0, deadline - time.monotonic()))
-        except TimeoutError:
-            return self.stuck()
-        return job.result() if error is None else Crashed(error)
+        answer = job.answer(max(0.0, deadline - time.monotonic()))
+        return self.stuck() if answer is None else answer[0]
 
     def stuck(self) -> Stuck[S]:
         """Where the last job is, and since when."""
@@ -134,25 +136,65 @@ class Worker(Generic[S, T]):
         return self.abandoned + more <= self._abandoned_maximum
 
 
+class WorkerJob(Generic[S, T]):
+    """Something to do with a worker's state, and what came of it; lighter than a future."""
+
+    __slots__ = ("_act", "_answer", "_lane", "_pending")
+
+    def __init__(self, act: Callable[[S], T], lane: "_WorkerThread[S, T]") -> None:
+        self._act, self._lane = act, lane
+        self._answer: tuple[T | Crashed] | None = None
+        self._pending = threading.Lock()
+        self._pending.acquire()
+
+    def start(self) -> None:
+        """Have the worker's own thread do it."""
+        self._lane.post(self)
+
+    def run(self) -> None:
+        """Do it on this thread; whatever is raised is the answer."""
+        try:
+            with self._lane.in_use:
+                answer: T | Crashed = self._act(self._lane.entered())
+        except BaseException as error:  # noqa: BLE001 - the caller gets it as the answer.
+            answer = Crashed(error)
+        self._answer = (answer,)
+        self._lane.finish()
+        self._pending.release()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is an answer."""
+        return self._answer is not None
+
+    def answer(self, timeout_seconds: float) -> tuple[T | Crashed] | None:
+        """The answer by itself in a tuple; `None` where it does not come in time."""
+        if self._answer is None and self._pending.acquire(timeout=timeout_seconds):
+            self._pending.release()
+        return self._answer
+
+
 class _WorkerThread(Generic[S, T]):
-    """One thread of a worker, with the job that it was given last."""
+    """A state of a worker, its last job, and a thread once one is needed."""
 
     def __init__(self, name: str, enter: Callable[[], AbstractContextManager[S]]) -> None:
         self.state: S | None = None
-        self.job: Future[T] | None = None
-        self._posted = 0.0
-        self._enter = enter
-        self._jobs: SimpleQueue[tuple[Callable[[S], T], Future[T]] | None] = SimpleQueue()
+        self.job: WorkerJob[S, T] | None = None
+        self.in_use = threading.Lock()
+        """Held by the thread that works on the state."""
+        self._posted, self._is_ended = 0.0, False
+        self._enter, self._entered = enter, contextlib.ExitStack()
+        self._found: list[S] = []
+        self._jobs: SimpleQueue[WorkerJob[S, T] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
 
     @property
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self.is_busy or self._thread.is_alive()
 
     @property
     def is_busy(self) -> bool:
-        return self.job is not None and not self.job.done()
+        return self.job is not None and not self.job.is_done
 
     @property
     def busy_seconds(self) -> float:
@@ -162,31 +204,46 @@ class _WorkerThread(Generic[S, T]):
         moved = 0.0 if self.state is None else moved_at(self.state)
         return time.monotonic() - max(self._posted, moved)
 
-    def post(self, job: Callable[[S], T]) -> None:
-        self.job = Future()
+    def prepare(self, act: Callable[[S], T]) -> WorkerJob[S, T]:
+        self.job = WorkerJob(act, self)
         self._posted = time.monotonic()
-        self._jobs.put((job, self.job))
+        return self.job
+
+    def entered(self) -> S:
+        if not self._found:
+            # Within a job: a state that cannot be made is an answer, and tried again.
+            self._found.append(self._entered.enter_context(self._enter()))
+            self.state = self._found[0]
+        return self._found[0]
+
+    def post(self, job: WorkerJob[S, T] | None) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+        self._jobs.put(job)
 
     def end(self) -> None:
-        self._jobs.put(None)
+        self._is_ended = True
+        # What another thread does for it ends there.
+        if self._thread.ident is not None or not self.is_busy:
+            self.post(None)
 
     def join(self, deadline: float) -> bool:
-        self._thread.join(max(0.0, deadline - time.monotonic()))
-        return not self._thread.is_alive()
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        elif self.job is not None:
+            self.job.answer(max(0.0, deadline - time.monotonic()))
+        return not self.is_alive
+
+    def finish(self) -> None:
+        """Leave the state after the last job."""
+        if self._is_ended:
+            with self.in_use:
+                self._entered.close()
 
     def _work(self) -> None:
-        with contextlib.ExitStack() as entered:
-            found: list[S] = []
-            while (item := self._jobs.get()) is not None:
-                job, future = item
-                try:
-                    if not found:
-                        # Within a job: a state that cannot be made is an answer, and tried again.
-                        found.append(entered.enter_context(self._enter()))
-                        self.state = found[0]
-                    future.set_result(job(found[0]))
-                except BaseException as error:  # noqa: BLE001 - the caller gets it as the answer.
-                    future.set_exception(error)
+        while (job := self._jobs.get()) is not None:
+            job.run()
+        self.finish()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
 """Pool of one worker for each GPU: polled together, none delays another."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rightsizer.io.clock import Clock
-from rightsizer.io.worker import Crashed, Stuck, Worker
+from rightsizer.io.worker import Crashed, Stuck, Worker, WorkerJob
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import CollectorOutcome, Down, Slow
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -18,6 +20,8 @@ from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _ROUNDS: Final = 3
 """A single hiccup is none; the round after it may still be short of time."""
+_IN_TURN_SECONDS: Final = 0.02
+"""Four times what eight GPUs take whose driver answers at once."""
 _CALM: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 """After so long without a slow round the driver is quick again."""
 
@@ -90,6 +94,13 @@ class DevicePool:
         self._workers: dict[str, Worker[DeviceReader, PollResult]] = {}
         self._devices: dict[str, _PooledDevice] = {}
         self._inventory: Inventory | None = None
+        # It is left behind in a GPU that is slow; there are no more of those than may hang.
+        self._in_turn: Worker[None, None] = Worker(
+            "gpus",
+            nullcontext,
+            abandon_after_seconds=_IN_TURN_SECONDS,
+            abandoned_maximum=sys.maxsize,
+        )
 
     @property
     def workers(self) -> tuple[Worker[DeviceReader, PollResult], ...]:
@@ -134,9 +145,22 @@ class DevicePool:
                     pooled.is_hung = known.is_hung
 
     def ask(self) -> None:
-        """Take the rounds that came late, and start one on every GPU that has none."""
-        for device in self._devices.values():
-            self._ask(device)
+        """Take the rounds that came late, and start one on every GPU that has none.
+
+        As long as they answer at once, one thread reads them all: several would take the
+        interpreter from each other at every call. What is slower is read by threads of its own.
+        """
+        rounds = [job for device in self._devices.values() if (job := self._ask(device))]
+        waiting = iter(rounds)
+
+        def read_in_turn(_: None) -> None:
+            for job in waiting:
+                job.run()
+
+        if rounds and self._in_turn.ask(read_in_turn):
+            self._in_turn.answer(time.monotonic() + _IN_TURN_SECONDS)
+        for job in waiting:
+            job.start()
 
     def answers(self, deadline: float) -> list[PollResult]:
         """The rounds of this tick, waited for until a point on the monotonic clock.
@@ -157,6 +181,7 @@ class DevicePool:
     def close(self, deadline: float) -> None:
         """Let all threads end, and wait for those that do."""
         self.follow(None)
+        self._in_turn.close()
         for worker in self.workers:
             worker.join(deadline)
 
@@ -185,22 +210,25 @@ class DevicePool:
             gpu, generation, worker, SlowDriverDetector(self._settings.deadline_seconds)
         )
 
-    def _ask(self, device: _PooledDevice) -> None:
+    def _ask(self, device: _PooledDevice) -> WorkerJob[DeviceReader, PollResult] | None:
+        """A round of a GPU that has none under way."""
         device.arrived, device.is_waited_for = None, False
         if device.is_pending:
             answer = device.worker.answer(time.monotonic())
             if isinstance(answer, Stuck):
                 # What comes just now is not asked again, but fetched in the next tick.
                 if answer.still_seconds >= self._settings.abandon_after_seconds:
-                    device.worker.ask(DeviceReader.read)
-                return
+                    return device.worker.prepare(DeviceReader.read)
+                return None
             device.arrived = self._take(device, answer)
             if device.arrived.duration_seconds <= self._settings.deadline_seconds:
                 # It is quick again: the next tick asks and waits as ever.
                 device.is_pending = False
-                return
+                return None
         device.is_waited_for = device.arrived is None
-        device.is_pending = device.worker.ask(DeviceReader.read)
+        job = device.worker.prepare(DeviceReader.read)
+        device.is_pending = job is not None
+        return job
 
     def _answer(self, device: _PooledDevice, deadline: float) -> PollResult:
         if device.arrived is not None:
