@@ -118,7 +118,8 @@ def test_nothing_piles_up() -> None:
     finally:
         tracemalloc.stop()
     assert held[1][:2] == held[2][:2]
-    assert held[2][2] - held[1][2] < 16 * 1024
+    # A reading kept a round would be twenty times as much.
+    assert held[2][2] - held[1][2] < 32 * 1024
     assert openings == (1, 0)
     # Two samples for each device with profiling counters: a GPU and three instances.
     assert lent == 2 * 4

@@ -1,4 +1,4 @@
-"""All the readings of one GPU and its MIG instances, taken by the one thread that owns them."""
+"""All the readings of one GPU and its MIG instances, taken by one thread at a time."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -72,7 +72,7 @@ class _PollProgress:
 
 
 class DeviceReader:
-    """The collectors of one GPU at work; enter and leave it on the thread that reads."""
+    """The collectors of one GPU at work; one thread at a time enters, reads and leaves it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A device as its one thread asks it: what it does not offer is asked for once."""
+"""A device as one thread at a time asks it: what it does not offer is asked for once."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack

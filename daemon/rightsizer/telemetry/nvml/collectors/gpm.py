@@ -36,7 +36,7 @@ class _Metric(Structure):
 
 
 class _Sampler:
-    """Two sample buffers of one device, used in turn by the one thread that owns them.
+    """Two sample buffers of one device, used in turn by one thread at a time.
 
     Buffers shared between threads have crashed hosts.
     """
