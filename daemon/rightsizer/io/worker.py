@@ -169,9 +169,14 @@ class WorkerJob(Generic[S, T]):
 
     def answer(self, timeout_seconds: float) -> tuple[T | Crashed] | None:
         """The answer by itself in a tuple; `None` where it does not come in time."""
-        if self._answer is None and self._pending.acquire(timeout=timeout_seconds):
-            self._pending.release()
+        if self._answer is None:
+            self.wait(timeout_seconds)
         return self._answer
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Wait until it has ended, and the state is left where this was the last."""
+        if self._pending.acquire(timeout=timeout_seconds):
+            self._pending.release()
 
 
 class _WorkerThread(Generic[S, T]):
@@ -231,7 +236,7 @@ class _WorkerThread(Generic[S, T]):
         if self._thread.ident is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
         elif self.job is not None:
-            self.job.answer(max(0.0, deadline - time.monotonic()))
+            self.job.wait(max(0.0, deadline - time.monotonic()))
         return not self.is_alive
 
     def finish(self) -> None:

@@ -184,6 +184,7 @@ class DevicePool:
         self._in_turn.close()
         for worker in self.workers:
             worker.join(deadline)
+        self._in_turn.join(deadline)
 
     def _pooled(self, gpu: Gpu, generation: int) -> _PooledDevice:
         device = gpu.whole.device
