@@ -53,7 +53,7 @@ eval: $(INSTALLED) ## How often it is right; SCENARIOS=DIR scores your own, RIGH
 shape: $(INSTALLED) ## How the code is built: modules, what commands load, how long a way is
 	$(BIN)/python benchmarks/shape.py
 
-golden: $(INSTALLED) ## Write the generated documents and golden files anew; read the difference
+golden: $(INSTALLED) ## Write the generated documents and golden files; read the difference
 	$(BIN)/pytest -q --write-golden
 
 docs: $(INSTALLED) ## The documentation as a site in site/

@@ -226,7 +226,7 @@ def lost_ratio() -> Any:
     return setting(
         0.1,
         help="Part of all time that must be lost to it, idle time included.",
-        source="a tenth of a GPU is less than the work of mending it is worth",
+        source="a tenth of a GPU is less than a fix costs",
     )
 
 
