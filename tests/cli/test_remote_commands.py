@@ -134,7 +134,7 @@ def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:
     assert main(["top", "--once", "--url", "http://127.0.0.1:9"]) != 0
     told = capsys.readouterr().err
     assert "http://127.0.0.1:9: " in told
-    assert "see that an agent listens there, or give --url" in told
+    assert "check that an agent listens there, or give --url" in told
     assert main(["top", "--once", "--url", "node:19400"]) != 0
     assert "--url: " in capsys.readouterr().err
 

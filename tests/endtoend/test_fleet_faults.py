@@ -41,10 +41,10 @@ def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
         (Reply(body=b"<html>Sign in"), r"not JSON \('<html>Sign in'\); is a login page", 1),
         (Reply(body=b""), "something that is not JSON", 1),
         (Reply(body=b"null"), "no answer of Prometheus's API; is the path right", 1),
-        (Reply(body=NOTHING[:-1] + b',"isPartial":true}'), "a part of what it has: isPartial", 1),
+        (Reply(body=NOTHING[:-1] + b',"isPartial":true}'), "a partial answer: isPartial", 1),
         (
             Reply(body=NOTHING[:-1] + b',"warnings":["store-1:\\n\\u001b[31m is away"]}'),
-            r"a part of what it has: store-1: \?\[31m is away; see that all of its parts are up",
+            r"a partial answer: store-1: \?\[31m is away; check that all of its parts are up",
             1,
         ),
         (Reply(401, b"no org id"), "401: no org id; check fleet.store.token_file, .*tenant", 1),

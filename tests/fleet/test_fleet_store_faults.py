@@ -263,7 +263,7 @@ def test_a_part_is_refused() -> None:
     """Half of an estate would look like an idle one."""
     with faulty_store() as faulty:
         faulty.judge = lambda query: answer(query, isPartial=True)
-        with pytest.raises(StoreError, match="a part of what it has: isPartial is true; see that"):
+        with pytest.raises(StoreError, match="a partial answer: isPartial is true; check that"):
             asked(store(faulty))
 
 

@@ -73,7 +73,7 @@ def _remedy(failure: Failure) -> str:
     if failure.status is not None and failure.answer:
         return failure.answer.strip()
     if failure.kind is FailureKind.AWAY:
-        return f"{failure.message}; see that an agent listens there, or give --url"
+        return f"{failure.message}; check that an agent listens there, or give --url"
     if failure.kind is FailureKind.UNTRUSTED:
         return f"{failure.message}; give --ca-file, or an http address"
     return failure.message

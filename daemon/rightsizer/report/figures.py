@@ -155,18 +155,18 @@ def method(model: ReportModel) -> Iterator[str]:
     """What a reader who doubts a figure wants to know."""
     tiers = sorted({row.tier for row in model.devices if row.used_hours or row.wasted.gpu_hours})
     yield (
-        "An agent looked at every GPU about once a second and gave each second one state; the "
-        "report adds these seconds up. States, used and unused time sum to what is accounted for; "
-        "what is not known is listed as such and is never counted as idle."
+        "An agent read every GPU about once a second and gave each second one state; the report "
+        "sums them up. States, used and unused time sum to the accounted time; unknown time is "
+        "listed as such and never counted as idle."
     )
     yield (
         f"The telemetry was of the {'tiers' if len(tiers) > 1 else 'tier'} "
-        f"{', '.join(tiers) or 'none'}: profiling sees pipes and memory traffic, power infers the "
-        "work from the draw, basic sees utilization alone and can tell least."
+        f"{', '.join(tiers) or 'none'}: profiling sees pipes and memory traffic, power infers "
+        "work from the draw, basic sees only utilization."
     )
     yield (
-        "Windows older than two days are kept by the hour, so that the span is of whole hours and "
-        "a window counts for the hour and the day in which it begins. Energy is that of the GPUs; "
+        "Windows older than two days are kept by the hour, so the span is of whole hours, and a "
+        "window counts for the hour and day in which it begins. Energy is that of the GPUs; "
         "a building takes more. GPU time is priced whether it was used or not."
     )
     yield (

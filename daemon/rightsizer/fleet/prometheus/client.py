@@ -230,8 +230,8 @@ class PrometheusStore:
             raise StoreError(f"{name} answered with {quoted(str(error))}") from None
         if answer.partial is not None:
             raise StoreError(
-                f"{name} answered with a part of what it has: {quoted(answer.partial)}; see that "
-                "all of its parts are up, as nothing is concluded from a part"
+                f"{name} returned a partial answer: {quoted(answer.partial)}; check that all of "
+                "its parts are up; partial answers are not used"
             )
         # Stores of several parts give them in whatever order the parts answer.
         found = sorted(

@@ -90,8 +90,8 @@ def _unrecorded(names: frozenset[str]) -> Iterator[str]:
         more = ", ..." if len(missing) > _RULES_SHOWN else ""
         yield (
             f"{len(missing)} series of our recording rules are missing ({shown}{more}), though "
-            "others are there: load config/prometheus/rules.yaml of this version, and see whether "
-            "the ruler has refused a group (Mimir takes 20 rules in one)"
+            "others are there: load config/prometheus/rules.yaml of this version, and check that "
+            "the ruler accepts every group (Mimir takes 20 rules in one)"
         )
 
 
@@ -191,8 +191,8 @@ class AgentProbe:
     ) -> Iterator[str]:
         if STATES not in names:
             yield (
-                f"no `{STATES}` now: nothing can be said of the time since they ended; see that "
-                "the agents run, are scraped, and that the collector `states` is on"
+                f"no `{STATES}` now: the time since they ended is unknown; check that the "
+                "agents run and are scraped, and that the collector `states` is on"
             )
         reach = 0.0 if report.oldest is None else seconds(self.now - report.oldest)
         if reach < self.settings.sizing_days * DAY_SECONDS:
