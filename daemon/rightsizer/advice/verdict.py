@@ -99,7 +99,7 @@ def _telemetry(case: Case, tiers: Mapping[Tier, float]) -> dict[str, float]:
     return found
 
 
-LOW_CONFIDENCE: Final = Savings(reason="the confidence is too low to speak of savings")
+LOW_CONFIDENCE: Final = Savings(reason="confidence too low for savings")
 
 
 def released(case: Case, market: Market, low: float, high: float) -> Savings:

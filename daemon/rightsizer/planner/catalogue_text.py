@@ -81,7 +81,7 @@ def card_text(board: Board, prices: Prices) -> str:
         cells = ((label, text, _origin(board, name, notes)) for label, text, name in lines)
         sections.append(_section(title, cells))
     costs = _costs(board.key, prices, notes)
-    sections.append(_section("Prices of one GPU, as of their dates: no quotes", costs))
+    sections.append(_section("List prices of one GPU by date, not quotes", costs))
     if board.notes:
         sections.append([f"Note: {board.notes}"])
     sections.append(notes.lines())

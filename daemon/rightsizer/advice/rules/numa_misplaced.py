@@ -67,7 +67,7 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
         risk=Risk.LOW,
         evidence={"homes": {home.device.uuid: _evidence(case, home) for home in homes}},
         culprits=tuple(device.uuid for device in seen.devices),
-        savings="a shorter way saves time, not GPUs",
+        savings="local memory saves time, not GPUs",
         instructions=binding_instructions(case, homes),
         affected_gpus=seen.gpus * settings.lost_ratio,
     )

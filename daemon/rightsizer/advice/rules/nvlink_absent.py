@@ -176,7 +176,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
         },
         culprits=tuple(dict.fromkeys((weakest.uuid, weakest.peer_uuid))),
         options=(Option(f"move to {names}", Risk.LOW, target=",".join(then)),),
-        savings="a shorter way saves time, not GPUs",
+        savings="shorter links save time, not GPUs",
         instructions=_instructions(case, better),
         affected_gpus=max(traffic or 0.0, settings.on_ratio) * len(case.devices),
     )

@@ -38,7 +38,7 @@ def _told(device: Device) -> Iterator[str]:
         yield f"{device.facts['cores']} cores"
 
 
-NO_TARGET: Final = Savings(reason="no smaller place is known to hold it")
+NO_TARGET: Final = Savings(reason="no smaller option is known")
 _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 

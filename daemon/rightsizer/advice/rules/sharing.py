@@ -89,7 +89,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
         | {"isolation": _TOGETHER if all(each.is_same_owner for each in named) else _APART},
         options=options,
         target=best.target,
-        savings=best.savings or Savings(reason="the rest of it is not taken yet"),
+        savings=best.savings or Savings(reason="no workload shares it yet"),
         instructions=sharing_commands(case, best),
         affected_gpus=0.5,
     )

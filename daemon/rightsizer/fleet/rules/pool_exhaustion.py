@@ -72,7 +72,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
         risk=Risk.VERY_LOW,
         evidence=evidence | {"days_low": round(low, 1), "days_high": round(high, 1)},
         target="gpus",
-        savings=Savings(reason="what runs short saves nothing"),
+        savings=Savings(reason="n/a (capacity shortage)"),
         instructions=(
             Instruction(
                 "Have room when it comes",

@@ -122,7 +122,7 @@ def _complaint(
         evidence={"nodes": dict(sorted(nodes.items())), "better_nodes": better},
         options=(Option(f"restart it on {there}", Risk.LOW, target=",".join(better), fits=True),),
         target=str(len(then)),
-        savings=Savings(reason="a shorter way saves time, not GPUs"),
+        savings=Savings(reason="shorter links save time, not GPUs"),
         instructions=(*owner.request_nodes(gpus, len(then)), *owner.pack_tightly()),
         affected_gpus=0.1 * gpus,
     )

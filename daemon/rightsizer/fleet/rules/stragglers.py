@@ -72,7 +72,7 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
         evidence=evidence,
         culprits=tuple(devices[:_MOST_DEVICES]),
         target=",".join(names),
-        savings=Savings(reason="what the jobs wait is said of each of them"),
+        savings=Savings(reason="see the recommendations of the jobs"),
         instructions=tuple(
             Instruction(f"Compare {node} with another node", _COMPARE.format(node=node), "sh")
             for node in names

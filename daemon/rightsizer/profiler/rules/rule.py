@@ -254,7 +254,7 @@ class ProfileRule(Generic[ProfileSettingsT]):
             options=(option,),
             **_confidence(verdict.factors),
             risk=verdict.risk,
-            savings=Savings(reason="a profile tells time, not what it costs; see the options"),
+            savings=Savings(reason="a profile measures time, not cost; see the options"),
             evidence={**verdict.evidence, **verdict.gain.evidence},
             severity=severity_of(verdict.gain.high_ratio * len(verdict.culprits)),
             instructions=verdict.instructions,
