@@ -1,12 +1,8 @@
 """NVML collectors: base class, values of fields and functions, rates of counters."""
 
-from collections.abc import Callable, Mapping
-from operator import attrgetter, itemgetter
+from collections.abc import Callable
 from typing import Any, Final, Self
 
-import pynvml
-
-from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
@@ -19,7 +15,6 @@ from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 Read = Callable[[DeviceHandle, ReadingBuilder], None]
 """Asks the handle and puts each answer into the reading, failures too."""
 
-LISTED: Final[Mapping[str, Mapping[str, Any]]] = load_beside(__file__, "collectors.yaml")
 _FIRST: Final = NvmlFailure(
     Missing.NO_SAMPLE, "nvmlDeviceGetFieldValues", "the first look at a counter, or a reset one"
 )
@@ -74,8 +69,6 @@ class NvmlValue:
     """To the signal's unit."""
     part: Callable[[Any], Any] | None = None
     """What counts of a function's answer."""
-    unknown: int | None = None
-    """The answer of a driver that does not know."""
     is_percent: bool = False
     is_constant: bool = False
     """Whether the first function is not asked again once it has answered."""
@@ -91,9 +84,6 @@ class NvmlValue:
                 answer = handle.ask_first(*self.calls)
             if self.part is not None and not isinstance(answer, NvmlFailure):
                 answer = self.part(answer)
-            if answer == self.unknown:
-                detail = "the driver answers 'unknown'"
-                answer = NvmlFailure(Missing.NOT_SUPPORTED, self.calls[0][0], detail)
         if self.is_percent:
             builder.put_percent(self.signal, answer)
         else:
@@ -127,10 +117,8 @@ class NvmlCollector:
     """Whether a GPU that has just been woken up gives misleading values."""
 
     @classmethod
-    def listed(cls, name: str) -> Self:
-        """A collector of `collectors.yaml`, which reads some values one by one."""
-        options = dict(LISTED[name])
-        values = [_listed_value(*each) for each in options.pop("values").items()]
+    def of(cls, name: str, *values: NvmlValue | NvmlRate, **options: Any) -> Self:
+        """A collector that reads these values one by one."""
 
         def read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
             for value in values:
@@ -144,32 +132,3 @@ class NvmlCollector:
         if device.mig is not None:
             return self.on_mig_instance
         return self.on_mig_parent or not device.has_mig_instances
-
-
-def _listed_value(name: str, form: Mapping[str, Any]) -> NvmlValue | NvmlRate:
-    signal, options = Signal(name), dict(form)
-    if counter := options.pop("counter", None):
-        return NvmlRate(signal, _number(counter), **options)
-    arguments = [_number(each) for each in options.pop("arguments", ())]
-    part = options.pop("part", None)
-    return NvmlValue(
-        signal,
-        tuple((call, *arguments) for call in options.pop("calls", ())),
-        _number(options.pop("field", None)),
-        part=None if part is None else _part(part),
-        unknown=_number(options.pop("unknown", None)),
-        **options,
-    )
-
-
-def _number(given: Any) -> Any:
-    """Of a constant of the bindings by its name; a field and its scope as a pair."""
-    if isinstance(given, list):
-        return tuple(map(_number, given))
-    return getattr(pynvml, given) if isinstance(given, str) else given
-
-
-def _part(name: str | int) -> Callable[[Any], Any]:
-    if isinstance(name, int):
-        return itemgetter(name)
-    return len if name == "length" else attrgetter(name)

@@ -11,7 +11,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
@@ -210,7 +210,13 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     builder.put(Signal.NVLINK_ERRORS, _NO_ERRORS if links.errors is None else links.errors)
 
 
-_RATES: Final = NvmlCollector.listed("nvlink_throughput")
+_ALL_LINKS: Final = 0xFFFFFFFF
+_RATES: Final = NvmlCollector.of(
+    "nvlink_throughput",
+    NvmlRate(Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, (_RECEIVED, _ALL_LINKS), _KIBIBYTE),
+    NvmlRate(Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND, (_TRANSMITTED, _ALL_LINKS), _KIBIBYTE),
+    part_of="nvlink",
+)
 
 
 def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
@@ -222,6 +228,7 @@ def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)
+# The driver's counters, where GPM does not tell the traffic.
 NVLINK_THROUGHPUT: Final = replace(_RATES, read=_read_throughput)
 
 _FABRIC: Final = "nvmlDeviceGetGpuFabricInfoV"

@@ -1,11 +1,11 @@
-"""Traffic over the PCIe link, as the driver measures it."""
+"""The PCIe link: its state (a lower generation is normal while idle), traffic and replays."""
 
 from typing import Final
 
 import pynvml
 
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
@@ -25,6 +25,29 @@ def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
             builder.put(signal, handle.ask("nvmlDeviceGetPcieThroughput", direction), _KIBIBYTE)
 
 
+PCIE: Final = NvmlCollector.of(
+    "pcie",
+    NvmlValue(Signal.PCIE_LINK_GENERATION, (("nvmlDeviceGetCurrPcieLinkGeneration",),)),
+    NvmlValue(Signal.PCIE_LINK_WIDTH, (("nvmlDeviceGetCurrPcieLinkWidth",),)),
+)
+# Counters that newer drivers keep, where GPM does not tell the traffic.
+PCIE_COUNTERS: Final = NvmlCollector.of(
+    "pcie_counters",
+    # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES, which the oldest bindings allowed do not name.
+    NvmlRate(_TRANSMITTED, 197),
+    NvmlRate(_RECEIVED, 198),
+    part_of="pcie",
+)
 PCIE_THROUGHPUT: Final = NvmlCollector(
     "pcie_throughput", tuple(_DIRECTIONS), _read_throughput, part_of="pcie"
+)
+PCIE_REPLAYS: Final = NvmlCollector.of(
+    "pcie_replays",
+    NvmlValue(
+        Signal.PCIE_REPLAYS,
+        (("nvmlDeviceGetPcieReplayCounter",),),
+        pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER,
+    ),
+    is_slow=True,
+    part_of="pcie",
 )

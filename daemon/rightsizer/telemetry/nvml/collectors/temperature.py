@@ -1,4 +1,4 @@
-"""Temperatures of GPU and memory, and the fastest fan."""
+"""Temperatures of GPU and memory, the margin to the slowdown, and the fastest fan."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import pynvml
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
@@ -47,6 +47,14 @@ TEMPERATURE: Final = NvmlCollector(
     (Signal.TEMPERATURE_CELSIUS, Signal.MEMORY_TEMPERATURE_CELSIUS),
     _read,
     fields=(_MEMORY,),
+)
+# From Hopper on there are no fixed thresholds: the driver tells how far away they are, and by how
+# much they are passed.
+TEMPERATURE_MARGIN: Final = NvmlCollector.of(
+    "temperature_margin",
+    NvmlValue(Signal.TEMPERATURE_MARGIN_CELSIUS, (("nvmlDeviceGetMarginTemperature",),)),
+    is_slow=True,
+    part_of="temperature",
 )
 FANS: Final = NvmlCollector(
     "fans", (Signal.FAN_SPEED,), _read_fans, is_slow=True, part_of="temperature"

@@ -1,12 +1,13 @@
-"""How busy GPU and memory are, from the driver's sample buffer: share of time resident, no load."""
+"""How busy the engines are, from the driver's sample buffer: share of time resident, no load."""
 
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 import pynvml
 
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, value_of
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
@@ -90,4 +91,28 @@ UTILIZATION: Final = NvmlCollector(
     is_essential=True,
     on_mig_parent=False,
     settles=True,
+)
+ENGINES: Final = NvmlCollector.of(
+    "engines",
+    # The second number of an answer is the sampling period.
+    *(
+        NvmlValue(signal, ((call,),), part=itemgetter(0), is_percent=True)
+        for signal, call in (
+            (Signal.ENCODER, "nvmlDeviceGetEncoderUtilization"),
+            (Signal.DECODER, "nvmlDeviceGetDecoderUtilization"),
+            (Signal.JPEG, "nvmlDeviceGetJpgUtilization"),
+            (Signal.OFA, "nvmlDeviceGetOfaUtilization"),
+        )
+    ),
+    part_of="utilization",
+    on_mig_parent=False,
+    settles=True,
+)
+# Beside the count: frames per second and latency, means over the sessions.
+ENCODER_SESSIONS: Final = NvmlCollector.of(
+    "encoder_sessions",
+    NvmlValue(Signal.ENCODER_SESSIONS, (("nvmlDeviceGetEncoderStats",),), part=itemgetter(0)),
+    on_mig_parent=False,
+    is_slow=True,
+    part_of="utilization",
 )
