@@ -11,12 +11,26 @@ import pynvml
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit, seconds
-from rightsizer.telemetry.nvml.collector import LISTED, NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, failure_of
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-_METRICS: Final = {Signal(name): getattr(pynvml, each) for name, each in LISTED["gpm"].items()}
+_METRICS: Final = {
+    Signal.GPU_BUSY: pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    Signal.SM_ACTIVE: pynvml.NVML_GPM_METRIC_SM_UTIL,
+    Signal.SM_OCCUPANCY: pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    Signal.TENSOR_ACTIVE: pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    Signal.DRAM_ACTIVE: pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    Signal.FP64_ACTIVE: pynvml.NVML_GPM_METRIC_FP64_UTIL,
+    Signal.FP32_ACTIVE: pynvml.NVML_GPM_METRIC_FP32_UTIL,
+    Signal.FP16_ACTIVE: pynvml.NVML_GPM_METRIC_FP16_UTIL,
+    Signal.INTEGER_ACTIVE: pynvml.NVML_GPM_METRIC_INTEGER_UTIL,
+    Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+    Signal.PCIE_RECEIVE_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+}
 _RATES: Final = frozenset(signal for signal in _METRICS if signal.unit is Unit.BYTES_PER_SECOND)
 """In mebibytes a second; all others are percentages."""
 _MEBIBYTE: Final = 2.0**20
