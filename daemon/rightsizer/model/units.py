@@ -7,8 +7,6 @@ import re
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from rightsizer.model.table import table_rows
-
 Nanoseconds: TypeAlias = int
 """A point in time or a duration, as Python's own clocks count it."""
 
@@ -37,12 +35,26 @@ class Unit(StrEnum):
     SECONDS = "seconds"
 
 
-_SPELLINGS: Final = {
-    spelling: (Unit(row["unit"]), float(row["factor"]))
-    for row in table_rows(__file__, "units.csv")
-    for spelling in row["spellings"].split()
+_FACTORS: Final[dict[Unit, dict[float, str]]] = {
+    Unit.RATIO: {0.01: "% percent pct", 1.0: "ratio fraction"},
+    Unit.BYTES: {1.0: "b byte bytes", 1e3: "kb", 1e6: "mb", 1e9: "gb"}
+    | {2.0**10: "kib", 2.0**20: "mib", 2.0**30: "gib"},
+    Unit.BYTES_PER_SECOND: {1.0: "b/s bytes/s bytes_per_second", 1e3: "kb/s", 1e6: "mb/s"}
+    | {1e9: "gb/s", 2.0**10: "kib/s", 2.0**20: "mib/s", 2.0**30: "gib/s"},
+    Unit.WATTS: {1.0: "w watts", 1e-3: "mw milliwatts", 1e3: "kw"},
+    Unit.JOULES: {1.0: "j joules", 1e-3: "mj"},
+    Unit.HERTZ: {1.0: "hz hertz", 1e6: "mhz", 1e9: "ghz"},
+    Unit.CELSIUS: {1.0: "c celsius"},
+    Unit.COUNT: {1.0: "count"},
+    Unit.SECONDS: {1.0: "s seconds", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"},
 }
-"""Units by their spellings, with the factor that leads to the base unit."""
+"""Spellings of units, by the factor that leads to the base unit."""
+_SPELLINGS: Final = {
+    spelling: (unit, factor)
+    for unit, factors in _FACTORS.items()
+    for factor, spellings in factors.items()
+    for spelling in spellings.split()
+}
 
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w|y)")
 _PER_SECOND: Final = {"us": 1e6, "ms": 1e3}

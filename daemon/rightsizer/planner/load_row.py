@@ -8,7 +8,6 @@ from rightsizer.config.row import Row, shown
 from rightsizer.io.near import hint
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.table import table_rows
 from rightsizer.sizing.models import Model, Transformer
 from rightsizer.sizing.requirement import (
     RequestLoad,
@@ -31,11 +30,36 @@ _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
     _STREAMS: frozenset({WorkUnit.AUDIO_SECONDS}),
 }
 """How much is asked for, and the units of the models that can be asked so."""
-SPELLINGS: Final = {row["word"]: row["field"] for row in table_rows(__file__, "load_words.csv")}
+SPELLINGS: Final[Mapping[str, str]] = {
+    **{key: key for key in _RATES},
+    **{key: key for key in ("input_tokens", "output_tokens", "concurrency", "prefix_cache_ratio")},
+    "rps": _REQUESTS,
+    "in": "input_tokens",
+    "out": "output_tokens",
+    **dict.fromkeys(("ttft", "ttft_ms"), "ttft_ms"),
+    **dict.fromkeys(("tpot", "tpot_ms"), "tpot_ms"),
+    **dict.fromkeys(("latency", "latency_ms"), "latency_ms"),
+    **{key: key for key in ("ttft_percentile", "tpot_percentile", "latency_percentile")},
+    **dict.fromkeys(("arrivals", "burstiness"), "burstiness"),
+    **dict.fromkeys(("chunk", "chunk_seconds"), "chunk_seconds"),
+}
 """The field of a load that each key stands for, rates as they are."""
 LOAD_WORDS: Final = tuple(SPELLINGS)
 """Every key of a load; each may stand beside the model too, as on the command line."""
-_MEANT: Final = {row["word"]: row["meaning"] for row in table_rows(__file__, "foreign_words.csv")}
+_MEANT: Final[Mapping[str, str]] = {
+    "qps": "requests_per_second",
+    "tps": "tokens_per_second",
+    **dict.fromkeys(("users", "concurrent_users", "batch"), "concurrency"),
+    "batch_size": "concurrency, or training.micro_batch",
+    **dict.fromkeys(("p99", "p95", "max_latency"), "latency"),
+    "itl": "tpot",
+    **dict.fromkeys(("isl", "context", "context_length"), "input_tokens"),
+    **dict.fromkeys(("osl", "max_tokens"), "output_tokens"),
+    **dict.fromkeys(("dtype", "quantization"), "precision"),
+    "gpu": "gpus",
+    **dict.fromkeys(("cloud", "region"), "provider"),
+    **dict.fromkeys(("price", "cost"), "prices.dollars_per_gpu_hour"),
+}
 """What other tools call what a plan has."""
 _MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
 _CLOSED: Final = -1.0

@@ -15,7 +15,7 @@ from rightsizer.planner.plan_model import read_choice, read_fields, read_model_r
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.parameters import NumberFormat, format_names
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     LoadGrowth,
     Lora,
@@ -35,7 +35,17 @@ _TRAIN: Final = {
     "lora": ModelTask.FINETUNE_LORA,
     "qlora": ModelTask.FINETUNE_QLORA,
 }
-_FORMATS: Final = format_names("plan")
+_FORMATS: Final = {
+    **dict.fromkeys(("fp4", "mxfp4"), "nvfp4"),
+    **dict.fromkeys(("awq", "gptq", "w4a16"), "int4"),
+    **dict.fromkeys(("4bit", "bnb"), "nf4"),
+    **dict.fromkeys(("8bit", "w8a8"), "int8"),
+    **dict.fromkeys(("float16", "half"), "fp16"),
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "e4m3": "fp8",
+}
+"""As engines call formats."""
 _SHARDED: Final = 3
 """What a fine-tuning of all weights is usually run with: FSDP, ZeRO 3."""
 CARBON: Final = "carbon_grams_per_kwh"

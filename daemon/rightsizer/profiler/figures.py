@@ -5,18 +5,34 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from rightsizer.model.table import table_rows
 from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name
 
 ProfileForm: TypeAlias = Mapping[str, Any]
 _MOST_STATES: Final = 3
 
-PARTS: Final = table_rows(__file__, "parts.csv")
-"""Parts of the time in the order in which they are drawn; colors are classes of the style sheet,
-which have a light and a dark form."""
-CAUSES: Final = {row["part"]: row["cause"] for row in PARTS if row["cause"]}
-FIGURES: Final = {row["figure"]: row["words"] for row in table_rows(__file__, "figures.csv")}
+CAUSES: Final = {
+    "compute": "kernels",
+    "collective": "collectives, exposed",
+    "copy": "copies and fills, exposed",
+    "host_wait": "waiting for the host",
+    "kernel_wait": "between kernels",
+    "other_idle": "idle for other causes",
+}
+"""Where the time of a device goes, in the order in which it is drawn."""
+
+FIGURES: Final = {
+    "step_seconds": "a step",
+    "kernel_seconds_per_step": "kernels of a step",
+    "loader_seconds_per_step": "loader of a step",
+    "kernel_ratio": "with a kernel",
+    "host_wait_ratio": "waiting for the host",
+    "kernel_wait_ratio": "between kernels",
+    "other_idle_ratio": "idle for other causes",
+    "exposed_collective_ratio": "collectives, exposed",
+    "exposed_copy_ratio": "copies, exposed",
+    "launches_per_second": "launches a second",
+}
 
 _SCALES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))

@@ -7,7 +7,6 @@ from typing import Final
 from rightsizer.profiler import figures
 from rightsizer.profiler.figures import (
     CAUSES,
-    PARTS,
     ProfileForm,
     change_row,
     idle_parts,
@@ -20,9 +19,25 @@ from rightsizer.report.charts import ChartColumn, ChartLane, lanes, stacked_colu
 from rightsizer.report.labels import readable_name
 from rightsizer.report.template import rendered, table_script
 
-_COLORS: Final = {row["part"]: row["color"] for row in PARTS}
+_COLORS: Final = {
+    "compute": "working",
+    "collective": "held",
+    "copy": "waiting",
+    "host_wait": "stalled",
+    "kernel_wait": "free",
+    "other_idle": "no_data",
+}
+"""Classes of the style sheet, which have a light and a dark form."""
 _WORDS: Final = {_COLORS[part]: words for part, words in CAUSES.items()}
-_LANES: Final = {row["part"]: (row["lane"], row["color"]) for row in PARTS if row["lane"]}
+_LANES: Final = {
+    "compute": ("kernels", "working"),
+    "collective": ("collectives", "held"),
+    "copy": ("copies", "waiting"),
+    "loader_wait": ("waits for the loader", "stalled"),
+    "host_wait": ("waits for the host", "stalled"),
+    "other_idle": ("idle otherwise", "no_data"),
+}
+"""Words and color of each lane, from the top."""
 _TIMES: Final = 4
 _ALIKE_POINTS: Final = 2
 """Percentage points by which GPUs of one program may differ and be told of once."""

@@ -4,7 +4,6 @@ from enum import StrEnum
 from typing import Self
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.table import table_rows
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -23,15 +22,15 @@ class NumberFormat(StrEnum):
     scale for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16; Q4_K_M: 4.85
     bits)."""
 
-    def __new__(cls, name: str, bytes_per_parameter: float = 2.0) -> Self:
-        """Make a member; of 16 bits where nothing else is said."""
+    def __new__(cls, name: str, bytes_per_parameter: float) -> Self:
+        """Make a member."""
         made = str.__new__(cls, name)
         made._value_, made.bytes_per_parameter = name, bytes_per_parameter
         return made
 
     FP32 = "fp32", 4.0
-    BF16 = "bf16"
-    FP16 = "fp16"
+    BF16 = "bf16", 2.0
+    FP16 = "fp16", 2.0
     FP8 = "fp8", 1.0
     INT8 = "int8", 1.0
     INT4 = "int4", 0.53
@@ -57,12 +56,6 @@ class NumberFormat(StrEnum):
     def bytes_per_embedding(self) -> float:
         """Of embeddings and head beside weights in this format."""
         return (NumberFormat.BF16 if self.is_quantized else self).bytes_per_parameter
-
-
-def format_names(place: str) -> dict[str, NumberFormat]:
-    """The formats by what they are called in one of the places of `format_names.csv`."""
-    rows = [row for row in table_rows(__file__, "format_names.csv") if row["place"] == place]
-    return {name: NumberFormat(row["format"]) for row in rows for name in row["names"].split()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.parameters import NumberFormat, format_names
+from rightsizer.sizing.parameters import NumberFormat
 
 _MOST: Final = 1e18
 AS_PUBLISHED: Final = "take the file as published with the model"
@@ -16,11 +16,25 @@ DESCRIBE: Final = (
     "describe the model in the plan instead (kind: diffusion, parameters, forward_flops{})"
 )
 """The remedy for what is not read of a diffusion model; the braces take more keys."""
-_TYPES: Final = format_names("torch_dtype")
-_METHODS: Final = format_names("quant_method")
+_TYPES: Final = {
+    "float32": NumberFormat.FP32,
+    "bfloat16": NumberFormat.BF16,
+    "float16": NumberFormat.FP16,
+    "float8_e4m3fn": NumberFormat.FP8,
+}
+_METHODS: Final = {
+    **dict.fromkeys(("fp8", "fbgemm_fp8"), NumberFormat.FP8),
+    "mxfp4": NumberFormat.INT4,
+    "nvfp4": NumberFormat.NVFP4,
+}
 """mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
 _WIDTHS: Final = {4: NumberFormat.INT4, 8: NumberFormat.INT8}
-_ALGORITHMS: Final = format_names("quant_algo")
+_ALGORITHMS: Final = {
+    **dict.fromkeys(("FP8", "FP8_PB_WO"), NumberFormat.FP8),
+    **dict.fromkeys(("NVFP4", "NVFP4_AWQ"), NumberFormat.NVFP4),
+    **dict.fromkeys(("W4A16_AWQ", "W4A8_AWQ"), NumberFormat.INT4),
+    "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
+}
 """Of NVIDIA's Model Optimizer."""
 _LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
 _LAYER: Final = re.compile(r"layers\.\d+\.")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rightsizer.io.near import near_words
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
-from rightsizer.sizing.parameters import NumberFormat, format_names
+from rightsizer.sizing.parameters import NumberFormat
 
 _MARKS: Final = re.compile(r"[^a-z0-9.+]+")
 _PREFIXES: Final = frozenset({"meta", "google", "openai", "mistralai", "microsoft", "nvidia"})
@@ -18,8 +18,15 @@ _SUFFIX: Final = re.compile(
     r"|quantized|fp16|bf16|bits?|block|diffusers|v0\.\d|v\d|\d{4}"
 )
 """Last words of a name that do not change the shape."""
-_FORMATS: Final = format_names("model name")
-"""By last words that tell the format of a checkpoint."""
+_FORMATS: Final[Mapping[str, NumberFormat]] = {
+    "fp8": NumberFormat.FP8,
+    **dict.fromkeys(("int8", "w8a8", "8bit"), NumberFormat.INT8),
+    **dict.fromkeys(("nvfp4", "fp4", "mxfp4"), NumberFormat.NVFP4),
+    **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), NumberFormat.INT4),
+    "4bit": NumberFormat.NF4,
+    "q4km": NumberFormat.Q4_K_M,
+}
+"""Last words that tell the format of a checkpoint."""
 _NAMED: Final = 3
 _LIKENESS: Final = 0.65
 

@@ -8,15 +8,27 @@ from typing import Any, Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
-from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import TextFile
 from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
-_REASONS: Final = {
-    row["cell"]: Missing(row["reason"]) for row in table_rows(__file__, "missing_cells.csv")
+_REASONS: Final[dict[str, Missing]] = {
+    **dict.fromkeys(("", "-", "none", "no data", "not found"), Missing.NO_SAMPLE),
+    **dict.fromkeys(
+        (
+            *("n/a", "not supported", "not available", "not active on display"),
+            *("function not found", "requested functionality has been deprecated"),
+        ),
+        Missing.NOT_SUPPORTED,
+    ),
+    **dict.fromkeys(("insufficient permissions", "no permission"), Missing.NO_PERMISSION),
+    "timeout": Missing.TIMED_OUT,
+    "gpu is lost": Missing.LOST,
+    **dict.fromkeys(
+        ("gpu requires reset", "reset required", "unknown error", "err!", "error"), Missing.FAILED
+    ),
 }
 _REMEMBERED: Final = 4096
 # Three digits behind the comma may be thousands.
