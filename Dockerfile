@@ -5,7 +5,7 @@
 ARG PYTHON=python:3.12-slim
 
 FROM ${PYTHON} AS build
-ARG EXTRAS=kubernetes
+ARG EXTRAS=kubernetes,fleet
 WORKDIR /source
 RUN python -m venv /opt/rightsizer
 COPY constraints.txt ./

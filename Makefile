@@ -77,5 +77,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	@# The group of development tools needs pip 25.1.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .[kubernetes] --group dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .[kubernetes,fleet] --group dev
 	@touch $@

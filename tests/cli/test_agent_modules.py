@@ -166,7 +166,8 @@ def _refuse(agent: socket.socket) -> None:
 
 SPARED: Final = (
     *("_hashlib", "_ssl", "ssl", "asyncio", "concurrent.futures.process", "email", "http.client"),
-    *("http.server", "importlib.metadata", "multiprocessing", "prometheus_client", "rich"),
+    *("http.server", "importlib.metadata", "multiprocessing", "numpy", "orjson"),
+    *("prometheus_client", "rich"),
 )
 
 

@@ -39,7 +39,7 @@ def test_two_stages_of_one_slim_base() -> None:
 def test_versions_are_pinned() -> None:
     """What is installed is what was tested, with what a DaemonSet asks the kubelet with."""
     assert '--constraint constraints.txt ".[${EXTRAS}]"' in TEXT
-    assert "ARG EXTRAS=kubernetes" in TEXT
+    assert "ARG EXTRAS=kubernetes,fleet" in TEXT
 
 
 def test_runs_without_privileges() -> None:

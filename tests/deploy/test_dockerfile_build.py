@@ -60,7 +60,7 @@ def wheelhouse() -> Path:
         fresh = folder.with_name(f"{folder.name}-{os.getpid()}")
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", fresh]
         pinned = ["--only-binary", ":all:", "--constraint", ROOT / "constraints.txt"]
-        wanted = [f"{ROOT}[kubernetes]", "hatchling>=1.27"]
+        wanted = [f"{ROOT}[kubernetes,fleet]", "hatchling>=1.27"]
         done = subprocess.run([*pip, *pinned, *wanted], capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"the libraries cannot be fetched from here: {done.stderr[-300:]}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from cached_fleet import FIRST_DAY, day_frame
 from estate_views import MARKET, pool, steady, view
 from readings import HOUR
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetPool, WaitingWork
 from rightsizer.fleet.rules.empty_gpus import RULE

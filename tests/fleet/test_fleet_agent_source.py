@@ -13,15 +13,8 @@ import pytest
 
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.fleet.cache.day_frame import (
-    COARSE_STEP,
-    DAY,
-    FINE_STEP,
-    ColumnKind,
-    DayFrame,
-    Grid,
-    kind_of,
-)
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, kind_of
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
@@ -285,7 +278,9 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
             if each.device.uuid in told.days[COARSE_STEP].frames:
                 columns = told.track(each.device.uuid).columns
                 tiers = {
-                    name.partition(":")[2] for name in columns if kind_of(name) is ColumnKind.TIER
+                    name.partition(":")[2]
+                    for name, values in columns.items()
+                    if kind_of(name) is ColumnKind.TIER and any(values > 0)
                 }
                 known = node.accounts.device(each.device.uuid).windows.window(START, LAST).known
                 assert tiers == ({each.tier.value} if known else set())

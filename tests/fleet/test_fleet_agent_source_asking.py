@@ -1,27 +1,22 @@
 """What the source of our agents asks of a store, and for which time."""
 
 import math
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import pytest
 
 from cached_fleet import FIRST_DAY, estate_device
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.fleet.cache.day_frame import (
-    COARSE_STEP,
-    DAY,
-    FINE_STEP,
-    ColumnKind,
-    Grid,
-)
+from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import DayReader
-from rightsizer.fleet.sources.agent.time_columns import pressure_columns
-from rightsizer.model.state import Resource, State
+from rightsizer.fleet.sources.agent.time_columns import limits_of, pressure_columns
+from rightsizer.model.state import State
 
 NAMES: Final = frozenset(
     {
@@ -57,7 +52,7 @@ class UntilNow:
             return ()
         times = range(start, start + STRETCHES * step, step)
         labels = {"uuid": "GPU-0", "state": State.PRODUCTIVE.value}
-        return [SampledSeries(labels, times, array("d", [step / 1e9] * STRETCHES))]
+        return [SampledSeries(labels, times, np.full(STRETCHES, step / 1e9))]
 
     def instant(self, promql: str, time: int) -> Sequence[SampledSeries]:
         """Nothing."""
@@ -101,10 +96,10 @@ def test_of_a_link_the_busier_direction_is_asked_for(names: set[str], read: set[
 def test_a_day_without_a_share_is_not_one_at_the_limit() -> None:
     """Where an agent did not yet tell of its limits, nothing is known of them."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 2)
-    known = array("d", [3600.0] * 30 + [1800.0] * 18)
-    told = [SampledSeries({"resource": "compute"}, [grid.start + 2 * DAY], array("d", [0.5]))]
-    column = pressure_columns({ColumnKind.SATURATED: told}, known, grid)[
-        ColumnKind.SATURATED.column(Resource.COMPUTE)
-    ]
+    known = np.array([[3600.0] * 30 + [1800.0] * 18])
+    labels = {"uuid": "GPU-0", "resource": "compute", "figure": "saturated"}
+    told = [SampledSeries(labels, np.array([grid.start + 2 * DAY]), np.array([0.5]))]
+    limits = limits_of(told, {"GPU-0": 0}, grid)
+    (column,) = pressure_columns(limits, known, grid)[ColumnKind.SATURATED.column("compute")]
     assert all(math.isnan(value) for value in column[:24])
     assert list(column[24:]) == [1800.0] * 6 + [900.0] * 18

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from array import array
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,8 @@ from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.exposition.families import BUCKET_EDGES
 from rightsizer.exposition.report_collector import RISK_BOUNDS
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, ColumnKind, Grid
+from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import held, workload_by_key, workload_of
@@ -22,7 +23,7 @@ from rightsizer.fleet.sources.agent.measure_columns import measure_columns
 from rightsizer.fleet.sources.agent.metrics import AgentMetric
 from rightsizer.fleet.sources.agent.source import node_advice
 from rightsizer.fleet.sources.agent.time_columns import (
-    DeviceAnswers,
+    DayAnswers,
     demands_of,
     presence_of,
     time_columns,
@@ -64,7 +65,7 @@ def test_figures_are_exported_and_recorded(figure: AgentMetric) -> None:
 def test_samples_are_placed_where_their_stretch_is(hours: list[int]) -> None:
     """Whether there is one for every stretch, for some in a row, or for a few."""
     times = [GRID.start + (hour + 1) * GRID.step for hour in hours]
-    column = placed(SampledSeries({}, times, array("d", hours)), GRID)
+    (column,) = placed([SampledSeries({}, np.array(times, int), np.array(hours, float))], GRID)
     assert {place for place, value in enumerate(column) if not math.isnan(value)} == set(hours)
     assert all(column[hour] == hour for hour in hours)
 
@@ -72,7 +73,7 @@ def test_samples_are_placed_where_their_stretch_is(hours: list[int]) -> None:
 def test_samples_of_another_day_are_left_out() -> None:
     """A sample at the very beginning is the day before's."""
     times = [GRID.start, GRID.start + GRID.step, GRID.end, GRID.end + GRID.step]
-    column = placed(SampledSeries({}, times, array("d", [1, 2, 3, 4])), GRID, 0.0)
+    (column,) = placed([SampledSeries({}, np.array(times), np.arange(1.0, 5.0))], GRID, 0.0)
     assert list(column) == [2.0] + [0.0] * 22 + [3.0]
 
 
@@ -81,16 +82,16 @@ def test_states_always_sum_to_the_stretch(data: st.DataObject) -> None:
     """Whatever a store extrapolates, and however much of the stretch was seen."""
     part = st.lists(st.floats(0, 2000), min_size=24, max_size=24)
     states = {
-        state.value: array("d", data.draw(part))
+        state.value: np.array([data.draw(part)])
         for state in (State.UNKNOWN, State.PRODUCTIVE, State.IDLE_HELD)
     }
     presence = presence_of(states, GRID)
-    columns = time_columns(DeviceAnswers(states=states), presence, GRID)
+    columns = time_columns(DayAnswers(states=states), presence, GRID)
     for place in range(24):
-        total = sum(column[place] for column in columns.values())
-        if any(values[place] for values in states.values()):
+        total = sum(column[0, place] for column in columns.values())
+        if any(values[0, place] for values in states.values()):
             assert total == pytest.approx(3600, abs=0.01)
-            assert all(column[place] >= 0 for column in columns.values())
+            assert all(column[0, place] >= 0 for column in columns.values())
         else:
             assert math.isnan(total)
 
@@ -101,14 +102,11 @@ def test_states_always_sum_to_the_stretch(data: st.DataObject) -> None:
 )
 def test_buckets_keep_their_seconds(counts: list[float], peaks: list[float]) -> None:
     """However the seconds of a bucket are spread, it has as many as the store says."""
-    edges, total = {}, 0.0
-    for edge, count in zip(BUCKET_EDGES, counts, strict=True):
-        total += count
-        edges[edge] = total
-    column = {Measure.COMPUTE: array("f", peaks)}
-    known = array("d", [3600.0] * 24)
-    found = demands_of({"sm_work": edges}, column, known, 0.6).get(Resource.COMPUTE, Histogram())
-    for edge, seconds in edges.items():
+    edges = np.cumsum([counts], axis=1)
+    known = np.full((1, 24), 3600.0)
+    (demands,) = demands_of({"sm_work": edges}, {Measure.COMPUTE: np.array([peaks])}, known, 0.6)
+    found = demands.get(Resource.COMPUTE, Histogram())
+    for edge, seconds in zip(BUCKET_EDGES, edges[0], strict=True):
         assert found.cumulative()[bin_of(edge)] / 1e9 == pytest.approx(seconds, abs=1e-3)
 
 
@@ -122,12 +120,11 @@ def test_power_weighs_busy_time_as_an_upper_bound(
         truth.add(time * min(1.0, draw / 0.6), 1.0)
         busy.add(time, 1.0)
         power.add(draw, 1.0)
-    fine = {percent / 100: 0.0 for percent in range(101)}
     buckets = {
-        name: {edge: histogram.cumulative()[bin_of(edge)] for edge in fine}
+        name: np.array([[histogram.cumulative()[bin_of(edge)] for edge in BUCKET_EDGES]])
         for name, histogram in (("busy", busy), ("power", power))
     }
-    found = demands_of(buckets, {}, array("d"), 0.6)[Resource.COMPUTE]
+    found = demands_of(buckets, {}, np.zeros((1, 24)), 0.6)[0][Resource.COMPUTE]
     # A bucket's seconds are spread evenly, so that its end alone is known.
     edge = next(
         each for each in BUCKET_EDGES if found.cumulative()[bin_of(each)] >= share * found.total - 1
@@ -138,19 +135,20 @@ def test_power_weighs_busy_time_as_an_upper_bound(
 
 def test_memory_is_known_by_its_peaks() -> None:
     """To a percent, and for the known time alone."""
-    peaks = {Measure.MEMORY: array("f", [0.734, 0.9, math.nan])}
-    found = demands_of({}, peaks, array("d", [60.0, 0.0, math.nan]), 0.6)
-    assert found == {Resource.MEMORY: Histogram({74: 60e9})}
+    peaks = {Measure.MEMORY: np.array([[0.734, 0.9, math.nan]])}
+    found = demands_of({}, peaks, np.array([[60.0, 0.0, math.nan]]), 0.6)
+    assert found == [{Resource.MEMORY: Histogram({74: 60e9})}]
 
 
-def columns_of(**means: list[float]) -> dict[str, array[float]]:
+def columns_of(**means: list[float]) -> dict[str, list[float]]:
     """Mean columns of a device that was known for all of a day, from means by the hour."""
-    whole = {name: array("d", values * 24) for name, values in means.items()}
-    presence = presence_of({"productive": array("d", [3600.0] * 24)}, GRID)
+    whole = {name: np.array([values * 24]) for name, values in means.items()}
+    presence = presence_of({"productive": np.full((1, 24), 3600.0)}, GRID)
     used = {"seconds": whole.pop("used")} if "used" in whole else {}
     power = {"power": whole.pop("power")} if "power" in whole else {}
-    told = DeviceAnswers(means=whole, power=power, totals=used)
-    return measure_columns(told, presence, gpu(), UsageSettings())
+    told = DayAnswers(means=whole, power=power, totals=used)
+    found = measure_columns(told, presence, [gpu()], UsageSettings())
+    return {name: values[0].tolist() for name, values in found.items()}
 
 
 def test_compute_without_profiling_is_bounded_by_power_and_by_what_was_used() -> None:
@@ -167,14 +165,12 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
 ) -> None:
     """No moment's product is above it, and the busy share alone is never less."""
     busy, power = (max(each) for each in zip(*moments, strict=True))
-    known = array("d", [3600.0] * GRID.count)
-    presence = presence_of({"productive": known}, GRID)
-    columns = {"busy": array("d", [busy] * GRID.count)}
-    peaks = {"power_peak": array("d", [power] * GRID.count)}
-    none = {"busy": array("d", [0.0] * GRID.count)}
-    figures_of_day = DeviceAnswers(means=none, peaks=columns, power=peaks)
-    found = measure_columns(figures_of_day, presence, gpu(), UsageSettings())
-    bound = found[ColumnKind.PEAK.column(Measure.COMPUTE)][0]
+    whole = np.ones((1, GRID.count))
+    presence = presence_of({"productive": 3600.0 * whole}, GRID)
+    columns, peaks = {"busy": busy * whole}, {"power_peak": power * whole}
+    figures_of_day = DayAnswers(means={"busy": 0.0 * whole}, peaks=columns, power=peaks)
+    found = measure_columns(figures_of_day, presence, [gpu()], UsageSettings())
+    bound = found[ColumnKind.PEAK.column(Measure.COMPUTE)][0, 0]
     full = UsageSettings().working_power_ratio
     assert bound >= max(share * min(1.0, draw / full) for share, draw in moments) - 1e-6
     assert bound <= busy + 1e-6
@@ -202,8 +198,8 @@ def test_unknown_means_stay_unknown() -> None:
 def test_parts_of_holders_are_runs_that_sum_to_one(data: st.DataObject) -> None:
     """Every stretch in which someone held it is in one run of his."""
     part = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=24, max_size=24)
-    shares = {key: array("d", data.draw(part)) for key in ("slurm:1", "slurm:2")}
-    found = held(shares, {key: workload_by_key(key) for key in shares})
+    shares = {key: data.draw(part) for key in ("slurm:1", "slurm:2")}
+    found = held(np.array([*shares.values()]), [workload_by_key(key) for key in shares])
     for place in range(24):
         there = {
             each.workload.key: each.share_ratio
@@ -253,7 +249,9 @@ def test_own_labels_go_before_those_of_the_scrape() -> None:
 def test_risks_are_those_that_agents_export(risk: Risk) -> None:
     """By their bounds; without one it is not known."""
     labels = {"id": "a", "instance": "n"}
-    advice = [SampledSeries(labels, [0], array("d", [1]))]
-    bound = SampledSeries(labels | {"figure": "risk"}, [0], array("d", [RISK_BOUNDS[risk]]))
+    advice = [SampledSeries(labels, np.zeros(1, int), np.ones(1))]
+    bound = SampledSeries(
+        labels | {"figure": "risk"}, np.zeros(1, int), np.array([RISK_BOUNDS[risk]])
+    )
     assert [each.risk for each in node_advice(advice, [bound])] == [risk.value]
     assert [each.risk for each in node_advice(advice, [])] == ["Unknown"]

@@ -8,7 +8,7 @@ import pytest
 from prometheus_server import prometheus_server, scrape_config
 from readings import EPOCH, SECOND
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.model import NodeAdvice
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import FleetSettings, StoreSettings

@@ -1,9 +1,9 @@
 """What is wanted in parts is asked for once, and comes out as if each part were asked for."""
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,8 +35,8 @@ class Kept:
         for number, places in enumerate(self.places):
             times = [at * step for at in sorted(places) if start <= at * step <= end]
             if times:
-                values = array("d", [time / STEP for time in times])
-                found.append(SampledSeries({"n": str(number)}, times, values))
+                values = np.array(times) / STEP
+                found.append(SampledSeries({"n": str(number)}, np.array(times), values))
         return found
 
     def instant(self, promql: str, time: int) -> Sequence[SampledSeries]:

@@ -14,13 +14,8 @@ from cached_fleet import FIRST_DAY, STATES, day_frame, day_frames, estate_device
 from cases import findings
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import (
-    COARSE_STEP,
-    FINE_STEP,
-    ColumnKind,
-    DayFrame,
-    Grid,
-)
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of

@@ -16,7 +16,8 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame, Grid
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.model import FleetDevice

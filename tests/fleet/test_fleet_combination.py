@@ -1,7 +1,6 @@
 """Devices together: sums at the same moments, in any order, and never more than they were."""
 
 import math
-import random
 from itertools import permutations
 
 import pytest
@@ -11,14 +10,8 @@ from hypothesis import strategies as st
 from cached_fleet import FIRST_DAY, day_frame, day_frames
 from readings import DAY
 from rightsizer.fleet.cache.combination import DevicePart, combined
-from rightsizer.fleet.cache.day_frame import (
-    COARSE_STEP,
-    DEVICES,
-    FINE_STEP,
-    ColumnKind,
-    DayFrame,
-    Grid,
-)
+from rightsizer.fleet.cache.day_frame import DEVICES, ColumnKind, DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
@@ -123,20 +116,3 @@ def test_a_whole_device_alone_is_taken_as_it_is() -> None:
     """Most workloads have one device; nothing is copied for them."""
     whole = part(day_frame(FIRST_DAY))
     assert combined([whole]) is whole.frame
-
-
-@given(day_frames(), day_frames(), st.floats(0.1, 1.0), st.integers(0, 23), st.randoms())
-@settings(max_examples=15)
-def test_a_column_is_the_same_whether_it_is_asked_alone_or_with_all(
-    one: DayFrame, other: DayFrame, share: float, first: int, order: random.Random
-) -> None:
-    """Most are never asked for, and those that are come in any order."""
-    same_day = DayFrame.of(one.grid, other.columns)
-    parts = [part(one), part(same_day, first, share=share)]
-    whole, alone = combined(parts), combined(parts)
-    count, places = whole.grid.count, list(range(len(whole.layout.columns)))
-    order.shuffle(places)
-    for place in places:
-        expected = whole.values[place * count : (place + 1) * count]
-        assert alone.at(place).tobytes() == expected.tobytes()
-    assert alone.known_seconds() == DayFrame(whole.grid, whole.layout, whole.values).known_seconds()

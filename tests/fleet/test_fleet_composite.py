@@ -7,7 +7,7 @@ import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.catalogue.catalogue import built_in, mig_instance
-from rightsizer.fleet.cache.day_frame import DAY, Grid
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.context import CompositeSource
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings

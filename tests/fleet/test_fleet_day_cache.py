@@ -4,13 +4,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cached_fleet import FIRST_DAY, day_frame
 from readings import workload
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
 from rightsizer.fleet.cache.day_codec import pack
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame, Grid
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.model.errors import HistoryError
 
@@ -133,7 +135,8 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
     """Each is read, the one who asks for any of them has them, and they go away with the last."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 3)
     columns = {
-        column: values * 3 for column, values in day_frame(FIRST_DAY, COARSE_STEP).columns.items()
+        column: np.tile(values, 3)
+        for column, values in day_frame(FIRST_DAY, COARSE_STEP).columns.items()
     }
     told = FleetDay({"GPU-0": DayFrame.of(grid, columns)}, {"GPU-0": (DeviceHolding(JOB, 30, 71),)})
     with DayCache(tmp_path / "fleet.db") as day_cache:

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from cached_fleet import FIRST_DAY, day_frame, day_frames
 from rightsizer.fleet.cache import day_codec
 from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import (
-    COARSE_STEP,
-    FINE_STEP,
-    ColumnKind,
-    DayFrame,
-    Grid,
-    kind_of,
-)
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, kind_of
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 
 _LOSS = {ColumnKind.MEAN: 2.0**-10, ColumnKind.PEAK: 2.0**-10}
 _SECONDS_LOSS = 2.0**-15

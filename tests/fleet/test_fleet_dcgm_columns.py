@@ -2,9 +2,9 @@
 
 import math
 import pickle
-from array import array
 from typing import Final
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,24 +22,25 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     ThrottleReasons,
     alive,
     by_device,
-    joined,
-    plausible_columns,
+    plausible_values,
 )
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.series import together
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.workload import Workload, WorkloadKind
 
 STEP: Final = YESTERDAY.step
+ROWS: Final = {gpu(0): 0}
 UTIL: Final = DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]
 COUNTS: Final = st.lists(st.integers(0, 20), min_size=288, max_size=288)
 
 
 def series(values: list[float], **labels: str) -> SampledSeries:
     """Values from the first stretch on."""
-    times = [YESTERDAY.start + (at + 1) * STEP for at in range(len(values))]
-    return SampledSeries({"UUID": gpu(0), **labels}, times, array("d", values))
+    times = YESTERDAY.start + STEP * np.arange(1, len(values) + 1)
+    return SampledSeries({"UUID": gpu(0), **labels}, times, np.array(values))
 
 
 def workload(name: str) -> Workload:
@@ -60,10 +61,10 @@ WORKLOADS: Final = {holder: workload(holder.pod) for holder in HOLDERS if holder
 @given(COUNTS, COUNTS, COUNTS)
 def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: list[int]) -> None:
     """In no stretch, however samples are spread over holders and over no one."""
-    columns = (array("d", map(float, each)) for each in (one, two, nobody))
+    columns = (np.array(each, float) for each in (one, two, nobody))
     presence = ExporterPresence(dict(zip(HOLDERS, columns, strict=True)))
     shares = [0.0] * 288
-    for run in held_runs(presence, WORKLOADS, YESTERDAY):
+    for run in held_runs(presence, WORKLOADS):
         assert 0 <= run.first <= run.last < 288
         for at in range(run.first, run.last + 1):
             shares[at] += run.share_ratio
@@ -74,10 +75,7 @@ def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: lis
 def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> None:
     """However many samples there are; and there is none without samples."""
     presence = ExporterPresence(
-        {
-            holder: array("d", map(float, each))
-            for holder, each in zip(HOLDERS, (one, two), strict=False)
-        }
+        {holder: np.array(each, float) for holder, each in zip(HOLDERS, (one, two), strict=False)}
     )
     for at, known in enumerate(presence.known_seconds(YESTERDAY, 30.0)):
         assert 0.0 <= known <= 300.0
@@ -90,38 +88,37 @@ def test_a_mask_of_two_values_has_its_exact_share(part: int, most: int, least: i
     low, high = sorted((most, least))
     share = part / 287
     mean = share * high + (1 - share) * low
-    column = (array("d", [each]) for each in (mean, high, low))
-    mask, held = ThrottleReasons(*column).at(0)
-    assert mask == high
-    assert math.isclose(held, share if high > low else 1.0, abs_tol=1e-9)
+    reasons = ThrottleReasons(*(np.array([each]) for each in (mean, high, low)))
+    assert list(reasons.masks) == [high]
+    assert math.isclose(reasons.shares[0], share if high > low else 1.0, abs_tol=1e-9)
 
 
 def test_of_two_scrapes_the_larger_value_counts() -> None:
     """And what only one of them has is not lost."""
-    found = by_device([series([1.0, 5.0]), series([3.0, 2.0, 7.0], gpu="0")], YESTERDAY)
-    assert list(found[gpu(0)][:3]) == [3.0, 5.0, 7.0]
+    found = by_device([series([1.0, 5.0]), series([3.0, 2.0, 7.0], gpu="0")], YESTERDAY, ROWS)
+    assert list(found[0, :3]) == [3.0, 5.0, 7.0]
 
 
 def test_what_the_card_says_is_no_instance_s() -> None:
     """Power labelled with an instance is that of the whole GPU."""
     sliced = series([300.0], GPU_I_ID="3")
-    assert by_device([sliced], YESTERDAY, is_of_card=True) == {}
-    assert list(by_device([sliced], YESTERDAY)) == [f"{gpu(0)}/gi3"]
+    rows = {f"{gpu(0)}/gi3": 0}
+    assert np.isnan(by_device([sliced], YESTERDAY, rows, is_of_card=True)).all()
+    assert by_device([sliced], YESTERDAY, rows)[0, 0] == 300.0
 
 
 def test_blanks_are_unknown() -> None:
     """A mean with one of DCGM's blanks among its samples says nothing."""
-    read = by_device([series([50.0, 9.2e18 / 10])], YESTERDAY)
-    column = plausible_columns(read, UTIL, Signal.GPU_BUSY)[gpu(0)]
+    read = by_device([series([50.0, 9.2e18 / 10])], YESTERDAY, ROWS)
+    (column,) = plausible_values(read, UTIL, Signal.GPU_BUSY)
     assert column[0] == 0.5
     assert math.isnan(column[1])
 
 
 def test_a_counter_that_died_is_not_preferred() -> None:
     """Where it reads 0 and the driver says otherwise."""
-    better = {gpu(0): array("d", [0.0, 0.7, math.nan, 0.0])}
-    other = {gpu(0): array("d", [0.9, 0.9, 0.4, 0.1])}
-    assert list(joined(better, other, alive)[gpu(0)]) == [0.9, 0.7, 0.4, 0.0]
+    better, other = np.array([0.0, 0.7, math.nan, 0.0]), np.array([0.9, 0.9, 0.4, 0.1])
+    assert list(together(better, other, alive)) == [0.9, 0.7, 0.4, 0.0]
 
 
 def test_two_pods_of_one_device_share_it() -> None:
@@ -131,7 +128,7 @@ def test_two_pods_of_one_device_share_it() -> None:
         series([10.0], pod="two-0", namespace="a"),
     ]
     found = presences(counts, YESTERDAY, HolderNames())[gpu(0)]
-    assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [0.5, 0.5]
+    assert [run.share_ratio for run in held_runs(found, WORKLOADS)] == [0.5, 0.5]
 
 
 def test_short_jobs_do_not_take_the_time_between_them() -> None:
@@ -139,7 +136,7 @@ def test_short_jobs_do_not_take_the_time_between_them() -> None:
     counts = [series([9.0, 11.0]), series([11.0, 9.0], pod="one-0", namespace="a")]
     found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
     assert not found.has_own_series
-    assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [0.55, 0.45]
+    assert [run.share_ratio for run in held_runs(found, WORKLOADS)] == [0.55, 0.45]
 
 
 def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
@@ -147,7 +144,7 @@ def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
     counts = [series([20.0]), series([20.0], pod="one-0", namespace="a")]
     found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
     assert found.has_own_series
-    assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [1.0]
+    assert [run.share_ratio for run in held_runs(found, WORKLOADS)] == [1.0]
 
 
 def test_the_exporter_s_own_pod_holds_nothing() -> None:

@@ -12,7 +12,8 @@ from publish_reports import full_report
 from publish_stories import NOW as REPORTED
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
-from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
+from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, basic, gpu, stored, unprofiled
-from rightsizer.fleet.cache.day_frame import DAY
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.probe import probe
 from rightsizer.model.state import Tier

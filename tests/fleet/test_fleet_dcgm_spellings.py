@@ -6,7 +6,8 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
+from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport

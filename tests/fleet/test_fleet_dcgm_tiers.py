@@ -19,7 +19,8 @@ from dcgm_estate import (
     stored,
     unprofiled,
 )
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, Grid
+from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport

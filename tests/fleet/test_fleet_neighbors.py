@@ -6,7 +6,7 @@ from cached_fleet import FIRST_DAY, estate_device
 from cases import case, window
 from readings import DAY
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.cases.case import BatchRequest, batches_of
 from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy
 from rightsizer.model.finding import Case, Node

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP
 from rightsizer.fleet.fetch import COLUMNS, SHARD_QUERIES, FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport

@@ -8,7 +8,8 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, EMPTY, HELD, HOUR, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
+from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource

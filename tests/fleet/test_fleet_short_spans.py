@@ -1,15 +1,15 @@
 """The present is judged by stretches that are over, and each day is read as its samples allow."""
 
-from array import array
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, day_frame
 from readings import DAY, HOUR, MINUTE
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
@@ -71,8 +71,8 @@ class Counted:
     ) -> Sequence[SampledSeries]:
         """Samples in the hour before each time."""
         assert promql == "max(count_over_time(up[3600s]))"
-        times = list(range(start, end + 1, step))
-        counts = array("d", [60.0 if time - HOUR >= self.since else 12.0 for time in times])
+        times = np.arange(start, end + 1, step)
+        counts = np.where(times - HOUR >= self.since, 60.0, 12.0)
         return [SampledSeries({}, times, counts)]
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:

@@ -1,9 +1,9 @@
 """Days that were read at once are those that were read one by one, the one who asks for them."""
 
-from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,8 @@ from rightsizer.fleet.cache.combination import (
 )
 from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
 from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, ColumnKind, DayFrame, Grid
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.cache.measures import blocks_of
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.settings import DemandSettings
@@ -41,11 +42,8 @@ def single(number: int) -> DayFrame:
 
 def at_once(days: Sequence[DayFrame]) -> DayFrame:
     """The same days as one frame."""
-    first, count = days[0], days[0].grid.count
-    values = array("f")
-    for place in range(0, len(first.values), count):
-        for day in days:
-            values += day.values[place : place + count]
+    first = days[0]
+    values = np.concatenate([day.values for day in days], axis=1)
     return DayFrame(Grid(first.grid.day, first.grid.step, len(days)), first.layout, values)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DAY
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource

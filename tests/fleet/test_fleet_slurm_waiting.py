@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DAY
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import WaitingWork
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource

@@ -220,7 +220,7 @@ def test_series_may_come_and_go_between_halves() -> None:
         "b": (4, [1, 2, 1, 2]),
         "c": (2, [1, 2]),
     }
-    assert found[1].times == range(START, START + 3 * STEP + 1, STEP)
+    assert list(found[1].times) == list(range(START, START + 3 * STEP + 1, STEP))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.selector import Matchers, selector
 from rightsizer.fleet.settings import StoreSettings
@@ -72,7 +72,7 @@ def day(of: PrometheusStore, promql: str = MEANS) -> dict[str, dict[int | None, 
     found = of.range(promql, GRID.start + GRID.step, GRID.end, GRID.step)
     return {
         each.labels["uuid"]: {
-            GRID.place(moment): round(value, 9)
+            GRID.places(moment): round(value, 9)
             for moment, value in zip(each.times, each.values, strict=True)
         }
         for each in found

@@ -13,7 +13,8 @@ from estate_views import H100, MARKET
 from fleet_command import asked_in_process, configured
 from readings import gpu as reading_gpu
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, DayFrame
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.model.histogram import BINS, Histogram, bin_of, bins_of
+from rightsizer.model.histogram import BINS, Histogram, bin_of
 
 RATIOS: Final = st.floats(0.0, 1.0)
 WEIGHTS: Final = st.integers(1, 10**12)
@@ -189,9 +189,3 @@ def test_cumulative_is_every_edge_at_once(readings: list[tuple[float, int]]) -> 
         [sum(weights.get(each, 0.0) for each in range(percent + 1)) for percent in range(BINS)]
     )
     assert found[-1] == histogram.total
-
-
-@given(st.lists(st.floats(allow_nan=False), max_size=30))
-def test_bins_at_once_are_those_one_by_one(values: list[float]) -> None:
-    """Whatever the values are."""
-    assert bins_of(values) == [bin_of(value) for value in values]

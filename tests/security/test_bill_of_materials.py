@@ -74,20 +74,20 @@ def development() -> list[str]:
 
 def test_all_that_is_installed_is_pinned() -> None:
     """Whatever a fresh environment takes, for the agent or for its tests, has one version."""
-    needed = closure("gpu-rightsizer[kubernetes]", *development())
+    needed = closure("gpu-rightsizer[kubernetes,fleet]", *development())
     assert needed <= PINS.keys()
     assert [n for n in needed if Version(version(n)) != Version(PINS[n])] == []
 
 
 def test_nothing_is_pinned_that_nobody_needs() -> None:
     """A pin that was left behind would look like a part."""
-    assert closure("gpu-rightsizer[kubernetes]", *development()) == PINS.keys()
+    assert closure("gpu-rightsizer[kubernetes,fleet]", *development()) == PINS.keys()
 
 
 def test_the_bill_names_what_an_agent_takes(bill: Any) -> None:
     """Itself, and every library with its version; no tool of its developers."""
     parts = {part["name"]: part["version"] for part in bill["components"]}
-    assert parts.keys() == closure("gpu-rightsizer[kubernetes]")
+    assert parts.keys() == closure("gpu-rightsizer[kubernetes,fleet]")
     assert parts == {name: PINS[name] for name in parts}
     about = bill["metadata"]["component"]
     assert (about["name"], about["version"]) == ("gpu-rightsizer", __version__)

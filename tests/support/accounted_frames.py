@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from rightsizer.accounting.service import NodeAccounts
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, Grid, kind_of
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, kind_of
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from readings import DAY as A_DAY
 from readings import EPOCH, gpu
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, ColumnKind, DayFrame, Grid
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.block import Measure

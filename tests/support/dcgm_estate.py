@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_server import prometheus_server, scrape_config
-from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

@@ -13,7 +13,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
-from rightsizer.fleet.cache.day_frame import DAY
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.device import Device
 from rightsizer.model.metric_family import Level

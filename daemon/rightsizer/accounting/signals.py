@@ -100,16 +100,23 @@ def _ratio(value: float) -> float:
 def _derive_power(
     signals: dict[Signal, float], device: Device, draws: PowerLevels, settings: SignalSettings
 ) -> None:
-    watts, idle_watts = signals.get(Signal.POWER_WATTS), draws.idle_watts
-    if watts is None or idle_watts is None:
-        return
     limit = signals.get(Signal.POWER_LIMIT_WATTS) or device.power_limit_watts
+    ratio = power_ratio(signals.get(Signal.POWER_WATTS), limit, draws, settings)
+    if ratio is not None:
+        signals.setdefault(Signal.POWER, ratio)
+
+
+def power_ratio(
+    watts: float | None, limit: float | None, draws: PowerLevels, settings: SignalSettings
+) -> float | None:
+    """A draw as a ratio of what lies between idle and the limit; `None` where it is unknown."""
+    idle_watts = draws.idle_watts
+    if watts is None or idle_watts is None:
+        return None
     if not limit:
         highest_watts = draws.highest_watts or 0.0
         limit = highest_watts if highest_watts >= settings.stand_in_limit_ratio * idle_watts else 0
-    if limit <= idle_watts:
-        return
-    signals.setdefault(Signal.POWER, _ratio((watts - idle_watts) / (limit - idle_watts)))
+    return _ratio((watts - idle_watts) / (limit - idle_watts)) if limit > idle_watts else None
 
 
 def _derive_links(signals: dict[Signal, float], device: Device) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
-from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import Cluster, FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.selector import quoted
 from rightsizer.fleet.source import MetricStore

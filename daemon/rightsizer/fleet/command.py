@@ -1,5 +1,7 @@
 """`rightsizer fleet`: cluster-wide recommendations from any Prometheus-compatible store."""
 
+# ruff: noqa: PLC0415 - What needs the extra is loaded once there is something to do.
+
 import argparse
 import sys
 from contextlib import nullcontext
@@ -18,19 +20,12 @@ from rightsizer.console.flags import (
     with_values,
 )
 from rightsizer.console.progress import ProgressLine
-from rightsizer.fleet.answers import Selection, merged, read_answers, selected
-from rightsizer.fleet.encoder import encode_answer, encode_plan
-from rightsizer.fleet.judge import FleetJudge
-from rightsizer.fleet.page import fleet_document
-from rightsizer.fleet.run import explain_once, run_once
-from rightsizer.fleet.service import serve_fleet
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
-from rightsizer.fleet.text import fleet_text, plan_text
 from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds
 
@@ -58,6 +53,18 @@ def _run(arguments: argparse.Namespace) -> int:
         RightsizerError: no store is named, it does not answer, or a file is out of reach.
     """
     _refuse_what_does_not_fit(arguments)
+    try:
+        from rightsizer.fleet.answers import merged, read_answers
+        from rightsizer.fleet.encoder import encode_answer, encode_plan
+        from rightsizer.fleet.judge import FleetJudge
+        from rightsizer.fleet.run import explain_once, run_once
+        from rightsizer.fleet.service import serve_fleet
+        from rightsizer.fleet.text import plan_text
+    except ImportError as error:
+        raise RightsizerError(
+            f"fleet needs numpy and orjson ({error.name} is missing); install them with: "
+            "pip install 'gpu-rightsizer[fleet]'"
+        ) from None
     if arguments.action == "merge":
         form = merged(read_answers(arguments.answers), list(map(str, arguments.answers)))
         _show(arguments, form)
@@ -91,6 +98,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
     """Print what was asked for of an answer, and write its page."""
+    from rightsizer.fleet.answers import Selection, selected
+    from rightsizer.fleet.page import fleet_document
+    from rightsizer.fleet.text import fleet_text
+
     asked = Selection(arguments.cluster, arguments.team, arguments.since, arguments.top)
     form = selected(whole, asked)
     text = fleet_text(form) if arguments.top is None else fleet_text(form, arguments.top)

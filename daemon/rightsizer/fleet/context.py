@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.clusters import clusters_in, inventory_in, joined
 from rightsizer.fleet.fetch import FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.model import FleetDevice, FleetInventory
@@ -51,7 +51,7 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
     if age is None:
         start = now - lookback // COARSE_STEP * COARSE_STEP
         found = store.range(f"count({selector})", start, now, COARSE_STEP)
-        last = max((each.times[-1] for each in found if each.times), default=None)
+        last = max((each.span[1] for each in found), default=None)
         age = None if last is None else (now - last) / NANOSECONDS_PER_SECOND
     if age is not None:
         return (

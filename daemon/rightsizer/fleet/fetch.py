@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.clusters import day_in
 from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import pooled
@@ -229,19 +230,12 @@ def _within(
     answer: Sequence[SampledSeries], start: Nanoseconds, end: Nanoseconds
 ) -> Sequence[SampledSeries]:
     """Series that have samples in a span of time, with those alone."""
-    places: dict[int, tuple[slice, Sequence[Nanoseconds]]] = {}
     found = []
     for series in answer:
-        times = series.times
-        # Series of one answer share their times.
-        if id(times) not in places:
-            place = slice(bisect_left(times, start), bisect_right(times, end))
-            places[id(times)] = place, times[place]
-        place, inside = places[id(times)]
-        if len(inside) == len(times):
-            found.append(series)
-        elif inside:
-            found.append(SampledSeries(series.labels, inside, series.values[place]))
+        place = slice(*np.searchsorted(series.times, (start, end + 1)))
+        if place.start < place.stop:
+            inside = series.times[place], series.values[place]
+            found.append(SampledSeries(series.labels, *inside))
     return found
 
 

@@ -17,7 +17,7 @@ from rightsizer.advice.service import RecommenderResult, configured_market, conf
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.combination import merged_holdings
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cache.day_frame import DAY
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, case_measurement
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,

@@ -1,9 +1,10 @@
 """Value types of a fleet: devices on nodes in pools, holders, the hourly view that rules judge."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from __future__ import annotations
 
-from rightsizer.fleet.cache.day_frame import DayFrame
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Self
+
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case
@@ -12,6 +13,9 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+
+if TYPE_CHECKING:  # Rules and settings do without numpy.
+    from rightsizer.fleet.cache.day_frame import DayFrame
 
 MOVABLE_CLASSES: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 """Workloads that may be restarted on another GPU without loss of their work."""

@@ -11,7 +11,7 @@ from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.restoration import Restoration, restored
 from rightsizer.advice.service import AdviceService, EventSink, RecommenderResult
 from rightsizer.advice.storage import Storage
-from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.context import store_of
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.judge import FleetJudge
@@ -70,13 +70,13 @@ def scraped_last(
     opened = store.instant(_over(_OPENED, _MOMENT), last)
     for series in store.range(_over(_STATES, _SECOND), start, last, _SECOND):
         state, key = series.labels.get("state", ""), series.labels.get("id", "")
-        if series.times and state in OPEN_STATES:
-            at = (series.times[-1] - _SECOND, AdviceState(state))
+        if state in OPEN_STATES:
+            at = (series.span[1] - _SECOND, AdviceState(state))
             states[key] = max(states.get(key, at), at)
     for series in opened:
         key = series.labels.get("id", "")
         # A double of seconds knows no more; annotations are found again by the millisecond.
-        opened_at = round(nanoseconds(series.values[-1]), -3)
+        opened_at = round(nanoseconds(series.value), -3)
         if key and 0 < opened_at <= now:
             seen, known = states.get(key, (last - _MOMENT, AdviceState.ACTIVE))
             found[key] = Scraped(key, opened_at, known, seen)
@@ -91,7 +91,7 @@ def _last_scraped(
     for step in _NARROWED:
         steps = max(1, span // step)
         found = store.range(_over(_SCRAPED, step), end - (steps - 1) * step, end, step)
-        times = [each.times[-1] for each in found if each.times]
+        times = [each.span[1] for each in found]
         if not times:
             return None
         end, span = max(times), step

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from array import array
 from collections.abc import Mapping, Sequence
 from operator import add, sub
 from typing import Protocol
 
-from rightsizer.fleet.cache.day_frame import Grid
+import numpy as np
+from numpy.typing import NDArray
+
+from rightsizer.fleet.cache.day_frame import Floats
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import Cluster, FleetDay, FleetDevice, FleetInventory
 from rightsizer.model.frozen import astuple, dataclass, field
 from rightsizer.model.state import Tier
@@ -66,10 +69,20 @@ class SampledSeries:
     """One series of an answer."""
 
     labels: Mapping[str, str]
-    times: Sequence[Nanoseconds]
-    """Wall time, ascending."""
-    values: array[float]
-    """Doubles, as many as there are times; `NaN` samples are left out by the parser."""
+    times: NDArray[np.int64]
+    """Nanoseconds of wall time, ascending."""
+    values: Floats
+    """As many as there are times; `NaN` samples are left out by the parser."""
+
+    @property
+    def value(self) -> float:
+        """The latest; the only one of an instant query."""
+        return float(self.values[-1])
+
+    @property
+    def span(self) -> tuple[Nanoseconds, Nanoseconds]:
+        """Wall time of the first and of the last sample."""
+        return int(self.times[0]), int(self.times[-1])
 
 
 class MetricStore(Protocol):

@@ -139,8 +139,8 @@ def _divided(
 
     `hours` is what a second of it counts.
     """
-    known = sum(day.known[first:last])
-    silent = max(0.0, sum(day.present_seconds[first:last]) - known)
+    known = float(day.known[first:last].sum())
+    silent = max(0.0, float(day.present_seconds[first:last].sum()) - known)
     amounts = day.amounts_over(first, last)
     used = amounts[ColumnKind.USED].get("seconds", 0.0)
     joules = amounts[ColumnKind.ENERGY].get("joules", 0.0)

@@ -4,7 +4,7 @@ Fixed bins beat a t-digest here: the domain is 0 to 1, merging is addition, deca
 and the same readings give the same bytes.
 """
 
-from collections.abc import ItemsView, Iterable, Mapping
+from collections.abc import ItemsView, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -23,19 +23,6 @@ def bin_of(value: float) -> int:
         return 0
     # Not even infinity is more than the last bin holds.
     return int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
-
-
-def bins_of(values: Iterable[float]) -> list[int]:
-    """The bin of each of some ratios, as `bin_of` tells it."""
-    most, last = BINS - 1, BINS - 2
-    return [
-        0
-        if (scaled := value * most - _ROUNDING) <= 0
-        else int(scaled) + 1
-        if scaled < last
-        else most
-        for value in values
-    ]
 
 
 class Histogram:

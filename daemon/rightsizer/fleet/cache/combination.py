@@ -5,27 +5,25 @@ Sums are of the same moments, never sums of peaks.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache, reduce
-from itertools import groupby, pairwise, repeat
-from math import isnan, nan
-from operator import add, mul, sub
+from functools import lru_cache
+from itertools import groupby, pairwise
 from typing import Final
+
+import numpy as np
 
 from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
 from rightsizer.fleet.cache.day_frame import (
-    COARSE_STEP,
-    DAY,
     DEVICES,
     ColumnKind,
     DayFrame,
+    Floats,
     FrameLayout,
-    Grid,
-    floats,
     kind_of,
+    zero_where_unknown,
 )
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource
@@ -38,112 +36,42 @@ def by_the_hour(frame: DayFrame, first: int = 0, last: int | None = None) -> Day
     """
     if frame.grid.step == COARSE_STEP:
         return frame
-    grid, count = frame.grid.by(COARSE_STEP), frame.grid.count
-    each, after = count // grid.count, count - 1 - (count - 1 if last is None else last)
-    outside = array("f", [nan])
-
-    def cut(column: Sequence[float], blank: array[float]) -> Sequence[float]:
-        return [*(blank * first), *column[first : count - after], *(blank * after)]
-
-    known = cut(frame.known_seconds(), array("f", [0.0]))
-    values = array("f")
-    for column, whole in frame.columns.items():
-        found = cut(whole, outside)
-        values.extend(
-            hourly(kind_of(column), found[place : place + each], known[place : place + each])
-            for place in range(0, count, each)
-        )
-    return DayFrame(grid, frame.layout, values, frame.demands)
+    grid, layout = frame.grid.by(COARSE_STEP), frame.layout
+    values, known = np.full(frame.values.shape, np.nan), np.zeros(frame.grid.count)
+    inside = slice(first, frame.grid.count if last is None else last + 1)
+    values[:, inside], known[inside] = frame.values[:, inside], frame.known_seconds()[inside]
+    found = np.empty((len(layout.columns), grid.count))
+    for places, kind in layout.kinds:
+        found[places] = hourly(kind, values[places], known)
+    return DayFrame(grid, layout, found.astype(np.float32), frame.demands)
 
 
-def hourly(kind: ColumnKind, part: Sequence[float], known: Sequence[float]) -> float:
-    """The value of an hour from those of its intervals and their known time."""
-    pairs = [(value, time) for value, time in zip(part, known, strict=True) if not isnan(value)]
-    if not pairs:
-        return nan
-    values = [value for value, _ in pairs]
+def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
+    """Values by the hour from those by five minutes, the last axis, and their known time."""
+    parts, time = _by_hour(values), _by_hour(known)
+    is_known = ~np.isnan(parts)
     if kind is ColumnKind.PEAK:
-        return max(values)
+        return np.fmax.reduce(parts, axis=-1)
+    parts = np.where(is_known, parts, 0.0)
     if kind is ColumnKind.COUNT:
-        return sum(values) / len(part)
-    if kind is ColumnKind.MEAN:
-        weight = sum(time for _, time in pairs)
-        if weight <= 0:
-            return sum(values) / len(values)
-        return sum(value * time for value, time in pairs) / weight
-    return sum(values)
+        found = parts.sum(axis=-1) / parts.shape[-1]
+    elif kind is ColumnKind.MEAN:
+        weights = time * is_known
+        # Where no time is known, all count alike.
+        weights = np.where(weights.sum(axis=-1, keepdims=True) > 0, weights, is_known)
+        found = (parts * weights).sum(axis=-1) / np.maximum(weights.sum(axis=-1), _LEAST)
+    else:
+        found = parts.sum(axis=-1)
+    return np.where(is_known.any(axis=-1), found, np.nan)
 
 
-class SummedFrame(DayFrame):
-    """The sums of some devices at the same moments, with how many there were.
-
-    A column is added up when it is asked for, for most never are.
-    """
-
-    __slots__ = ("_columns", "_devices", "_parts", "_values")
-    _parts: Sequence[DevicePart]
-    _devices: array[float]
-    """By interval; where there is none, no measure is known."""
-    _columns: dict[int, array[float]]
-    _values: list[array[float]]
-
-    def __init__(self, parts: Sequence[DevicePart]) -> None:
-        """Sum what belongs to a subject of some devices, all by the same step."""
-        grid = parts[0].grid
-        devices = array("f", [0.0]) * grid.count
-        demands: dict[Resource, Histogram] = {}
-        for part in parts:
-            inside = slice(part.first, part.last + 1)
-            devices[inside] = floats(map(add, devices[inside], repeat(part.share_ratio)))
-            weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
-            for resource, histogram in part.frame.demands.items() if part.frame else ():
-                mine = histogram if weight >= 1.0 else histogram.scaled(weight)
-                demands.setdefault(resource, Histogram()).merge(mine)
-        shared = _shared(frozenset(part.frame.layout for part in parts if part.frame is not None))
-        layout = FrameLayout.of((*shared.columns, DEVICES))
-        own = {"_parts": parts, "_devices": devices, "_values": list[object]()}
-        columns = {layout.places[DEVICES]: devices}
-        fields = {"grid": grid, "layout": layout, "demands": demands, "_columns": columns}
-        for name, value in (*own.items(), *fields.items()):
-            object.__setattr__(self, name, value)  # As a frozen dataclass does it.
-
-    @property
-    def values(self) -> array[float]:
-        """Column after column, as in any frame."""
-        if not self._values:
-            self._values.append(reduce(add, map(self.at, range(len(self.layout.columns)))))
-        return self._values[0]
-
-    def at(self, place: int) -> array[float]:
-        """The column at a place of the layout."""
-        if place not in self._columns:
-            self._columns[place] = self._added(self.layout.columns[place])
-        return self._columns[place]
-
-    def _added(self, column: str) -> array[float]:
-        kind = kind_of(column)
-        pieces = [part.column(column) for part in self._parts]
-        if kind is ColumnKind.PEAK:
-            mean = _mean_of(column)
-            means = (part.column(mean) for part in self._parts)
-            excesses = [map(sub, *pair) for pair in zip(pieces, means, strict=True)]
-            # What is unknown of one is unknown of the sum of the means already.
-            largest = map(max, *excesses) if len(excesses) > 1 else excesses[0]
-            found = floats(map(add, self.at(self.layout.places[mean]), largest))
-        else:
-            # Most columns are 0 throughout.
-            more = (each for each in pieces[1:] if kind is ColumnKind.MEAN or any(each))
-            found = reduce(lambda one, other: floats(map(add, one, other)), more, pieces[0])
-        if kind in _MEASURES and not all(self._devices):
-            for place, number in enumerate(self._devices):
-                if not number:
-                    found[place] = nan
-        return found
+_LEAST: Final = 1e-300
+"""More than nothing, to divide by."""
+_FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
 
 
-def _mean_of(peak: str) -> str:
-    """The name of the mean of a peak's measure."""
-    return ColumnKind.MEAN.column(peak.partition(":")[2])
+def _by_hour(values: Floats) -> Floats:
+    return values.reshape(*values.shape[:-1], -1, _FINE_OF_HOUR)
 
 
 _MEASURES: Final = frozenset({ColumnKind.MEAN, ColumnKind.PEAK})
@@ -166,6 +94,11 @@ class DevicePart:
         """Whether all of the day belongs to it."""
         return self.first == 0 and self.last == self.grid.count - 1 and self.share_ratio >= 1.0
 
+    @property
+    def inside(self) -> slice:
+        """Its intervals."""
+        return slice(self.first, self.last + 1)
+
     def by_the_hour(self) -> DevicePart:
         """The same by the hour; an hour that is begun belongs to it by the part of it."""
         if self.grid.step == COARSE_STEP:
@@ -176,44 +109,71 @@ class DevicePart:
         frame = None if self.frame is None else by_the_hour(self.frame, self.first, self.last)
         return DevicePart(frame, self.grid.by(COARSE_STEP), first, last, self.share_ratio)
 
-    def column(self, column: str) -> array[float]:
-        """Its part: 0 where it does not count, `nan` for a measure that is not known."""
-        values = None if self.frame is None else self.frame.column(column)
-        is_measure = kind_of(column) in _MEASURES
-        if values is None:
-            values = array("f", [nan if is_measure else 0.0]) * self.grid.count
-        if not self.is_whole:
-            inside, none = values[self.first : self.last + 1], array("f", [0.0])
-            if self.share_ratio < 1.0:
-                inside = floats(map(mul, inside, repeat(self.share_ratio)))
-            values = none * self.first + inside + none * (len(values) - 1 - self.last)
-        if not is_measure and isnan(sum(values)):
-            return array("f", [0.0 if isnan(each) else each for each in values])
-        return values
+    def values(self, layout: FrameLayout) -> Floats:
+        """Its part of some columns: 0 where it does not count, `nan` for an unknown measure."""
+        found = np.zeros((len(layout.columns), self.grid.count), np.float32)
+        found[layout.additive :, self.inside] = np.nan
+        if self.frame is not None:
+            mine, theirs = _common(layout, self.frame.layout)
+            found[mine, self.inside] = self.frame.values[theirs, self.inside] * np.float32(
+                min(1.0, self.share_ratio)
+            )
+        found[: layout.additive] = zero_where_unknown(found[: layout.additive])
+        return found
+
+
+@lru_cache(maxsize=256)
+def _common(one: FrameLayout, other: FrameLayout) -> tuple[Floats, Floats]:
+    """Where the columns that both have stand in each, to choose rows by."""
+    columns = [column for column in one.columns if column in other.places]
+    mine, theirs = ([each.places[column] for column in columns] for each in (one, other))
+    return np.array(mine, int), np.array(theirs, int)
 
 
 def combined(parts: Sequence[DevicePart]) -> DayFrame:
     """The day of a subject from its parts, with the number of its devices.
 
-    What adds up does so over the devices that are known; a measure is known only where it is
-    known of all of them.
+    Sums are of the same moments. What adds up does so over the devices that are known; a measure
+    is known only where it is known of all of them.
     """
     if len(parts) == 1 and parts[0].is_whole and parts[0].frame is not None:
         return parts[0].frame
     if len({part.grid.step for part in parts}) > 1:
         parts = [part.by_the_hour() for part in parts]
-    return SummedFrame(parts)
+    grid = parts[0].grid
+    layout = _shared(frozenset(part.frame.layout for part in parts if part.frame is not None))
+    devices = np.zeros(grid.count, np.float32)
+    demands: dict[Resource, Histogram] = {}
+    values = np.zeros((len(layout.columns), grid.count), np.float32)
+    means, peaks = layout.additive, layout.additive + layout.means
+    excesses = np.full((layout.means, grid.count), -np.inf)
+    for part in parts:
+        devices[part.inside] += np.float32(part.share_ratio)
+        own = part.values(layout)
+        values += own
+        # Peaks are those of the shared means, in the same order.
+        excesses = np.fmax(excesses, own[peaks:].astype(float) - own[means:peaks])
+        weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
+        for resource, histogram in part.frame.demands.items() if part.frame else ():
+            mine = histogram if weight >= 1.0 else histogram.scaled(weight)
+            demands.setdefault(resource, Histogram()).merge(mine)
+    # What is unknown of one is unknown of the sum of the means already.
+    values[peaks:] = values[means:peaks] + excesses
+    values[means:, devices == 0] = np.nan
+    values[layout.places[DEVICES]] = devices
+    return DayFrame(grid, layout, values, demands)
 
 
 @lru_cache(maxsize=256)
 def _shared(layouts: AbstractSet[FrameLayout]) -> FrameLayout:
-    """All that adds up of any; the measures whose mean and peak are known of all."""
+    """Devices, all that adds up of any; the measures whose mean and peak are known of all."""
     everywhere = set.intersection(*(set(each.columns) for each in layouts)) if layouts else set()
-    columns = {column for each in layouts for column in each.columns if column != DEVICES}
-    shared = {column for column in columns if kind_of(column) not in _MEASURES}
+    columns = {column for each in layouts for column in each.columns}
+    shared = {column for column in columns if kind_of(column) not in _MEASURES} | {DEVICES}
     for column in everywhere:
-        if kind_of(column) is ColumnKind.PEAK and _mean_of(column) in everywhere:
-            shared |= {column, _mean_of(column)}
+        mean = ColumnKind.MEAN.column(column.partition(":")[2])
+        if kind_of(column) is ColumnKind.PEAK and mean in everywhere:
+            shared |= {column, mean}
     return FrameLayout.of(sorted(shared))
 
 
@@ -229,15 +189,14 @@ def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
         if frame.grid.days == 1:
             yield frame
             continue
-        count, each = frame.grid.count, DAY // frame.grid.step
-        known = frame.known_seconds()
-        total = sum(known)
+        each, known = DAY // frame.grid.step, frame.known_seconds()
+        total = known.sum()
         for place, grid in enumerate(frame.grid.parts()):
-            values = array("f")
-            for first in range(place * each, len(frame.values), count):
-                values += frame.values[first : first + each]
-            part = sum(known[place * each : (place + 1) * each]) / total if total > 0 else 0.0
-            demands = {resource: found.scaled(part) for resource, found in frame.demands.items()}
+            inside = slice(place * each, (place + 1) * each)
+            values, part = frame.values[:, inside], known[inside].sum() / max(total, _LEAST)
+            demands = {
+                resource: found.scaled(float(part)) for resource, found in frame.demands.items()
+            }
             yield DayFrame(grid, frame.layout, values, demands)
 
 
@@ -291,7 +250,7 @@ def _merged(frames: Sequence[DayFrame]) -> DayFrame:
         return frames[0]
     if len({frame.grid.step for frame in frames}) > 1:
         frames = [by_the_hour(frame) for frame in frames]
-    columns: dict[str, array[float]] = {}
+    columns: dict[str, Floats] = {}
     demands: dict[Resource, Histogram] = {}
     for frame in reversed(frames):
         columns |= frame.columns

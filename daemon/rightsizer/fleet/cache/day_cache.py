@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA
 from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import DayFrame, Grid
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.io import codec
 from rightsizer.io.database import Database

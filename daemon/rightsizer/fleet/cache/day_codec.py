@@ -6,15 +6,17 @@ peaks 11, as blocks do; a peak is never below what it was. What was read back is
 
 from __future__ import annotations
 
+import math
 import struct
-import sys
 import zlib
-from array import array
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, FrameLayout, Grid
+import numpy as np
+
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, Floats, FrameLayout
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
@@ -35,22 +37,26 @@ _TIGHT: Final = 8
 
 def pack(frame: DayFrame) -> bytes:
     """A frame as bytes, without its grid."""
-    layout, values, count = frame.layout, frame.values, frame.grid.count
-    means, peaks = layout.additive * count, (layout.additive + layout.means) * count
+    layout, values = frame.layout, frame.values
+    means, peaks = layout.additive, layout.additive + layout.means
     # Without bits that no reader needs, so that they compress.
-    rounded = _cut(values[:means], _TIGHT) + _cut(values[means:peaks], _LOOSE)
-    data = _little(rounded + lifted(values[peaks:])).tobytes()
+    parts = (
+        _cut(values[:means], _TIGHT),
+        _cut(values[means:peaks], _LOOSE),
+        lifted(values[peaks:]),
+    )
+    numbers = np.concatenate([part.ravel() for part in parts]).astype("<f4")
     # The first bytes of all numbers, then the second ones: what is alike stands together.
-    planes = (data[place::_LANE] for place in range(_LANE))
+    planes = numbers.view(np.uint8).reshape(-1, _LANE).T.tobytes()
     names = "\n".join(layout.columns).encode()
-    parts = [_SIZES.pack(len(names), len(frame.demands)), names, *planes]
+    written = [_SIZES.pack(len(names), len(frame.demands)), names, planes]
     for resource, histogram in sorted(frame.demands.items()):
         bins = sorted(histogram.items())
         name = resource.encode()
-        parts += [bytes((len(name), len(bins))), name]
-        parts += [_BIN.pack(*each) for each in bins]
+        written += [bytes((len(name), len(bins))), name]
+        written += [_BIN.pack(*each) for each in bins]
     packer = zlib.compressobj(_LEVEL, zdict=_DICTIONARY)
-    return _VERSION + packer.compress(b"".join(parts)) + packer.flush()
+    return _VERSION + packer.compress(b"".join(written)) + packer.flush()
 
 
 def unpack(grid: Grid, data: bytes) -> DayFrame:
@@ -66,49 +72,26 @@ def unpack(grid: Grid, data: bytes) -> DayFrame:
         size, count = _SIZES.unpack_from(plain)
         layout = _layout_of(plain[_SIZES.size : _SIZES.size + size])
         start = _SIZES.size + size
-        end = start + len(layout.columns) * grid.count * _LANE
-        planes, each = plain[start:end], len(plain[start:end]) // _LANE
-        lanes = bytearray(each * _LANE)
-        for place in range(_LANE):
-            lanes[place::_LANE] = planes[place * each : (place + 1) * each]
-        values = _little(array("f", bytes(lanes)))
+        shape = len(layout.columns), grid.count
+        end = start + math.prod(shape) * _LANE
+        planes = np.frombuffer(plain[start:end], np.uint8).reshape(_LANE, -1)
+        values = np.ascontiguousarray(planes.T).view("<f4").reshape(shape)
         demands = _demands(plain, end, count)
-    except (zlib.error, struct.error, IndexError) as error:
+    except (zlib.error, struct.error, IndexError, ValueError) as error:
         raise ValueError(f"a track that cannot be read: {error}") from None
-    if len(values) != len(layout.columns) * grid.count:
-        raise ValueError("a track that is cut off")
-    return DayFrame(grid, layout, values, demands)
+    return DayFrame(grid, layout, values.astype(np.float32, copy=False), demands)
 
 
-def lifted(values: array[float]) -> array[float]:
+def lifted(values: Floats) -> Floats:
     """Peaks as half floats hold them, none below what it was."""
     return _cut(values, _LOOSE, up=True)
 
 
-def _cut(values: array[float], bits: int, *, up: bool = False) -> array[float]:
-    """All numbers, none of which is negative, with the last bits of their mantissa rounded off.
-
-    The bytes are one large integer, which adds and masks all of them at once.
-    """
-    size = len(values)
-    added = _lanes(size, (1 << bits) - 1 if up else 1 << (bits - 1))
-    packed = int.from_bytes(values.tobytes(), sys.byteorder)
-    cut = (packed + added) & _lanes(size, 0xFFFFFFFF - (1 << bits) + 1)
-    return array("f", cut.to_bytes(size * _LANE, sys.byteorder))
-
-
-@lru_cache(maxsize=64)
-def _lanes(size: int, bits: int) -> int:
-    """The same bits in the place of each number."""
-    return int.from_bytes(bits.to_bytes(_LANE, "little") * size, "little")
-
-
-def _little(values: array[float]) -> array[float]:
-    if sys.byteorder == "little":
-        return values
-    swapped = values[:]
-    swapped.byteswap()
-    return swapped
+def _cut(values: Floats, bits: int, *, up: bool = False) -> Floats:
+    """All numbers, none of which is negative, with the last bits of their mantissa rounded off."""
+    added = (1 << bits) - 1 if up else 1 << (bits - 1)
+    words = np.ascontiguousarray(values, np.float32).view(np.uint32) + np.uint32(added)
+    return (words & np.uint32(0xFFFFFFFF - (1 << bits) + 1)).view(np.float32)
 
 
 @lru_cache(maxsize=256)

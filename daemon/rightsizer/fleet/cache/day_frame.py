@@ -1,88 +1,23 @@
-"""DayFrame: days of a device or workload as flat columns, on a grid of days and steps."""
+"""DayFrame: days of a device or workload as columns, on a grid of days and steps."""
 
 from __future__ import annotations
 
-import struct
-from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from math import isnan
-from operator import add
-from typing import Final, Self
+from itertools import compress
+from typing import Any, Final, Self, TypeAlias
 
-from rightsizer.model.block import BLOCK_SPAN
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
-DAY: Final[Nanoseconds] = 86400 * NANOSECONDS_PER_SECOND
-FINE_STEP: Final[Nanoseconds] = BLOCK_SPAN
-COARSE_STEP: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The intervals of some days. A sample at a time stands for the interval that ends there."""
-
-    day: int
-    """The first, in days since the epoch."""
-    step: Nanoseconds
-    """Five minutes, or an hour."""
-    days: int = 1
-    """How many there are, one after the other."""
-    clipped: int = 0
-    """Intervals that are read, from the beginning; 0 for all. The frame has the whole grid."""
-
-    @property
-    def start(self) -> Nanoseconds:
-        """Wall time at which the first day begins."""
-        return self.day * DAY
-
-    @property
-    def end(self) -> Nanoseconds:
-        """Wall time at which the last interval is over."""
-        return self.time(self.count)
-
-    @property
-    def count(self) -> int:
-        """Number of intervals."""
-        return self.clipped or self.days * (DAY // self.step)
-
-    def time(self, place: int) -> Nanoseconds:
-        """Wall time at which an interval begins."""
-        return self.start + place * self.step
-
-    def parts(self, days: int = 1) -> tuple[Grid, ...]:
-        """The same in grids of so many days, oldest first; the last one may have fewer."""
-        return tuple(
-            Grid(self.day + first, self.step, min(days, self.days - first))
-            for first in range(0, self.days, days)
-        )
-
-    def by(self, step: Nanoseconds) -> Grid:
-        """The same days by another step."""
-        return Grid(self.day, step, self.days)
-
-    def place(self, time: Nanoseconds) -> int | None:
-        """Index of the interval that a sample of this time stands for; `None` for other days.
-
-        Stores answer to the millisecond, so that what is off by less is the same interval.
-        """
-        found = (time - self.start + self.step // 2) // self.step - 1
-        return found if 0 <= found < self.count else None
-
-
-def floats(values: Iterable[float]) -> array[float]:
-    """What `array("f", values)` is, in half the time: an array parses each as an argument."""
-    numbers = tuple(values)
-    found = array("f")
-    try:
-        found.frombytes(struct.pack(f"{len(numbers)}f", *numbers))
-    except OverflowError:  # A store may say anything; to an array what is too large is infinite.
-        return array("f", numbers)
-    return found
+Floats: TypeAlias = NDArray[Any]
+"""Numbers, `nan` where one is unknown."""
 
 
 class ColumnKind(StrEnum):
@@ -150,6 +85,8 @@ class FrameLayout:
     """How many means follow."""
     states: tuple[int, ...]
     """Places of the states that are known."""
+    kinds: tuple[tuple[slice, ColumnKind], ...]
+    """Where the columns of each kind stand, which are neighbors."""
 
     @classmethod
     def of(cls, columns: Iterable[str]) -> FrameLayout:
@@ -161,7 +98,7 @@ class FrameLayout:
         return _layout(tuple(columns))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DayFrame:
     """Days of a device or workload.
 
@@ -171,8 +108,8 @@ class DayFrame:
 
     grid: Grid
     layout: FrameLayout
-    values: array[float]
-    """Column after column, a number for each interval, `nan` where unknown."""
+    values: Floats
+    """By column and interval, in four bytes each."""
     demands: Mapping[Resource, Histogram] = field(default_factory=dict)
     """What was used of each resource, where distributions are exported. Weights are nanoseconds,
     idle time included."""
@@ -181,38 +118,54 @@ class DayFrame:
     def of(
         cls,
         grid: Grid,
-        columns: Mapping[str, Iterable[float]],
+        columns: Mapping[str, ArrayLike],
         demands: Mapping[Resource, Histogram] | None = None,
     ) -> Self:
         """A frame of columns by name, each with a number for each interval."""
         layout = FrameLayout.of(columns)
-        values = array("f")
-        for column in layout.columns:
-            values.extend(columns[column])
+        values = np.empty((len(layout.columns), grid.count), np.float32)
+        with np.errstate(over="ignore"):  # A store may say anything; what is too large is infinite.
+            for place, column in enumerate(layout.columns):
+                values[place] = columns[column]
         return cls(grid, layout, values, demands or {})
 
     @property
-    def columns(self) -> dict[str, array[float]]:
+    def columns(self) -> dict[str, Floats]:
         """The columns by name."""
-        return {column: self.at(place) for place, column in enumerate(self.layout.columns)}
+        return dict(zip(self.layout.columns, self.values, strict=True))
 
-    def column(self, name: str) -> array[float] | None:
+    def column(self, name: str) -> Floats | None:
         """One column, `None` where it is not known at all."""
         place = self.layout.places.get(name)
-        return None if place is None else self.at(place)
+        return None if place is None else self.values[place]
 
-    def at(self, place: int) -> array[float]:
-        """The column at a place of the layout."""
-        count = self.grid.count
-        return self.values[place * count : (place + 1) * count]
-
-    def known_seconds(self) -> list[float]:
+    def known_seconds(self) -> Floats:
         """By interval, seconds whose state is known; 0 where nothing is."""
-        parts = [self.at(place) for place in self.layout.states]
-        found = [0.0] * self.grid.count
-        for part in filter(any, parts):  # Most states are never there.
-            found = list(map(add, found, part))
-        return [0.0 if isnan(each) else each for each in found] if isnan(sum(found)) else found
+        return zero_where_unknown(self.values[[*self.layout.states]].sum(axis=0, dtype=float))
+
+
+def frames_of(
+    grid: Grid, columns: Mapping[str, Floats], demands: Iterable[Mapping[Resource, Histogram]]
+) -> Iterator[DayFrame]:
+    """The frames of some devices, which have a row in each column and may end before the grid.
+
+    Columns of which nothing is known are left out.
+    """
+    layout = FrameLayout.of(columns)
+    shape = next(iter(columns.values())).shape
+    values = np.full((shape[0], len(columns), grid.count), np.nan, np.float32)
+    with np.errstate(over="ignore"):
+        for place, column in enumerate(layout.columns):
+            values[:, place, : shape[1]] = columns[column]
+    is_told: Floats = np.asarray(~np.isnan(values).all(axis=2))
+    for own, told, found in zip(values, is_told, demands, strict=True):
+        kept = layout if told.all() else FrameLayout.of(compress(layout.columns, told))
+        yield DayFrame(grid, kept, own[told], found)
+
+
+def zero_where_unknown(values: Floats) -> Floats:
+    """The same with 0 for what is not known."""
+    return np.where(np.isnan(values), 0.0, values)
 
 
 @lru_cache(maxsize=_LAYOUTS_KEPT)
@@ -233,4 +186,8 @@ def _sorted_layout(columns: tuple[str, ...]) -> FrameLayout:
         additive=len(columns) - means - peaks,
         means=means,
         states=tuple(at for at in states if columns[at] != _UNKNOWN),
+        kinds=tuple(
+            (slice(kinds.index(kind), kinds.index(kind) + kinds.count(kind)), kind)
+            for kind in dict.fromkeys(kinds)
+        ),
     )

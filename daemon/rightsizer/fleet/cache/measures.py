@@ -6,23 +6,19 @@ exported, or made up of means and peaks.
 
 from __future__ import annotations
 
-import math
-import struct
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache, partial
-from itertools import accumulate, chain, compress, pairwise
-from math import isnan
-from operator import add, mul, sub, truediv
-from typing import Final, NamedTuple
+from functools import cache, partial
+from typing import Final
+
+import numpy as np
 
 from rightsizer.fleet.cache.day_codec import lifted
-from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.day_frame import DayFrame, Floats
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.histogram import BINS, Histogram, bin_of, bins_of
+from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -31,80 +27,67 @@ _SPAN_TENTHS: Final = BLOCK_SPAN / NANOSECONDS_PER_SECOND * _TENTHS
 _MOST: Final = 65504.0
 """The largest half float."""
 _UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
-_Day = tuple[DayFrame, Sequence[float]]
+_RECORD: Final = np.dtype(
+    [("number", ">u4"), ("tenths", ">u2"), ("halves", ">f2", 2 * len(Measure))]
+)
+"""Of one block, as `Blocks` keep it."""
+_Day = tuple[DayFrame, Floats]
 """A frame with the part of each interval that is known, 0 to 1."""
 
 
 def blocks_of(days: Iterable[_Day]) -> Blocks:
     """The blocks of some days, oldest first."""
-    records: list[bytes] = []
+    found = [b""]
     for frame, parts in days:
-        each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
+        each, known = frame.grid.step // BLOCK_SPAN, parts > 0
         halves = [half for measure in Measure for half in _halves(frame, measure)]
-        for place, part in enumerate(parts):
-            if part:
-                values = b"".join(half[2 * place : 2 * place + 2] for half in halves)
-                rest = struct.pack(">H", int(part * _SPAN_TENTHS + 0.5)) + values
-                number = first + place * each
-                records += [at.to_bytes(4, "big") + rest for at in range(number, number + each)]
-    return Blocks(b"".join(records))
+        records = np.zeros(int(known.sum()) * each, _RECORD)
+        records["number"] = _numbers(frame, known)
+        records["tenths"] = np.repeat((parts[known] * _SPAN_TENTHS + 0.5).astype(int), each)
+        records["halves"] = np.repeat(np.stack(halves, axis=1)[known], each, axis=0)
+        found.append(records.tobytes())
+    return Blocks(b"".join(found))
 
 
 def series_of(days: Iterable[_Day], measure: Measure) -> Series:
     """What `blocks_of(days).series(measure)` is, without the bytes of the other measures."""
-    runs: list[range] = []
-    columns: tuple[list[float], ...] = ([], [], [])
-    unit = _UNITS.get(measure)
-    means: Sequence[float]
-    peaks: Sequence[float]
+    unit = _UNITS.get(measure, 1.0)
+    found: list[tuple[Floats, ...]] = [_NO_BLOCKS]
     for frame, parts in days:
-        each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
-        means, peaks = (
-            struct.unpack(f">{len(half) // 2}e", half) for half in _halves(frame, measure)
-        )
-        if unit is not None:
-            means, peaks = ([value * unit for value in values] for values in (means, peaks))
-        seconds: Sequence[float] = [_SPAN_TENTHS / _TENTHS] * len(parts)
-        if min(parts) < 1.0:
-            seconds = [int(part * _SPAN_TENTHS + 0.5) / _TENTHS for part in parts]
-        if all(parts) and not math.isnan(sum(means)):
-            runs.append(range(first, first + len(parts) * each))
-        else:
-            known = [bool(part) and mean == mean for part, mean in zip(parts, means, strict=True)]  # noqa: PLR0124 - The quickest way to find a nan.
-            starts = compress(range(first, first + len(parts) * each, each), known)
-            runs += [range(start, start + each) for start in starts]
-            seconds, means, peaks = (list(compress(one, known)) for one in (seconds, means, peaks))
-        for column, values in zip(columns, (seconds, means, peaks), strict=True):
-            # An hour stands for all of its blocks.
-            more = values if each == 1 else chain.from_iterable(zip(*[values] * each, strict=True))
-            column.extend(more)
-    if runs and all(one.stop == other.start for one, other in pairwise(runs)):
+        means, peaks = (half.astype(float) * unit for half in _halves(frame, measure))
+        known = (parts > 0) & ~np.isnan(means)
+        seconds = np.floor(parts * _SPAN_TENTHS + 0.5) / _TENTHS
+        # An hour stands for all of its blocks.
+        each = frame.grid.step // BLOCK_SPAN
+        repeated = (np.repeat(column[known], each) for column in (seconds, means, peaks))
+        found.append((_numbers(frame, known), *repeated))
+    numbers, *columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
         # Nothing is missing: a range takes no memory.
-        return Series(range(runs[0].start, runs[-1].stop), *columns)
-    return Series(list(chain.from_iterable(runs)), *columns)
+        whole = range(int(numbers[0]), int(numbers[-1]) + 1)
+        return Series(whole, *(column.tolist() for column in columns))
+    return Series(*(column.tolist() for column in (numbers, *columns)))
 
 
-def _halves(frame: DayFrame, measure: Measure) -> tuple[bytes, bytes]:
+_NO_BLOCKS: Final = (np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def _numbers(frame: DayFrame, known: Floats) -> Floats:
+    """Of the blocks of some intervals."""
+    each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
+    return (first + each * np.flatnonzero(known)[:, None] + np.arange(each)).ravel()
+
+
+def _halves(frame: DayFrame, measure: Measure) -> tuple[Floats, Floats]:
     """Means and peaks as half floats, `nan` where either is unknown."""
     means, peaks = frame.column(f"mean:{measure}"), frame.column(f"peak:{measure}")
     if means is None or peaks is None:  # A mean says nothing of what is needed at most.
-        unknown = struct.pack(">e", math.nan) * frame.grid.count
+        unknown = np.full(frame.grid.count, np.nan, np.float16)
         return unknown, unknown
-    if math.isnan(sum(means)) or math.isnan(sum(peaks)):
-        # What is unknown less itself is no 0.
-        pairs = ((means, peaks), (peaks, means))
-        means, peaks = (array("f", map(add, a, map(sub, b, b))) for a, b in pairs)
-    unit = _UNITS.get(measure)
-    return _half(means, unit), _half(lifted(peaks), unit)
-
-
-def _half(values: Sequence[float], unit: float | None) -> bytes:
-    if unit is not None:
-        values = [value / unit for value in values]
-    try:
-        return struct.pack(f">{len(values)}e", *values)
-    except OverflowError:
-        return struct.pack(f">{len(values)}e", *[min(_MOST, value) for value in values])
+    unit, is_known = _UNITS.get(measure, 1.0), ~(np.isnan(means) | np.isnan(peaks))
+    both = (np.minimum(each / unit, _MOST) for each in (means, lifted(peaks)))
+    found, most = (np.where(is_known, each, np.nan).astype(np.float16) for each in both)
+    return found, most
 
 
 class BlockColumns:
@@ -150,6 +133,7 @@ class CachedBlocks(Blocks):
         return hash(self._identity)
 
 
+_ROUNDING: Final = 1e-9
 _RESOURCES: Final = {
     Resource.COMPUTE: Measure.COMPUTE,
     Resource.MEMORY: Measure.MEMORY,
@@ -157,39 +141,9 @@ _RESOURCES: Final = {
     Resource.PCIE: Measure.PCIE,
     Resource.NVLINK: Measure.NVLINK,
 }
-_bin = lru_cache(maxsize=16384)(bin_of)
-"""Of peaks as they are kept there are not many."""
 _EMPTY: Final = (f"state:{State.IDLE_EMPTY}",)
 _IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
-
-
-class _Points(NamedTuple):
-    """By interval that counts, its peak and what is left of its mean."""
-
-    highs: Sequence[int] = ()
-    """Bins."""
-    lows: Sequence[int] = ()
-    high_seconds: Sequence[float] = ()
-    """At the peak."""
-    low_seconds: Sequence[float] = ()
-    ends: Sequence[int] | None = None
-    """By interval, how many that count come before it, and in the end how many there are; `None`
-    where all count."""
-
-    def over(self, first: int, last: int) -> Histogram:
-        """Those of some intervals."""
-        if not self.highs:
-            return Histogram()
-        if self.ends is not None:
-            first, last = self.ends[first], self.ends[last]
-        highs, lows = self.highs[first:last], self.lows[first:last]
-        times = self.high_seconds[first:last], self.low_seconds[first:last]
-        found = [0.0] * BINS
-        for high, low, high_seconds, low_seconds in zip(highs, lows, *times, strict=True):
-            found[high] += high_seconds
-            found[low] += low_seconds
-        bins = dict.fromkeys(chain.from_iterable(zip(highs, lows, strict=True)))
-        return Histogram({at: found[at] * NANOSECONDS_PER_SECOND for at in bins})
+_NO_POINTS: Final = np.zeros((0, 2)), np.zeros((0, 2), int)
 
 
 @dataclass(slots=True)
@@ -229,11 +183,10 @@ class Demands:
 class DayDemands:
     """What was used of each resource over any intervals of a frame, from its known seconds."""
 
-    def __init__(self, frame: DayFrame, known: Sequence[float], settings: DemandSettings) -> None:
+    def __init__(self, frame: DayFrame, known: Floats, settings: DemandSettings) -> None:
         self._frame, self._known, self._settings = frame, known, settings
-        self._total = sum(known)
+        self._total = float(known.sum())
         self._points = cache(self._points_of)
-        self._times = cache(self._times_without)
 
     def over(self, first: int, last: int) -> Demands:
         """Those from an interval to another, `last` not included.
@@ -241,48 +194,49 @@ class DayDemands:
         Of a distribution that is exported they have their part.
         """
         found = Demands()
-        part = sum(self._known[first:last]) / self._total if self._total > 0 else 0.0
+        part = float(self._known[first:last].sum()) / self._total if self._total > 0 else 0.0
         for resource, histogram in self._frame.demands.items():
             found.exported[resource] = histogram if part >= 1.0 else histogram.scaled(part)
         for resource, measure in _RESOURCES.items():
             if resource not in self._frame.demands:
-                found.estimated[resource] = self._points(measure).over(first, last)
-        found.compute_at_least = self._points(Measure.COMPUTE_AT_LEAST).over(first, last)
+                found.estimated[resource] = self._histogram(measure, first, last)
+        found.compute_at_least = self._histogram(Measure.COMPUTE_AT_LEAST, first, last)
         return found
 
-    def _points_of(self, measure: Measure) -> _Points:
-        """Each interval's mean and its peak, each for a part of the time that counts."""
-        means: Sequence[float] | None = self._frame.column(f"mean:{measure}")
-        if means is None:
-            return _Points()
-        peaks: Sequence[float] = self._frame.column(f"peak:{measure}") or means
-        known: Sequence[float] = self._known
-        times, at_peak, below = self._times(_EMPTY if measure is Measure.MEMORY else _IDLE)
-        ends = None
-        least = min(map(min, (means, peaks)))
-        if isnan(sum(means)) or isnan(sum(peaks)) or least < 0 or min(times) <= 0:
-            columns = zip(means, peaks, times, strict=True)
-            # Nothing that is unknown is more than 0.
-            counts = [time > 0 and peak >= 0 and mean >= 0 for mean, peak, time in columns]
-            means, peaks, known, times, at_peak, below = (
-                list(compress(each, counts))
-                for each in (means, peaks, known, times, at_peak, below)
-            )
-            ends = [0, *accumulate(counts)]
-        actives = map(truediv, map(mul, means, known), times)
-        left = [
-            active if active < peak else peak  # noqa: FURB136 # A call of `min` takes twice the time.
-            for active, peak in zip(actives, peaks, strict=True)
-        ]
-        return _Points(list(map(_bin, peaks)), bins_of(left), at_peak, below, ends)
+    def _histogram(self, measure: Measure, first: int, last: int) -> Histogram:
+        times, bins = (each[first:last].ravel() for each in self._points(measure))
+        weights = np.bincount(bins, times, BINS) * NANOSECONDS_PER_SECOND
+        used = np.flatnonzero(weights)
+        return Histogram(dict(zip(used.tolist(), weights[used].tolist(), strict=True)))
 
-    def _times_without(self, states: Sequence[str]) -> tuple[list[float], list[float], list[float]]:
-        """Known seconds of each interval without those of some states; at its peak, and below."""
-        found = list(self._known)
-        for column in filter(None, map(self._frame.column, states)):
-            found = list(map(sub, found, column))
+    def _points_of(self, measure: Measure) -> tuple[Floats, Floats]:
+        """Of each interval, times at its peak and below, and the bins of peak and what is left."""
+        means = self._frame.column(f"mean:{measure}")
+        if means is None:
+            return _NO_POINTS
+        peaks = self._frame.column(f"peak:{measure}")
+        peaks = means if peaks is None else peaks
+        time = self._time_without(_EMPTY if measure is Measure.MEMORY else _IDLE)
+        # Nothing that is unknown is more than 0.
+        counts = (time > 0) & (peaks >= 0) & (means >= 0)
+        time, known, means, peaks = (
+            np.where(counts, each, 0.0) for each in (time, self._known, means, peaks)
+        )
+        left = np.minimum(means * known / np.where(counts, time, 1.0), peaks)
         share = self._settings.peak_share_ratio
-        return found, [time * share for time in found], [time * (1.0 - share) for time in found]
+        bins = (bins_of(peaks), bins_of(left))
+        return np.stack((time * share, time * (1.0 - share)), 1), np.stack(bins, 1)
+
+    def _time_without(self, states: Sequence[str]) -> Floats:
+        """Known seconds of each interval without those of some states."""
+        columns = (self._frame.column(state) for state in states)
+        return self._known - sum(column for column in columns if column is not None)
+
+
+def bins_of(values: Floats) -> Floats:
+    """The bin of each of some ratios, as `bin_of` tells it."""
+    scaled = np.minimum(values * (BINS - 1) - _ROUNDING, BINS - 2)
+    return np.where(scaled <= 0, 0, scaled.astype(int) + 1)
 
 
 def _without_lowest(histogram: Histogram, part: float) -> Histogram:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache, partial
-from math import isnan
-from operator import add
 from typing import Any, Final
 
+import numpy as np
+
 from rightsizer.fleet.cache.day_frame import (
-    COARSE_STEP,
     DEVICES,
     ColumnKind,
     DayFrame,
+    Floats,
     FrameLayout,
     kind_of,
+    zero_where_unknown,
 )
+from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, DayDemands, Demands
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
@@ -52,13 +54,13 @@ def _known_columns(layout: FrameLayout) -> tuple[tuple[int, ColumnKind, str], ..
     return tuple(found)
 
 
-def _amounts(sums: Mapping[FrameLayout, Sequence[float]]) -> Amounts:
+def _amounts(sums: Mapping[FrameLayout, Floats]) -> Amounts:
     """What adds up, of days of several layouts together."""
     found: dict[ColumnKind, dict[str, float]] = {kind: defaultdict(float) for kind in ColumnKind}
     for layout, totals in sums.items():
         for place, kind, name in _known_columns(layout):
             if totals[place] > 0:
-                found[kind][name] += totals[place]
+                found[kind][name] += float(totals[place])
     return found
 
 
@@ -105,34 +107,21 @@ class SummedDay:
         return _amounts({self.frame.layout: self.sums_over(first, last)})
 
     @cached_property
-    def present_seconds(self) -> list[float]:
+    def present_seconds(self) -> Floats:
         """Seconds of each interval in which it was there, its state known or not."""
         unknown = self.frame.column(_UNKNOWN)
-        if unknown is None or not any(unknown):
-            return self.known
-        return [
-            known + (0.0 if isnan(more) else more)
-            for known, more in zip(self.known, unknown, strict=True)
-        ]
+        return self.known if unknown is None else self.known + zero_where_unknown(unknown)
 
     @cached_property
-    def known_parts(self) -> list[float]:
+    def known_parts(self) -> Floats:
         """Of each interval, 0 to 1."""
-        step = self.frame.grid.step / NANOSECONDS_PER_SECOND
-        devices = self.frame.column(DEVICES)
-        if devices is None:
-            if min(self.known) >= step:
-                return [1.0] * len(self.known)
-            return [min(1.0, each / step) for each in self.known]
-        return [
-            min(1.0, each / (step * number)) if number else 0.0
-            for each, number in zip(self.known, devices, strict=True)
-        ]
+        longest = _longest(self.frame)
+        return np.minimum(1.0, self.known / np.where(longest > 0, longest, np.inf))
 
     def device_time(self, first: int, last: int) -> Nanoseconds:
         """The time of all devices together, from an interval to another, the last not included."""
         devices = self.frame.column(DEVICES)
-        count = last - first if devices is None else sum(devices[first:last])
+        count = last - first if devices is None else float(devices[first:last].sum(dtype=float))
         return round(count * self.frame.grid.step)
 
 
@@ -176,17 +165,16 @@ class SubjectDays:
     @cached_property
     def last_profiled(self) -> Nanoseconds | None:
         """When the last interval ends that was read with profiling; `None` where none was."""
-        return self._last(lambda day: day.frame.column(_PROFILED) or ())
+        return self._last(lambda day: day.frame.column(_PROFILED))
 
-    def _last(self, seconds: Callable[[SummedDay], Sequence[float]]) -> Nanoseconds | None:
+    def _last(self, seconds: Callable[[SummedDay], Floats | None]) -> Nanoseconds | None:
         """When the last interval ends of which there are any of some seconds."""
-        ends = (
-            day.frame.grid.end - after * day.frame.grid.step
-            for day in reversed(self.days)
-            for after, known in enumerate(reversed(seconds(day)))
-            if known > 0
-        )
-        return next(ends, None)
+        for day in reversed(self.days):
+            column = seconds(day)
+            there = np.flatnonzero(0.0 if column is None else column > 0)
+            if len(there):
+                return day.frame.grid.time(int(there[-1]) + 1)
+        return None
 
     def empty_since(self, left: Nanoseconds) -> Nanoseconds | None:
         """Since when nothing is on it; `None` where something is. What is unknown is passed over.
@@ -196,12 +184,9 @@ class SubjectDays:
         since = None
         for day in reversed(self.days):
             grid, empty = day.frame.grid, day.frame.column(_EMPTY)
-            for place in range(grid.count - 1, -1, -1):
-                known = day.known[place]
-                if known <= 0:
-                    continue
+            for place in np.flatnonzero(day.known > 0)[::-1].tolist():
                 start = grid.time(place)
-                is_empty = empty is not None and empty[place] >= known * _NEARLY_ALL
+                is_empty = empty is not None and empty[place] >= day.known[place] * _NEARLY_ALL
                 if not is_empty or start < left:
                     return since
                 since = start
@@ -217,7 +202,8 @@ class SubjectDays:
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Seconds that are known of a span of time."""
-        return sum(sum(day.known[first:last]) for day, first, last in self._in(start, end))
+        parts = (day.known[first:last].sum() for day, first, last in self._in(start, end))
+        return float(sum(parts))
 
     def window(self, subject: str, start: Nanoseconds, end: Nanoseconds) -> Window:
         """What is known of a span of time: all intervals that begin in it.
@@ -228,20 +214,19 @@ class SubjectDays:
         """
         parts = list(self._in(start, end))
         known = (
-            day.frame.grid.time(place)
+            day.frame.grid.time(first + int(there[0]))
             for day, first, last in parts
-            for place in range(first, last)
-            if day.known[place] > 0
+            if len(there := np.flatnonzero(day.known[first:last] > 0))
         )
         began = next(known, None)
         if began is None:
             nothing = {State.UNKNOWN: end - start} if end > start else {}
             return Window(subject, start, max(start, end), states=nothing)
-        sums: dict[FrameLayout, list[float]] = {}
+        sums: dict[FrameLayout, Floats] = {}
         demands = Demands()
         for day, first, last in parts:
             layout, more = day.frame.layout, day.sums_over(first, last)
-            sums[layout] = list(map(add, sums[layout], more)) if layout in sums else more
+            sums[layout] = sums[layout] + more if layout in sums else more
             demands.add(day.demands_over(first, last))
         found = _amounts(sums)
         time = end - began
@@ -287,39 +272,28 @@ def _observed(
     return {Observation.RANKS: sum(states.values()) - states.get(State.UNKNOWN, 0)}
 
 
-def _sums(frame: DayFrame, first: int, last: int) -> list[float]:
-    values, count = frame.values, frame.grid.count
-    found = [
-        sum(values[place + first : place + last])
-        for place in range(0, frame.layout.additive * count, count)
-    ]
-    for at, total in enumerate(found):
-        if isnan(total):  # Something in it is unknown.
-            part = values[at * count + first : at * count + last]
-            found[at] = sum(value for value in part if not isnan(value))
-    return found
+def _sums(frame: DayFrame, first: int, last: int) -> Floats:
+    return zero_where_unknown(frame.values[: frame.layout.additive, first:last]).sum(
+        axis=1, dtype=float
+    )
 
 
-def _bounded(frame: DayFrame, known: list[float]) -> DayFrame:
+def _bounded(frame: DayFrame, known: Floats) -> DayFrame:
     """A frame no interval of which is longer than it can be: `increase` extrapolates.
 
     What is known of its intervals is cut with it.
     """
-    step = frame.grid.step / NANOSECONDS_PER_SECOND
-    devices = frame.column(DEVICES)
-    if devices is None and max(known, default=0.0) <= step * _MORE_THAN_ALL:
+    limits = _longest(frame)
+    is_long = known > limits * _MORE_THAN_ALL
+    if not is_long.any():
         return frame
-    limits = [step * each for each in devices] if devices else [step] * frame.grid.count
-    long = [
-        (place, limit)
-        for place, (each, limit) in enumerate(zip(known, limits, strict=True))
-        if each > limit * _MORE_THAN_ALL
-    ]
-    if not long:
-        return frame
-    values = frame.values[:]
-    for place, limit in long:
-        for column in frame.layout.states:
-            values[column * frame.grid.count + place] *= limit / known[place]
-        known[place] = limit
+    values, states = frame.values.copy(), [*frame.layout.states]
+    values[states] *= np.where(is_long, limits / np.where(is_long, known, 1.0), 1.0)
+    known[is_long] = limits[is_long]
     return DayFrame(frame.grid, frame.layout, values, frame.demands)
+
+
+def _longest(frame: DayFrame) -> Floats:
+    """Seconds that each interval has, all its devices together."""
+    devices, step = frame.column(DEVICES), frame.grid.step / NANOSECONDS_PER_SECOND
+    return np.full(frame.grid.count, step) if devices is None else step * devices.astype(float)

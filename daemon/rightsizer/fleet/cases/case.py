@@ -22,7 +22,8 @@ from rightsizer.fleet.cache.combination import (
     rows_by_day,
 )
 from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, DayFrame
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.history import SubjectHistory
 from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, Place, held_since, place_of
@@ -267,7 +268,7 @@ class FleetCases:
             grid = row.grid if frame is None else frame.grid
             first, after = row.places(grid)
             last = max(first, after - 1)
-            if day is not None and not any(day.known[last + 1 :]):
+            if day is not None and not day.known[last + 1 :].any():
                 last = grid.count - 1  # Nothing is known of what comes after it.
             part = DevicePart(frame, grid, first, last, row.share_ratio)
             parts.append(part)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 from rightsizer.accounting.accounts_snapshot import LoadHistory
 from rightsizer.accounting.load_patterns import effective_samples, grid
 from rightsizer.accounting.settings import LoadPatternSettings
-from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.units import Nanoseconds
@@ -61,7 +60,7 @@ def _known_peaks(
     """An upper bound where an hour stands for its blocks."""
     series = blocks.series(measure)
     effective = _independent(days, series, series.peaks, max) if series.peaks else 0.0
-    return array("d", series.peaks), effective
+    return series.peaks, effective
 
 
 def _independent(

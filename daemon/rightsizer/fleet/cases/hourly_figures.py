@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from operator import add, sub
 from typing import Final, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from rightsizer.fleet.cache.combination import hourly
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, Grid, floats, kind_of
+from rightsizer.fleet.cache.day_frame import Floats, kind_of, zero_where_unknown
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
 from rightsizer.model.frozen import dataclass, field
@@ -25,9 +27,9 @@ class HourlyFigures(Sequence[float | None]):
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: Iterable[float]) -> None:
+    def __init__(self, values: ArrayLike) -> None:
         """Of numbers, `nan` where one is unknown."""
-        self._values = array("f", values)
+        self._values = np.asarray(values, np.float32)
 
     @overload
     def __getitem__(self, place: int) -> float | None: ...
@@ -38,14 +40,14 @@ class HourlyFigures(Sequence[float | None]):
     def __getitem__(self, place: int | slice) -> float | HourlyFigures | None:
         if isinstance(place, slice):
             return HourlyFigures(self._values[place])
-        found = self._values[place]
+        found = float(self._values[place])
         return None if math.isnan(found) else found
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __iter__(self) -> Iterator[float | None]:
-        return (None if math.isnan(value) else value for value in self._values)
+        return (None if math.isnan(value) else value for value in self._values.tolist())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -61,24 +63,18 @@ def hours_of(
     `column` is a name as in `mean:busy`.
     """
     first, last = start // COARSE_STEP, end // COARSE_STEP
-    values = array("f", [math.nan]) * max(0, last - first)
+    values = np.full(max(0, last - first), np.nan)
     for day in days.days:
         grid, found = day.frame.grid, day.frame.column(column)
-        hour = grid.day * _HOURS - first
-        if found is None or not -_HOURS * grid.days < hour < len(values):
+        if found is None:
             continue
         if grid.step != COARSE_STEP:
-            hours = _hour_slices(found, grid)
-            kind = kind_of(column)
-            found = array("f", [hourly(kind, found[at], day.known[at]) for at in hours])
+            found = hourly(kind_of(column), found, day.known)
+        hour = grid.day * _HOURS - first
         low, high = max(0, hour), min(len(values), hour + len(found))
-        values[low:high] = array("f", map(factor.__mul__, found[low - hour : high - hour]))
+        if low < high:
+            values[low:high] = factor * found[low - hour : high - hour].astype(float)
     return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
-
-
-def _hour_slices(values: Sized, grid: Grid) -> Iterator[slice]:
-    each = COARSE_STEP // grid.step
-    return (slice(at, at + each) for at in range(0, len(values), each))
 
 
 def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:
@@ -93,56 +89,53 @@ class GpuCounts:
     """GPUs by interval of a day, or of some days."""
 
     grid: Grid
-    present: array[float]
-    held: array[float]
-    active: array[float]
+    figures: Floats
+    """Present, held and active, by interval."""
 
     @property
-    def columns(self) -> tuple[array[float], array[float], array[float]]:
-        """Present, held and active."""
-        return self.present, self.held, self.active
+    def present(self) -> Floats:
+        """Those that were there."""
+        return self.figures[0]
+
+    @property
+    def held(self) -> Floats:
+        """Those that were in use or given away."""
+        return self.figures[1]
+
+    @property
+    def active(self) -> Floats:
+        """Those that were neither idle nor unknown."""
+        return self.figures[2]
 
     def add(self, other: GpuCounts) -> None:
         """Add those of others at the same moments; where one knows hours only, by the hour."""
         mine = self
         if self.grid.step != other.grid.step:
             mine, other = self.by_the_hour(), other.by_the_hour()
-        self.grid = mine.grid
-        self.present, self.held, self.active = (
-            floats(map(add, one, more))
-            for one, more in zip(mine.columns, other.columns, strict=True)
-        )
+        self.grid, self.figures = mine.grid, mine.figures + other.figures
 
     def by_the_hour(self) -> GpuCounts:
         """Means over the hours."""
-        each = COARSE_STEP // self.grid.step
-        if each == 1:
+        if self.grid.step == COARSE_STEP:
             return self
-        means = (
-            floats(sum(values[at]) / each for at in _hour_slices(values, self.grid))
-            for values in self.columns
-        )
-        return GpuCounts(self.grid.by(COARSE_STEP), *means)
+        means = self.figures.reshape(len(self.figures), -1, COARSE_STEP // self.grid.step).mean(-1)
+        return GpuCounts(self.grid.by(COARSE_STEP), means)
 
     @property
     def each_day(self) -> Iterable[GpuCounts]:
         """The same, day by day."""
-        each = DAY // self.grid.step
-        return [
-            GpuCounts(grid, *(values[at * each : (at + 1) * each] for values in self.columns))
-            for at, grid in enumerate(self.grid.parts())
-        ]
+        parts = np.split(self.figures, self.grid.days, axis=1)
+        return map(GpuCounts, self.grid.parts(), parts)
 
     @property
-    def free(self) -> list[float]:
+    def free(self) -> Floats:
         """Those that are present and not held."""
-        pairs = zip(self.present, self.held, strict=True)
-        return [max(0.0, present - held) for present, held in pairs]
+        return np.maximum(0.0, self.present - self.held)
 
     @property
-    def held_peaks(self) -> array[float]:
+    def held_peaks(self) -> Floats:
         """The most that were held at once, by the hour; where only hours are known, their mean."""
-        return array("f", [max(self.held[at]) for at in _hour_slices(self.held, self.grid)])
+        return self.held.reshape(-1, COARSE_STEP // self.grid.step).max(axis=1)
 
 
 _Key = TypeVar("_Key")
@@ -197,37 +190,15 @@ class NodeSums:
 def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
     """Held is what a scheduler gave away, and what is in use without its knowledge."""
     grid, step = day.frame.grid, day.frame.grid.step / NANOSECONDS_PER_SECOND
-
-    def known(state: str) -> Sequence[float]:
-        found = day.frame.column(state)
-        if found is None:
-            return [0.0] * grid.count
-        if math.isnan(sum(found)):
-            return [0.0 if math.isnan(each) else each for each in found]
-        return found
-
-    empty, idle = known("state:idle_empty"), known("state:idle_held")
-    shares = [0.0] * grid.count
+    columns = map(day.frame.column, ("state:idle_empty", "state:idle_held"))
+    empty, idle = (0.0 if each is None else zero_where_unknown(each) for each in columns)
+    shares = np.zeros(grid.count)
     for row in rows:
         first, last = row.places(grid)
-        first, last = max(0, first), min(grid.count, last)
-        inside = shares[first:last]
-        is_whole = row.share_ratio >= 1.0
-        shares[first:last] = (
-            [1.0] * len(inside) if is_whole else [min(1.0, s + row.share_ratio) for s in inside]
-        )
-    if min(shares) < 1.0:
-        shares = [
-            max(share, (known - unheld) / known) if known > 0 else share
-            for share, known, unheld in zip(shares, day.known, empty, strict=True)
-        ]
-    seconds = map(sub, map(sub, day.known, empty), idle)
-    whole = array("f", [ratio]) * grid.count
-    return GpuCounts(
-        grid,
-        present=whole
-        if min(day.present_seconds) > 0
-        else floats(ratio * (time > 0) for time in day.present_seconds),
-        held=whole if min(shares) >= 1.0 else floats(map(ratio.__mul__, shares)),
-        active=floats([each * ratio / step if each > 0 else 0.0 for each in seconds]),
-    )
+        inside = slice(max(0, first), max(0, last))
+        shares[inside] = np.minimum(1.0, shares[inside] + row.share_ratio)
+    known = np.where(day.known > 0, day.known, np.inf)
+    shares = np.where(day.known > 0, np.maximum(shares, 1.0 - empty / known), shares)
+    present = day.present_seconds > 0
+    active = np.maximum(0.0, day.known - empty - idle) / step
+    return GpuCounts(grid, np.stack((ratio * present, ratio * shares, ratio * active)))

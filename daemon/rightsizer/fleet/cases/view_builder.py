@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from rightsizer.advice.replica_load import are_separate_pods
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
+from rightsizer.fleet.cache.day_frame import Floats
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.cases.case import FleetCases
 from rightsizer.fleet.cases.hourly_figures import (
     GpuCounts,
@@ -243,18 +244,18 @@ def _pool(
 
 def _hours(
     hourly: Iterable[GpuCounts],
-    figures: Iterable[Sequence[float]],
+    figures: Iterable[Floats],
     start: Nanoseconds,
     end: Nanoseconds,
 ) -> HourlySeries:
     """Figures of some days; nothing is known of an hour in which no GPU was present."""
     first, last = start // COARSE_STEP, end // COARSE_STEP
-    values = array("f", [math.nan]) * max(0, last - first)
+    values = np.full(max(0, last - first), np.nan)
     for counts, of_day in zip(hourly, figures, strict=True):
-        hours = zip(counts.present, of_day, strict=True)
-        for place, (present, figure) in enumerate(hours, counts.grid.day * _HOURS - first):
-            if 0 <= place < len(values) and present > 0:
-                values[place] = figure
+        hours = np.flatnonzero(counts.present > 0)
+        places = hours + (counts.grid.day * _HOURS - first)
+        inside = (places >= 0) & (places < len(values))
+        values[places[inside]] = of_day[hours[inside]]
     return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
 
 

@@ -3,12 +3,12 @@
 import random
 import threading
 import time
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import reduce
 from itertools import chain
 from typing import Final
+
+import numpy as np
 
 from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit, WaitingCallback
 from rightsizer.fleet.prometheus.response_parser import parse_response
@@ -63,23 +63,11 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
     return [
         SampledSeries(
             same[0].labels,
-            reduce(_joined_times, (each.times for each in same)),
-            array("d", chain.from_iterable(each.values for each in same)),
+            np.concatenate([each.times for each in same]),
+            np.concatenate([each.values for each in same]),
         )
         for same in parts.values()
     ]
-
-
-def _joined_times(one: Sequence[int], other: Sequence[int]) -> Sequence[Nanoseconds]:
-    """Still a range where both are, without a gap between them."""
-    if (
-        isinstance(one, range)
-        and isinstance(other, range)
-        and one.step == other.step
-        and one[-1] + one.step == other[0]
-    ):
-        return range(one.start, other.stop, one.step)
-    return (*one, *other)
 
 
 _WHOLE: Final = (
@@ -196,7 +184,7 @@ class PrometheusStore:
             self._slow = self._slow + 1 if is_slow else 0
             is_hanging = self._slow >= self._settings.tries * self._settings.concurrency
         if not isinstance(raw, StoreLimit):
-            return self._whole(raw, times.get("step", 0))
+            return self._whole(raw)
         if is_hanging:
             # Less at a time makes a busy store quicker, and no store that hangs.
             raise StoreError(
@@ -221,11 +209,11 @@ class PrometheusStore:
             "limit that it names"
         )
 
-    def _whole(self, raw: bytes, step: Nanoseconds) -> Sequence[SampledSeries]:
+    def _whole(self, raw: bytes) -> Sequence[SampledSeries]:
         """The series of a whole answer; those whose samples are no numbers have none."""
         began, name, quoted = time.monotonic(), self._endpoint.name, self._endpoint.quoted
         try:
-            answer = parse_response(raw, step)
+            answer = parse_response(raw)
         except ValueError as error:
             raise StoreError(f"{name} answered with {quoted(str(error))}") from None
         if answer.partial is not None:
@@ -235,7 +223,7 @@ class PrometheusStore:
             )
         # Stores of several parts give them in whatever order the parts answer.
         found = sorted(
-            (each for each in answer.series if each.values),
+            (each for each in answer.series if len(each.values)),
             key=lambda each: tuple(each.labels.items()),
         )
         samples = sum(len(each.values) for each in found)

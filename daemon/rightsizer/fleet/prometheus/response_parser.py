@@ -1,15 +1,17 @@
 """Parser of API responses: bytes to series, without an object for each sample."""
 
 import json
-import math
-from array import array
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from typing import Any, Final
 
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _LENGTH: Final = 400
 
@@ -21,17 +23,14 @@ def plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in words)[:_LENGTH]
 
 
-_RESULT: Final = b'"result":['
-_SERIES: Final = b'{"metric":'
+_HEAD: Final = b'"result":[{"metric":'
+_NEXT: Final = b',{"metric":'
 _FORMS: Final = ((b',"values":[[', b"]]}"), (b',"value":[', b"]}"))
 """What stands before and after the samples of a range query, and of an instant one."""
-_LEAST_PARTS: Final = 3
-"""Of a text with one sample in it, split at its quotes."""
 _HALF_CHARACTERS: Final = (b"\\ud", b"\\uD")
 _MILLISECOND: Final = NANOSECONDS_PER_SECOND // 1000
 _END_OF_TIME: Final = 2.0**33
 """Seconds since the epoch at which nanoseconds no longer fit into 64 bits, about."""
-_JSON: Final = json.JSONDecoder()
 _TEXT_ALONE: Final = frozenset({str})
 _SHOWN: Final = 80
 _TEXTS: Final = 10
@@ -51,15 +50,15 @@ class ParsedResponse:
     """Why something may be missing; `None` where the answer is whole."""
 
 
-def parse_response(raw: bytes, step: Nanoseconds = 0) -> ParsedResponse:
-    """The answer in a body, whose samples are at equal steps unless `step` is 0.
+def parse_response(raw: bytes) -> ParsedResponse:
+    """The answer in a body.
 
     Raises:
         ValueError: it is no such answer; the message completes "the store answered with".
     """
     try:
-        envelope, series = _cut(raw, step)
-    except (ValueError, RecursionError):
+        envelope, series = _cut(raw)
+    except ValueError:
         envelope = _loaded(raw)
         series = list(map(_slowly, _results(envelope)))
     if b"\\" in raw and any(each in raw for each in _HALF_CHARACTERS):
@@ -87,79 +86,39 @@ def parse_response(raw: bytes, step: Nanoseconds = 0) -> ParsedResponse:
     return ParsedResponse(series, harmless, "; ".join(partial) or None)
 
 
-def _cut(raw: bytes, step: Nanoseconds) -> tuple[Mapping[str, Any], list[SampledSeries]]:
+def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     """What is around the series, and the series.
 
     No quoted text can hold what is searched for, as its quotes have backslashes.
 
     Raises:
-        ValueError: the text is not written as usual.
+        ValueError: the text is not written as usual, or has samples that are no numbers.
     """
-    first = raw.index(_RESULT + _SERIES) + len(_RESULT)
     opening, closing = next((form for form in _FORMS if form[0] in raw), _FORMS[0])
-    reader = _SampleReader(step)
-    following = b"," + _SERIES
-    series = []
-    at = first + len(_SERIES)
-    while True:
-        begin = raw.index(opening, at)
-        text = raw[at:begin].decode()
-        found, length = _JSON.raw_decode(text)
-        if length != len(text):
-            raise ValueError("something beside the labels")
-        labels = _labels(found)
-        begin += len(opening)
-        end = raw.index(closing, begin)
-        series.append(reader.read(labels, raw[begin:end]))
-        at = end + len(closing)
-        if not raw.startswith(following, at):
-            break
-        at += len(following)
-    # What else may follow breaks the rest.
-    return _loaded(raw[:first] + raw[at:]), series
-
-
-class _SampleReader:
-    """Reads the samples of one series after the other; most have the times of the last."""
-
-    def __init__(self, step: Nanoseconds) -> None:
-        self._step = step
-        self._times: dict[tuple[bytes, bytes, int], Sequence[Nanoseconds]] = {}
-
-    def read(self, labels: Mapping[str, str], text: bytes) -> SampledSeries:
-        """A series from `time,"value"],[time,"value"`.
-
-        Raises:
-            ValueError: the text is not written so.
-        """
-        parts = text.split(b'"')
-        if len(parts) < _LEAST_PARTS or parts[-1]:
-            raise ValueError("other samples")
-        values = list(map(float, parts[1::2]))
-        key = parts[0], parts[-_LEAST_PARTS], len(values)
-        times = self._times.get(key) or self._of(key, parts)
-        # A sum is finite only where all of its parts are; one that overflows is looked at in vain.
-        if math.isfinite(sum(values)):
-            return SampledSeries(labels, times, array("d", values))
-        return _finite(labels, times, values)
-
-    def _of(self, key: tuple[bytes, bytes, int], parts: Sequence[bytes]) -> Sequence[Nanoseconds]:
-        """Times that stand before values: `time,` and then each time `],[time,`."""
-        first, last = (_nanoseconds(float(each.strip(b"[],"))) for each in key[:2])
-        step, more = self._step, key[2] - 1
-        if (step and last - first == step * more) or not more:
-            # Ascending times that are multiples of a step apart: none is left out.
-            self._times[key] = range(first, last + 1, step or 1)
-            return self._times[key]
-        texts = b"".join(parts[:-1:2])[:-1].split(b",],[")
-        try:
-            return tuple(map(NANOSECONDS_PER_SECOND.__mul__, map(int, texts)))
-        except ValueError:
-            return tuple(map(_nanoseconds, map(float, texts)))
+    first, *others = raw.split(opening)
+    head, _, first = first.partition(_HEAD)
+    samples, afters = zip(*(other.split(closing, 1) for other in others), strict=True)
+    *followers, tail = afters
+    if not all(each.startswith(_NEXT) for each in followers):
+        raise ValueError("something between the series")
+    texts = (first, *(each.removeprefix(_NEXT) for each in followers))
+    metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
+    # Times and values in turn, the latter without their quotes.
+    numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
+    pairs = np.array(numbers, float).reshape(-1, 2)
+    ends = np.cumsum([each.count(b"],[") + 1 for each in samples]).tolist()
+    if len(metrics) != len(samples) or ends[-1] != len(pairs):
+        raise ValueError("something beside times and values")
+    times, values = _nanoseconds(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+    found = [
+        SampledSeries(_labels(metric), times[begin:end], values[begin:end])
+        for metric, begin, end in zip(metrics, (0, *ends), ends, strict=False)
+    ]
+    return _loaded(head + _HEAD.removesuffix(_NEXT[1:]) + tail), found
 
 
 def _slowly(result: Any) -> SampledSeries:
-    """A series that was read as JSON.
+    """A series that was read as JSON, without the samples that are no numbers.
 
     Raises:
         ValueError: it is none.
@@ -169,29 +128,22 @@ def _slowly(result: Any) -> SampledSeries:
     try:
         labels = _labels(result["metric"])
         samples = result["values"] if "values" in result else [result["value"]]
-        times = [_nanoseconds(float(time)) for time, _ in samples]
-        return _finite(labels, times, [float(value) for _, value in samples])
+        pairs = np.array([(float(time), float(value)) for time, value in samples]).reshape(-1, 2)
+        is_known = np.isfinite(pairs[:, 1])
+        return SampledSeries(labels, _nanoseconds(pairs[is_known, 0]), pairs[is_known, 1])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError("a series that is none") from error
 
 
-def _finite(
-    labels: Mapping[str, str], times: Sequence[Nanoseconds], values: Sequence[float]
-) -> SampledSeries:
-    """A series without the samples that are no numbers."""
-    known = list(map(math.isfinite, values))
-    return SampledSeries(labels, tuple(compress(times, known)), array("d", compress(values, known)))
-
-
-def _nanoseconds(seconds: float) -> Nanoseconds:
+def _nanoseconds(seconds: Floats) -> NDArray[np.int64]:
     """Stores know milliseconds, and a double of seconds is too coarse for nanoseconds.
 
     Raises:
         ValueError: no clock is that wrong.
     """
-    if not 0 <= seconds < _END_OF_TIME:
+    if not np.all((seconds >= 0) & (seconds < _END_OF_TIME)):
         raise ValueError("a time that is none")
-    return round(seconds * 1000) * _MILLISECOND
+    return np.rint(seconds * 1000).astype(np.int64) * _MILLISECOND
 
 
 def _labels(metric: Any) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
@@ -192,11 +192,11 @@ def waiting_pods(
     gpus: defaultdict[Pod, float] = defaultdict(float)
     for series in store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now):
         mig = _SLICE.match(series.labels.get("resource", ""))
-        gpus[Pod.of(series.labels)] += series.values[0] * (int(mig[1]) / _SLICES if mig else 1.0)
+        gpus[Pod.of(series.labels)] += series.value * (int(mig[1]) / _SLICES if mig else 1.0)
     if not gpus:
         return ()
     created = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
-    since = {Pod.of(series.labels): series.values[0] for series in store.instant(created, now)}
+    since = {Pod.of(series.labels): series.value for series in store.instant(created, now)}
     pools: dict[Pod, str] = {}
     if selectors:
         by = ", ".join((_POD, *selectors))

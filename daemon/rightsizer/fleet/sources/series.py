@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import groupby
+from itertools import pairwise
 from typing import Final, TypeVar
 
-from rightsizer.fleet.cache.day_frame import DAY, Grid
+import numpy as np
+
+from rightsizer.fleet.cache.day_frame import Floats
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.prometheus.selector import any_of, quoted
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.model.errors import StoreLimitError
@@ -119,12 +122,12 @@ def total_of(
 ) -> float:
     """The value of a query that counts devices or their series, 0 where there is none."""
     found = divided(store, at_moment(query, now), labels)
-    return sum(series.values[-1] for series in found)
+    return sum(series.value for series in found)
 
 
 def number_of(store: MetricStore, query: str, now: Nanoseconds) -> float:
     """The one value of an answer, 0 where there is none."""
-    return next((series.values[-1] for series in store.instant(query, now)), 0.0)
+    return next((series.value for series in store.instant(query, now)), 0.0)
 
 
 def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_Value]]:
@@ -168,57 +171,53 @@ def names_during(store: MetricStore, names: Iterable[str], grid: Grid) -> frozen
     return frozenset(series.labels["__name__"] for series in found)
 
 
-def placed(series: SampledSeries, grid: Grid, blank: float = math.nan) -> array[float]:
-    """The values of a series, each where its time belongs; `blank` where it has none."""
-    times, values = series.times, series.values
-    found = array("d", [blank]) * grid.count
-    if not times:
-        return found
-    if len(values) == grid.count and times[0] == grid.start + grid.step and times[-1] == grid.end:
-        return values
-    first, last = grid.place(times[0]), grid.place(times[-1])
-    if first is not None and last is not None and last - first + 1 == len(values):
-        found[first : last + 1] = array("d", values)
-        return found
-    for time, value in zip(times, values, strict=True):
-        place = grid.place(time)
-        if place is not None:
-            found[place] = value
+def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan) -> Floats:
+    """The values of series, a row each, where their times belong; `blank` where there is none."""
+    found = np.full((len(answer), grid.count), blank)
+    if answer:
+        rows = np.repeat(np.arange(len(answer)), [len(series.times) for series in answer])
+        places = grid.places(np.concatenate([series.times for series in answer]))
+        inside = (places >= 0) & (places < grid.count)
+        values = np.concatenate([series.values for series in answer])
+        found[rows[inside], places[inside]] = values[inside]
     return found
 
 
-def together(
-    one: Iterable[float], other: Iterable[float], both: Callable[[float, float], float]
-) -> array[float]:
+def together(one: Floats, other: Floats, both: Callable[[Floats, Floats], Floats]) -> Floats:
     """Of two columns what is known; where both are, what `both` makes of them."""
-
-    def known(value: float, former: float) -> float:
-        if math.isnan(former):
-            return value
-        return former if math.isnan(value) else both(value, former)
-
-    return array("d", map(known, one, other))
+    joined = np.where(np.isnan(one), other, both(one, other))
+    return np.where(np.isnan(other), one, joined)
 
 
 def by_label(
-    answer: Iterable[SampledSeries], grid: Grid, label: str, blank: float = math.nan
-) -> dict[str, dict[str, array[float]]]:
-    """The series of an answer on a grid, by uuid and by the value of a label."""
-    found: dict[str, dict[str, array[float]]] = {}
+    answer: Iterable[SampledSeries],
+    grid: Grid,
+    label: str,
+    uuids: Mapping[str, int],
+    blank: float = math.nan,
+) -> dict[str, Floats]:
+    """The series of an answer on a grid by the value of a label, with a row for each device.
+
+    `uuids` has the devices' rows.
+    """
+    by_value: defaultdict[str, list[SampledSeries]] = defaultdict(list)
     for series in answer:
-        own = found.setdefault(series.labels.get("uuid", ""), {})
-        own[series.labels.get(label, "")] = placed(series, grid, blank)
+        if series.labels.get("uuid", "") in uuids:
+            by_value[series.labels.get(label, "")].append(series)
+    found: dict[str, Floats] = {}
+    for value, same in by_value.items():
+        found[value] = np.full((len(uuids), grid.count), blank)
+        rows = [uuids[series.labels["uuid"]] for series in same]
+        found[value][rows] = placed(same, grid, blank)
     return found
 
 
-def runs_of(values: Iterable[float]) -> Iterator[tuple[int, int, float]]:
+def runs_of(values: Floats) -> Iterator[tuple[int, int, float]]:
     """First and last place of each run of the same value, zeros left out."""
-    first = 0
-    for value, same in groupby(values):
-        last = first + sum(1 for _ in same)
-        if value:
-            yield first, last - 1, value
-        first = last
+    cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    for first, last in pairwise(cuts):
+        if values[first]:
+            yield first, last - 1, float(values[first])
 
 
 _LOOK_SECONDS: Final = 3600
@@ -238,7 +237,7 @@ def seconds_by_day(
     query = f"max(count_over_time({some_series}[{_LOOK_SECONDS}s]))"
     hours: dict[int, list[float]] = {}
     for series in store.range(query, now - lookback, now, _EVERY):
-        for time, count in zip(series.times, series.values, strict=True):
+        for time, count in zip(series.times.tolist(), series.values.tolist(), strict=True):
             if count > 0:
                 hours.setdefault((time - 1) // DAY, []).append(_LOOK_SECONDS / count)
     return {

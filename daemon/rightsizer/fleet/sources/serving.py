@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from itertools import accumulate, product
-from operator import add
+from itertools import product
 from typing import Final, NamedTuple, TypeAlias
 
-from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
+import numpy as np
+
+from rightsizer.fleet.cache.day_frame import Floats
+from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
@@ -50,11 +50,9 @@ class ServingMeasure(NamedTuple):
         )
         return f"{self.together} by ({_LABELS}) (max by ({_LABELS}, {_PART_LABELS}) ({parts}))"
 
-    def column(self, series: SampledSeries, grid: Grid) -> array[float]:
+    def column(self, series: SampledSeries, grid: Grid) -> Floats:
         """The values of one of its series on a grid."""
-        column = placed(series, grid)
-        factor = self.factor_per_second / seconds(grid.step)
-        return array("d", map(factor.__mul__, column)) if factor else column
+        return placed([series], grid)[0] * (self.factor_per_second / seconds(grid.step) or 1.0)
 
 
 _WAITING: Final = Signal.REQUESTS_WAITING
@@ -103,7 +101,7 @@ MEASURES: Final = (
     ServingMeasure(_OLDER, _WAITING, function="increase", factor_per_second=1e-6),
 )
 """Those of one engine for one signal add up, but for the last of Triton's two."""
-ServingSignals: TypeAlias = "Mapping[Signal, array[float]]"
+ServingSignals: TypeAlias = "Mapping[Signal, Floats]"
 """By signal, a value for each interval; `nan` where unknown. Preemptions are cumulative."""
 
 _POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
@@ -145,7 +143,7 @@ class ServingMetrics:
             return {}
         if grid not in self._measures:
             self._measures[grid] = _among(names_during(store, _ALL, grid))
-        found: dict[Pod, dict[Signal, array[float]]] = {}
+        found: dict[Pod, dict[Signal, Floats]] = {}
         for measure, some in product(self._measures[grid], shares_of(sorted(pods))):
             if measure.signal is Signal.PREEMPTIONS and grid.step > FINE_STEP:
                 continue  # One of them says nothing of the rest of an hour.
@@ -156,14 +154,13 @@ class ServingMetrics:
                 if pod in pods:
                     signals, column = found.setdefault(pod, {}), measure.column(series, grid)
                     former = signals.get(measure.signal)
-                    both = max if measure.together == "max" else add
+                    both = np.maximum if measure.together == "max" else np.add
                     signals[measure.signal] = (
                         column if former is None else together(column, former, both)
                     )
         for signals in found.values():
             if Signal.PREEMPTIONS in signals:
-                known = (0.0 if math.isnan(each) else each for each in signals[Signal.PREEMPTIONS])
-                signals[Signal.PREEMPTIONS] = array("d", accumulate(known))
+                signals[Signal.PREEMPTIONS] = np.nancumsum(signals[Signal.PREEMPTIONS])
         return found
 
 

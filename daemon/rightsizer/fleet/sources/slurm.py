@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, NamedTuple
 
-from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import first_label, names_of, number_of, one_of
@@ -102,7 +102,7 @@ def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mappi
     # Two scrapers of one exporter have the same jobs.
     once = f"max without (instance, job, prometheus, prometheus_replica, replica) ({query})"
     found = store.instant(f"sum by ({label}) ({once})", now)
-    return {each.labels[label]: each.values[0] for each in found if each.labels.get(label)}
+    return {each.labels[label]: each.value for each in found if each.labels.get(label)}
 
 
 def _without_gpus(
@@ -113,7 +113,7 @@ def _without_gpus(
 ) -> frozenset[str]:
     """Partitions that export none, or whose nodes have none while others' do."""
     answer = store.instant(f"sum by (partition) ({_GPUS})", now)
-    gpus = {each.labels["partition"]: each.values[0] for each in answer}
+    gpus = {each.labels["partition"]: each.value for each in answer}
     bare = {name for name, some in nodes.items() if some.isdisjoint(known)}
     # Neither idle nor allocated are the GPUs of nodes that are drained: jobs wait for them too.
     none = {name for name, count in gpus.items() if not count and name not in nodes.keys() - bare}

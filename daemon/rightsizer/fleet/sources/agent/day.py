@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from itertools import compress
+from typing import Final
+
+import numpy as np
 
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.fleet.cache.day_frame import DAY, ColumnKind, DayFrame, Grid
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, Floats, frames_of
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
-from rightsizer.fleet.sources.agent.measure_columns import measure_columns, needs_power
+from rightsizer.fleet.sources.agent.measure_columns import measure_columns, need_power
 from rightsizer.fleet.sources.agent.metrics import FIGURE, AgentMetric, Labels, MetricForm, grouped
 from rightsizer.fleet.sources.agent.time_columns import (
-    DeviceAnswers,
+    Columns,
+    DayAnswers,
     TimePresence,
     buckets_of,
     demands_of,
+    limits_of,
     presence_of,
     pressure_columns,
     time_columns,
 )
-from rightsizer.fleet.sources.series import by_label, runs_of, word_of
+from rightsizer.fleet.sources.series import by_label, placed, runs_of, word_of
 from rightsizer.model.block import Measure
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
@@ -49,21 +55,14 @@ _FORMS: Final = (
 interval has half of his part there."""
 
 
-def held(
-    shares: Mapping[str, array[float]], workloads: Mapping[str, Workload]
-) -> tuple[DeviceHolding, ...]:
-    """The parts of one device by workload, equal ones of neighboring intervals as one."""
-    totals, *others = shares.values()
-    if others:
-        each_time = zip(*shares.values(), strict=True)
-        totals = array("d", (sum(part for part in parts if part > 0) for parts in each_time))
+def held(shares: Floats, workloads: Sequence[Workload]) -> tuple[DeviceHolding, ...]:
+    """The parts of one device by workload, a row each; equal ones of neighbors as one."""
+    totals = np.where(shares > 0, shares, 0.0).sum(axis=0)
+    parts = np.where(shares >= _LEAST, shares / np.maximum(1.0, totals), 0.0)
     found = [
-        DeviceHolding(workloads[key], first, last, share)
-        for key, parts in shares.items()
-        for first, last, share in runs_of(
-            part / max(1.0, total) if part >= _LEAST else 0.0
-            for part, total in zip(parts, totals, strict=True)
-        )
+        DeviceHolding(workload, *run)
+        for workload, own in zip(workloads, parts, strict=True)
+        for run in runs_of(own)
     ]
     return tuple(sorted(found, key=lambda each: (each.first, each.workload.key)))
 
@@ -79,14 +78,13 @@ _BY_FIGURE: Final = {
     "peaks": figures.PEAKS,
     "links": figures.LINKS,
 }
-"""What is asked of all devices, by the fields of `DeviceAnswers`."""
+"""What is asked of all devices, by the fields of `DayAnswers`."""
 _PEAKS: Final = {
     measure: ColumnKind.PEAK.column(measure)
     for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
 }
 """Of what has a distribution."""
 _ZERO: Final = 0.0
-_ByDevice = Mapping[str, Mapping[str, Any]]
 WORKLOAD_LABELS: Final = (
     *("workload", "kind", "class", "name"),
     *("exported_namespace", "namespace", "exported_pod", "pod"),
@@ -171,6 +169,8 @@ class DayReader:
         self._store = store
         self._names = names
         self._devices = {each.device.uuid: each.device for each in devices}
+        self._rows: dict[str, int] = {}
+        """Of the devices that were there then."""
         self._whole = self._grid = grid
         self._usage = usage
 
@@ -180,81 +180,78 @@ class DayReader:
             return FleetDay({})
         labels: Labels = {"uuid": tuple(self._devices)}
         answer = self._positive(figures.STATES, labels)
+        seen = sorted({series.labels.get("uuid", "") for series in answer} & self._devices.keys())
+        if not seen:
+            return FleetDay({})
+        self._rows = {uuid: row for row, uuid in enumerate(seen)}
         if self._whole.days == 1:
             # No device is there later: nothing else is read of that time.
-            end = self._whole.end
-            last = max((series.times[-1] for series in answer if series.times), default=end)
-            place = self._whole.place(last)
-            if place is not None:
+            place = self._whole.places(max(series.span[1] for series in answer))
+            if 0 <= place < self._whole.count:
                 self._grid = replace(self._whole, clipped=place + 1)
-        states = by_label(answer, self._grid, figures.STATES.labels[0], _ZERO)
-        presences = {
-            uuid: presence_of(columns, self._grid)
-            for uuid, columns in states.items()
-            if uuid in self._devices
-        }
-        if not presences:
-            return FleetDay({})
-        if 2 * len(presences) < len(self._devices):
+        if 2 * len(seen) < len(self._devices):
             # Else the same query serves every part of the days that are read at once.
-            labels = {"uuid": tuple(presences)}
-        answers = self._answers(labels, states)
-        frames = {}
-        for uuid, presence in presences.items():
-            own = {name: each[uuid] for name, each in answers.items() if uuid in each}
-            frames[uuid] = self._frame(uuid, presence, DeviceAnswers(**own))
+            labels = {"uuid": tuple(seen)}
+        states = self._columns(answer, figures.STATES.labels[0], _ZERO)
+        presence = presence_of(states, self._grid)
+        frames = self._frames(presence, self._answers(labels, states))
         holdings = self._holdings(labels)
         return FleetDay(frames, {uuid: held for uuid, held in holdings.items() if uuid in frames})
 
-    def _answers(self, labels: Labels, states: _ByDevice) -> dict[str, _ByDevice]:
-        """What the store says of all the devices, by the fields of `DeviceAnswers` and uuid."""
-        grid, names = self._grid, self._names
-        found: dict[str, _ByDevice] = {"states": states}
+    def _answers(self, labels: Labels, states: Columns) -> DayAnswers:
+        """What the store says of all the devices."""
+        grid, names, rows = self._grid, self._names, self._rows
+        found: dict[str, Columns] = {"states": states}
         for field, figure in _BY_LABEL.items():
-            answer = self._positive(figure, labels)
-            found[field] = by_label(answer, grid, figure.labels[0], _ZERO)
+            found[field] = self._columns(self._positive(figure, labels), figure.labels[0], _ZERO)
         for field, wanted in _BY_FIGURE.items():
             answer = self._range(grouped(wanted, names, labels, grid.step))
-            found[field] = by_label(answer, grid, FIGURE)
+            found[field] = self._columns(answer, FIGURE)
         buckets = [*self._daily(grouped(figures.BUCKETS, names, labels, self._day_span))]
-        means = found["means"]
-        weighed = tuple(uuid for uuid in means if uuid in states and needs_power(means[uuid]))
+        weighed = tuple(compress(rows, need_power(found["means"])))
         if weighed:
             own: Labels = {"uuid": weighed}
             answer = self._range(grouped(figures.POWER, names, own, grid.step))
-            found["power"] = by_label(answer, grid, FIGURE)
+            found["power"] = self._columns(answer, FIGURE)
             buckets += self._daily(grouped(figures.POWER_BUCKETS, names, own, self._day_span))
-        limits: dict[str, dict[str, list[SampledSeries]]] = {}
-        for series in self._daily(grouped(figures.LIMITS, names, labels, grid.step)):
-            kinds = limits.setdefault(series.labels.get("uuid", ""), {})
-            kinds.setdefault(series.labels.get(FIGURE, ""), []).append(series)
-        return found | {"buckets": buckets_of(buckets), "limits": limits}
+        limits = self._daily(grouped(figures.LIMITS, names, labels, grid.step))
+        found |= {"buckets": buckets_of(buckets, rows), "limits": limits_of(limits, rows, grid)}
+        return DayAnswers(**found)
 
-    def _frame(self, uuid: str, presence: TimePresence, answers: DeviceAnswers) -> DayFrame:
-        grid, known = self._grid, presence.known_seconds
-        columns = time_columns(answers, presence, grid)
-        columns |= measure_columns(answers, presence, self._devices[uuid], self._usage)
-        columns |= pressure_columns(answers.limits, known, grid)
+    def _columns(
+        self, answer: Iterable[SampledSeries], label: str, blank: float = math.nan
+    ) -> Columns:
+        return by_label(answer, self._grid, label, self._rows, blank)
+
+    def _frames(self, presence: TimePresence, answers: DayAnswers) -> dict[str, DayFrame]:
+        known, usage = presence.known_seconds, self._usage
+        devices = [self._devices[uuid] for uuid in self._rows]
+        columns = time_columns(answers, presence, self._grid)
+        columns |= measure_columns(answers, presence, devices, usage)
+        columns |= pressure_columns(answers.limits, known, self._grid)
         peaks = {
             measure: columns[column] for measure, column in _PEAKS.items() if column in columns
         }
-        demands = demands_of(answers.buckets, peaks, known, self._usage.working_power_ratio)
-        if left := self._whole.count - grid.count:
-            rest = array("f", [math.nan]) * left
-            columns = {column: values + rest for column, values in columns.items()}
-        return DayFrame.of(self._whole, columns, demands)
+        demands = demands_of(answers.buckets, peaks, known, usage.working_power_ratio)
+        return dict(zip(self._rows, frames_of(self._whole, columns, demands), strict=True))
 
     def _holdings(self, labels: Labels) -> dict[str, tuple[DeviceHolding, ...]]:
         answer = [
             each for each in self._range(self._shares_query(labels)) if each.labels.get("workload")
         ]
-        shares = by_label(answer, self._grid, "workload", _ZERO)
-        keys = sorted({key for parts in shares.values() for key in parts})
+        keys = sorted({each.labels["workload"] for each in answer})
         workloads = {key: workload_by_key(key) for key in keys}
         if keys:
             query = workload_query(self._names, keys, self._day_span)
             workloads |= workloads_of(self._daily(query))
-        return {uuid: held(parts, workloads) for uuid, parts in shares.items()}
+        rows: defaultdict[str, list[int]] = defaultdict(list)
+        for row, each in enumerate(answer):
+            rows[each.labels.get("uuid", "")].append(row)
+        shares = placed(answer, self._grid, _ZERO)
+        return {
+            uuid: held(shares[own], [workloads[answer[row].labels["workload"]] for row in own])
+            for uuid, own in rows.items()
+        }
 
     def _shares_query(self, labels: Labels) -> str | None:
         """The mean part of an interval by device and workload; `None` where none is kept."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
@@ -113,7 +113,7 @@ class AgentProbe:
             return SourceReport(NAME, cannot=("no series of Rightsizer's agents are in the store",))
         density = self._number(_RESOLUTION)
         tiers = {
-            tier: int(series.values[-1])
+            tier: int(series.value)
             for series in self.store.instant(_TIERS, self.now)
             if (tier := word_of(Tier, series.labels.get("tier", ""))) is not None
         }
@@ -281,7 +281,7 @@ class AgentProbe:
                 "agents stall, or the clocks of their nodes are behind"
             )
         counts = {
-            series.labels.get("version", ""): series.values[-1]
+            series.labels.get("version", ""): series.value
             for series in self.store.instant("count by (version) (rightsizer_build_info)", self.now)
         }
         if len(counts) > 1:

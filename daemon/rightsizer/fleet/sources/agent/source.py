@@ -8,7 +8,7 @@ from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
-from rightsizer.fleet.cache.day_frame import DAY, Grid
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory, NodeAdvice
 from rightsizer.fleet.settings import AgentSourceSettings, FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
@@ -121,7 +121,7 @@ def node_advice(
     """The open advice of the nodes, each with all of its devices."""
     figures: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for series in details:
-        figures[_advice_key(series)][series.labels.get(FIGURE, "")] = series.values[-1]
+        figures[_advice_key(series)][series.labels.get(FIGURE, "")] = series.value
     devices: dict[tuple[str, str], set[str]] = defaultdict(set)
     labels: dict[tuple[str, str], Mapping[str, str]] = {}
     for series in advice:
@@ -221,7 +221,7 @@ class AgentSource:
 
 def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]:
     answer = divided(store, at_moment(f"max by (uuid) ({name})", now))
-    return {series.labels.get("uuid", ""): series.values[-1] for series in answer}
+    return {series.labels.get("uuid", ""): series.value for series in answer}
 
 
 _OBSERVED: Final = (Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE)
@@ -252,5 +252,5 @@ def _demands(
             is_memory = resource is Resource.MEMORY
             margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
             demands = found.setdefault(series.labels.get("uuid", ""), {})
-            demands[resource] = series.values[-1] / (1 + margin)
+            demands[resource] = series.value / (1 + margin)
     return found

@@ -1,246 +1,338 @@
-"""A day's readings in the node agent's accounting: same code, same thresholds."""
+"""A day's readings of many devices in the node agent's accounting, by its settings."""
 
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
-from itertools import accumulate
-from typing import Final, TypeAlias
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from rightsizer.accounting.entry_builder import EntryBuilder
-from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
+import numpy as np
+
+from rightsizer.accounting.power import EnergyMeter, LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import derive_signals, highest, usage
-from rightsizer.accounting.window_builder import entry_measures, measures_of
-from rightsizer.fleet.cache.day_frame import FINE_STEP, ColumnKind, DayFrame, Grid
+from rightsizer.accounting.signals import power_ratio as power_share
+from rightsizer.fleet.cache.day_frame import (
+    ColumnKind,
+    DayFrame,
+    Floats,
+    frames_of,
+    zero_where_unknown,
+)
+from rightsizer.fleet.cache.grid import FINE_STEP, Grid
+from rightsizer.fleet.cache.measures import bins_of
 from rightsizer.fleet.model import DeviceHolding
-from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceDay
-from rightsizer.model.block import Measure
+from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceReadings
+from rightsizer.fleet.sources.dcgm_exporter.signal_columns import (
+    COUNTERS,
+    DeviceFacts,
+    SignalColumns,
+    UseColumns,
+    clock_ratio,
+    dead_counters,
+    derived,
+    drop,
+    power_ratio,
+    saturated,
+    uses,
+)
+from rightsizer.fleet.sources.dcgm_exporter.state_columns import (
+    HolderColumns,
+    StateColumns,
+    classified,
+    conditions_of,
+    is_empty,
+    pressed,
+)
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import replace
-from rightsizer.model.histogram import Histogram
-from rightsizer.model.reading import Reading
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.signal import MEDIA_ENGINES, Signal
-from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.state import Condition, Resource, State
-from rightsizer.model.units import nanoseconds, seconds
-from rightsizer.model.window import Entry
-from rightsizer.model.workload import Holding
+from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 
 _TORN: Final = (0.8, 1.25)
 """Energy by the counter of that by power, outside of which the counter's series was torn when a
 holder came or went: what it gained between two series belongs to neither."""
 _RARE: Final = 0.02
 """Of an interval for which a reason held that explains nothing of it."""
-_MEASURED: Final = {ColumnKind.MEAN, ColumnKind.PEAK, ColumnKind.ENERGY, ColumnKind.USED}
-"""Columns that are unknown, not 0, where there is no reading."""
-_THROTTLES: Final = (
-    Condition.POWER_THROTTLED,
-    Condition.THERMAL_THROTTLED,
-    Condition.HARDWARE_SLOWDOWN,
-)
-_TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE})
-AccountedInterval: TypeAlias = "tuple[str, int, Entry, Mapping[Measure, float], float]"
-"""A device's uuid, an interval, what the accounts say of it, the peaks of its measures, and of its
-media engines.
-
-Peaks are upper bounds: utilization, power and clocks may peak at different moments.
-"""
+_TENSOR_SIGNALS: Final = (Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE)
+_CAUSES: Final = {
+    State.IDLE_EMPTY: Cause.IDLE,
+    State.IDLE_HELD: Cause.IDLE,
+    State.HIDDEN_STALL: Cause.STALLED,
+    State.PCIE_BOUND: Cause.PCIE,
+    State.LAUNCH_BOUND: Cause.LAUNCH,
+}
+"""States with a cause of their own; in the others it is throttling, then headroom."""
 
 
-def accounted_intervals(
-    grid: Grid, devices: Sequence[Device], days: Mapping[str, DeviceDay], settings: EntrySettings
-) -> Iterator[AccountedInterval]:
-    """Every known interval of some devices in the order of time, as one reading at its end."""
-    # An interval accounts for itself alone: one that was not read stays unknown.
-    settings = replace(settings, gap_minimum_seconds=0.0, gap_intervals=1.0)
-    entries = EntryBuilder(settings)
-    by_uuid = {device.uuid: device for device in devices}
-    extra, holders = {}, {}
-    for uuid in by_uuid:
-        entries.restore_power(uuid, _power(days[uuid]))
-        extra[uuid] = _counters(days[uuid], grid)
-        holders[uuid] = _by_place(days[uuid].holdings, grid)
-    snapshot = partial(Snapshot, interval=grid.step, devices=tuple(devices))
-    # Where accounting begins, nothing but the counter of energy is known before.
-    zero = {Signal.ENERGY_JOULES: 0.0}
-    begin = {uuid: Reading(uuid, grid.start, zero) for uuid in by_uuid}
-    entries.post(snapshot(wall_time=grid.start, time=grid.start, readings=begin))
+@dataclass(frozen=True, slots=True)
+class WatchedDevices:
+    """Some devices on the days of a grid, who held them, and how much of each interval is known."""
 
-    @cache
-    def draws(uuid: str) -> PowerLevels:
-        known = PowerRange(settings.power)
-        if (learned := entries.learned_power(uuid)) is not None:
-            known.restore(learned)
-        return known.draws(by_uuid[uuid].power_limit_watts)
-
-    for place in range(grid.count):
-        end = grid.start + (place + 1) * grid.step
-        readings = {}
-        for uuid, columns in extra.items():
-            if days[uuid].known_seconds[place] > 0.0:
-                own = {signal: column[place] for signal, column in columns.items()}
-                readings[uuid] = Reading(uuid, end, days[uuid].means_at(place) | own)
-        holdings = {uuid: found[place] for uuid, found in holders.items() if found[place]}
-        for entry in entries.post(
-            snapshot(wall_time=end, time=end, readings=readings, holdings=holdings)
-        ):
-            uuid = entry.uuid
-            if entry.end == end and uuid in readings:
-                most = Reading(uuid, end, days[uuid].most_at(place))
-                peaks = _peak_measures(most, entry, by_uuid[uuid], draws(uuid), settings)
-                media = highest(most.values, *MEDIA_ENGINES) or 0.0
-                yield uuid, place, entry, peaks, media
-
-
-def _peak_measures(
-    most: Reading, entry: Entry, device: Device, draws: PowerLevels, settings: EntrySettings
-) -> Mapping[Measure, float]:
-    were_dead = Signal.SM_ACTIVE in most.values and Signal.SM_ACTIVE not in entry.signals
-    signals = derive_signals(
-        most, device, {}, draws, settings.signals, counters_were_dead=were_dead
-    )
-    used = usage(signals, device, settings.usage)
-    return measures_of(signals, used.shares, used.compute_at_least)
-
-
-def _power(day: DeviceDay) -> LearnedPower | None:
-    """The range of the day's draws; they are known before the first interval is judged."""
-    columns = (each.get(Signal.POWER_WATTS, ()) for each in (day.means, day.peaks))
-    drawn = [watts for column in columns for watts in column if watts > 0.0]
-    return LearnedPower(min(drawn), max(drawn)) if drawn else None
-
-
-def _counters(day: DeviceDay, grid: Grid) -> dict[Signal, Sequence[float]]:
-    """What is read beside the means, where it is exported, by interval."""
-    found: dict[Signal, Sequence[float]] = {}
-    if day.reasons is not None or day.violations:
-        masks = [0] * grid.count
-        if day.reasons is not None:
-            held = map(day.reasons.at, range(grid.count))
-            masks = [mask if share > _RARE else 0 for mask, share in held]
-        for _, condition, bit in VIOLATIONS:
-            for place, share in enumerate(day.violations.get(condition, ())):
-                if share > _RARE:
-                    masks[place] |= int(bit)
-        found[Signal.CLOCK_EVENT_REASONS] = masks
-    if day.energy_joules is not None:
-        found[Signal.ENERGY_JOULES] = _energy(day, day.energy_joules, grid)
-    return found
-
-
-def _energy(read: DeviceDay, gained: Sequence[float], grid: Grid) -> list[float]:
-    """A counter of energy since the day began."""
-    watts = read.means.get(Signal.POWER_WATTS)
-    length, (low, high) = seconds(grid.step), _TORN
-    steps = []
-    for place in range(grid.count):
-        counted = gained[place]
-        drawn = math.nan if watts is None else watts[place] * length
-        is_torn = math.isnan(counted) or counted < low * drawn or counted > high * drawn
-        steps.append(drawn if is_torn and not math.isnan(drawn) else counted)
-    return list(accumulate(0.0 if math.isnan(step) else step for step in steps))
-
-
-def _by_place(runs: Sequence[DeviceHolding], grid: Grid) -> list[tuple[Holding, ...]]:
-    found: list[tuple[Holding, ...]] = [()] * grid.count
-    for run in runs:
-        holding = Holding(run.workload, run.share_ratio)
-        for place in range(run.first, run.last + 1):
-            found[place] = (*found[place], holding)
-    return found
+    devices: Sequence[Device]
+    holdings: Sequence[Sequence[DeviceHolding]]
+    known_seconds: Floats
+    """By device and interval."""
+    grid: Grid
 
 
 def accounted_days(
-    grid: Grid, devices: Sequence[Device], days: Mapping[str, DeviceDay], settings: EntrySettings
-) -> dict[str, DayFrame]:
-    """The frame of each device from what was read of it, accounted for as an agent would."""
-    found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}
-    unknown = {uuid: set(range(grid.count)) for uuid in found}
-    media = {uuid: Histogram() for uuid in found}
-    for uuid, place, entry, peaks, engines in accounted_intervals(grid, devices, days, settings):
-        if entry.state is State.UNKNOWN:
-            continue
-        unknown[uuid].remove(place)
-        media[uuid].add(engines, nanoseconds(days[uuid].known_seconds[place]))
-        columns = found[uuid]
-        for kind, name, value in _amounts(entry, days[uuid], place, peaks, grid):
-            column = kind.column(name)
-            if column not in columns:
-                if kind is ColumnKind.CONDITION:
-                    continue  # Of one that is not visible nothing is said.
-                blank = math.nan if kind in _MEASURED else 0.0
-                columns[column] = array("f", [blank]) * grid.count
-            columns[column][place] = value
-    for uuid, columns in found.items():
-        for values in columns.values():
-            for place in unknown[uuid]:
-                values[place] = math.nan
-    return {
-        uuid: DayFrame.of(
-            grid, columns, {Resource.MEDIA: media[uuid]} if media[uuid].maximum() else {}
+    watched: WatchedDevices, read: DeviceReadings, settings: EntrySettings
+) -> Iterator[DayFrame]:
+    """The frame of each device from what was read of it, accounted for as an agent would.
+
+    An interval is one reading at its end, and accounts for itself alone: one that was not read
+    stays unknown. Peaks are upper bounds: utilization, power and clocks may peak at different
+    moments.
+    """
+    grid, length = watched.grid, watched.known_seconds
+    facts, is_read, never = DeviceFacts(watched.devices), length > 0.0, np.zeros_like(length, bool)
+    holders = HolderColumns(watched.devices, watched.holdings, grid)
+    signals, upper = _signals(watched, read, facts, settings)
+    clock = clock_ratio(signals, facts)
+    states = classified(signals, facts, clock, holders, settings.classify)
+    columns = _Columns(states.is_known, length)
+    for state in (each for each in State if each is not State.UNKNOWN):
+        columns.add_seconds(ColumnKind.STATE, state, states.states.get(state, never), ~never)
+    for tier, is_at in _tiers(signals).items():
+        columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
+    held = conditions_of(signals, _masks(read, never), clock, holders, settings.conditions)
+    if grid.step == FINE_STEP:  # Unequal work of a job's ranks is judged over ten minutes.
+        held[Condition.RANK_IMBALANCE] = holders.out_of_balance(
+            signals, states.is_known, grid, settings.imbalance
         )
-        for uuid, columns in found.items()
+    for condition, rows in _visible(read, watched, facts).items():
+        if condition in held:
+            part = _throttled(read, condition) if condition in THROTTLES else 1.0
+            columns.add(ColumnKind.CONDITION, condition, held[condition] * part * length, rows)
+    use = uses(signals, facts, settings.usage)
+    _add_limits(columns, use, signals, is_read, grid, settings)
+    is_full, is_told = held[Condition.NEAR_OUT_OF_MEMORY], ~np.isnan(signals[Signal.MEMORY_USED])
+    columns.add_seconds(ColumnKind.PRESSED, Resource.MEMORY, is_full, is_told)
+    drawn = _energy(signals, read, watched, settings) * (length / seconds(grid.step))
+    columns.add(ColumnKind.ENERGY, "joules", drawn)
+    columns.add(ColumnKind.USED, "seconds", use.used_ratio * length)
+    columns.add(ColumnKind.USED, "joules", use.used_ratio * drawn)
+    throttles = np.any([held[each] for each in THROTTLES if each in held], axis=0)
+    for cause, ratio in _waste(states, use.used_ratio, throttles, clock).items():
+        for kind, amount in ((ColumnKind.WASTE, length), (ColumnKind.WASTE_JOULES, drawn)):
+            taken = zero_where_unknown(ratio * amount)
+            columns.add(kind, cause, taken, np.asarray((taken > 0).any(axis=1)))
+    largest = uses(upper, facts, settings.usage).measures(upper)
+    for measure, values in use.measures(signals).items():
+        columns.add(ColumnKind.MEAN, measure, values)
+        peaks = np.where(np.isnan(values), np.nan, np.fmax(values, largest[measure]))
+        columns.add(ColumnKind.PEAK, measure, peaks)
+    engines = zero_where_unknown(upper.highest(*MEDIA_ENGINES))
+    demands = [*map(_media, engines, np.where(states.is_known, length, 0.0))]
+    return frames_of(grid, columns.found, demands)
+
+
+def _signals(
+    watched: WatchedDevices, read: DeviceReadings, facts: DeviceFacts, settings: EntrySettings
+) -> tuple[SignalColumns, SignalColumns]:
+    """The signals of each interval, and of its peaks."""
+    is_read, never = watched.known_seconds > 0.0, np.zeros_like(watched.known_seconds, bool)
+    means = {signal: np.where(is_read, each, np.nan) for signal, each in read.means.items()}
+    most = means | {
+        signal: np.where(is_read, np.fmax(each, means.get(signal, each)), np.nan)
+        for signal, each in read.peaks.items()
+    }
+    signals, upper = (derived(each, facts, is_read.shape) for each in (means, most))
+    rests = is_empty(signals, facts, settings.classify)
+    idle, first_idle, highest = _idle_watts(signals, read, watched, rests, settings)
+    for found, watts in ((signals, idle), (upper, first_idle)):
+        draws = found[Signal.POWER_WATTS]
+        found[Signal.POWER] = power_ratio(draws, watts, highest, facts, settings.signals)
+    drop(signals, dead_counters(signals, settings.signals, is_read, never), facts)
+    were_dead = ~np.isnan(upper[Signal.SM_ACTIVE]) & np.isnan(signals[Signal.SM_ACTIVE])
+    drop(upper, dead_counters(upper, settings.signals, never, were_dead), facts)
+    return signals, upper
+
+
+def _add_limits(  # noqa: PLR0913, PLR0917 - all that bears on it.
+    columns: _Columns,
+    use: UseColumns,
+    signals: SignalColumns,
+    is_read: Floats,
+    grid: Grid,
+    settings: EntrySettings,
+) -> None:
+    """Seconds at the limit of each resource, and of those the seconds in which requests waited."""
+    at_limit = saturated(use, settings.usage)
+    for resource, is_limited in at_limit.items():
+        is_told = ~np.isnan(use.shares[resource])
+        columns.add_seconds(ColumnKind.SATURATED, resource, is_limited & is_told, is_told)
+    for resource, is_short in pressed(signals, at_limit, is_read, grid, settings.pressure).items():
+        columns.add_seconds(ColumnKind.PRESSED, resource, is_short, is_short)
+
+
+class _Columns:
+    """Columns of what is known, by name; `nan` where a device's state is not."""
+
+    def __init__(self, is_known: Floats, length: Floats) -> None:
+        self._is_known, self._length = is_known, length
+        self.found: dict[str, Floats] = {}
+
+    def add(self, kind: ColumnKind, name: str, values: Floats, rows: Floats | None = None) -> None:
+        """A column of the devices of some rows, or of all."""
+        there = self._is_known if rows is None else self._is_known & rows[:, None]
+        self.found[kind.column(name)] = np.where(there, values, np.nan)
+
+    def add_seconds(self, kind: ColumnKind, name: str, is_there: Floats, told: Floats) -> None:
+        """Where something is all of the known time, of the devices that it is ever told of."""
+        rows = np.asarray((told & self._is_known).any(axis=1))
+        self.add(kind, name, np.where(is_there, self._length, 0.0), rows)
+
+
+def _idle_watts(
+    signals: SignalColumns,
+    read: DeviceReadings,
+    watched: WatchedDevices,
+    rests: Floats,
+    settings: EntrySettings,
+) -> tuple[Floats, Floats, Floats]:
+    """What devices draw at rest as known in each interval, and after the first; the most they drew.
+
+    A day's range is known before its first interval is judged; what a device draws at rest is
+    learned as it rests.
+    """
+    rows, count = rests.shape
+    found, highest = np.full((rows, count + 1), np.nan), np.full((rows, 1), np.nan)
+    columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
+    drawn = np.concatenate([each for each in columns if each is not None] or [rests[:, :0]], axis=1)
+    watts, limit = signals[Signal.POWER_WATTS], settings.classify.idle_power_ratio
+    for row, device in enumerate(watched.devices):
+        seen = drawn[row][drawn[row] > 0.0]
+        if not len(seen):
+            continue
+        learned = LearnedPower(float(seen.min()), float(seen.max()))
+        known, since, highest[row] = PowerRange(settings.power), 0, learned.highest_watts
+        known.restore(learned)
+        draws = known.draws(device.power_limit_watts)
+        for place in np.flatnonzero(rests[row] & ~np.isnan(watts[row])).tolist():
+            draw = float(watts[row, place])
+            share = power_share(draw, device.power_limit_watts, draws, settings.signals)
+            if share is None or share < limit:
+                known.account(draw, State.IDLE_EMPTY, watched.grid.step)
+                found[row, since : place + 1], since = draws.idle_watts, place + 1
+                draws = known.draws(device.power_limit_watts)
+        found[row, since:] = draws.idle_watts
+    first = np.argmax(watched.known_seconds > 0.0, axis=1) + 1
+    return found[:, :-1], found[np.arange(rows), first][:, None], highest
+
+
+def _energy(
+    signals: SignalColumns,
+    read: DeviceReadings,
+    watched: WatchedDevices,
+    settings: EntrySettings,
+) -> Floats:
+    """What was drawn in each interval, by the counter where it can be believed."""
+    length, (low, high) = seconds(watched.grid.step), _TORN
+    drawn = signals[Signal.POWER_WATTS] * length
+    if read.energy_joules is None:
+        return drawn
+    counted = read.energy_joules
+    expected = read.means.get(Signal.POWER_WATTS, np.full_like(counted, np.nan)) * length
+    is_torn = np.isnan(counted) | (counted < low * expected) | (counted > high * expected)
+    moved = zero_where_unknown(np.where(is_torn & ~np.isnan(expected), expected, counted))
+    is_read = watched.known_seconds > 0.0
+    follows = np.pad(is_read, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
+    # Nothing is known of a counter's step over a gap.
+    found = np.where(follows, moved, drawn)
+    limits = np.array([[each.power_limit_watts or np.inf] for each in watched.devices])
+    most = settings.energy.plausible_limit_ratio * length * limits
+    is_odd = is_read & follows & ((moved == 0.0) | (moved > most))
+    for row in np.flatnonzero(is_odd.any(axis=1)).tolist():
+        meter, counter = EnergyMeter(settings.energy), 0.0
+        meter.restart(counter)
+        for place in range(watched.grid.count):
+            counter += float(moved[row, place])
+            if not is_read[row, place]:
+                meter.restart(None)
+                continue
+            watts = float(drawn[row, place]) / length
+            told = None if math.isnan(watts) else watts
+            limit = watched.devices[row].power_limit_watts
+            measured = meter.measure(watched.grid.step, told, counter, limit)
+            found[row, place] = math.nan if measured is None else measured.joules
+    return found
+
+
+def _tiers(signals: SignalColumns) -> dict[Tier, Floats]:
+    """What each interval allows to be claimed."""
+    has_counters = ~np.isnan(signals.highest(*COUNTERS))
+    is_busy_known = ~np.isnan(signals[Signal.GPU_BUSY]) & ~has_counters
+    has_power = ~np.isnan(signals[Signal.POWER])
+    return {
+        Tier.PROFILING: has_counters,
+        Tier.POWER: is_busy_known & has_power,
+        Tier.BASIC: is_busy_known & ~has_power,
     }
 
 
-def _blank_columns(device: Device, read: DeviceDay, grid: Grid) -> dict[str, array[float]]:
-    """Of states, and of the conditions that would show; whether others held is unknown."""
-    found = set(read.violations)
+def _masks(read: DeviceReadings, never: Floats) -> Floats:
+    """Why clocks were low, by interval."""
+    found = never.astype(int)
     if read.reasons is not None:
-        found |= set(_THROTTLES)
-    if read.means.keys() >= _TENSOR_SIGNALS:
-        found.add(Condition.NO_TENSOR_CORES)
-    # Unequal work of a job's ranks is judged over ten minutes.
-    if grid.step == FINE_STEP and read.holdings:
-        found.add(Condition.RANK_IMBALANCE)
-    names = [ColumnKind.STATE.column(state) for state in State if state is not State.UNKNOWN]
-    if Signal.MEMORY_USED_BYTES in read.means and device.memory_total_bytes:
-        found.add(Condition.NEAR_OUT_OF_MEMORY)
-        names.append(ColumnKind.PRESSED.column(Resource.MEMORY))
-    names += map(ColumnKind.CONDITION.column, sorted(found))
-    return {name: array("f", [0.0]) * grid.count for name in names}
+        found |= np.where(read.reasons.shares > _RARE, read.reasons.masks, 0).astype(int)
+    for _, condition, bit in VIOLATIONS:
+        if condition in read.violations:
+            found |= np.where(read.violations[condition] > _RARE, int(bit), 0)
+    return found
 
 
-def _amounts(
-    entry: Entry, read: DeviceDay, place: int, peaks: Mapping[Measure, float], grid: Grid
-) -> Iterator[tuple[ColumnKind, str, float]]:
-    """Kind, name and value of all that is known of an interval."""
-    length = read.known_seconds[place]
-    yield ColumnKind.STATE, entry.state, length
-    yield ColumnKind.TIER, entry.tier, length
-    throttled = _throttled(read, place)
-    for condition in entry.conditions:
-        yield ColumnKind.CONDITION, condition, length * throttled.get(condition, 1.0)
-    for resource in entry.shares:
-        yield ColumnKind.SATURATED, resource, length if resource in entry.saturated else 0.0
-    for resource in entry.pressed:
-        yield ColumnKind.PRESSED, resource, length
-    joules = None
-    if entry.energy_joules is not None:
-        joules = entry.energy_joules * (length / seconds(grid.step))
-        yield ColumnKind.ENERGY, "joules", joules
-    if entry.used_ratio is not None:
-        yield ColumnKind.USED, "seconds", entry.used_ratio * length
-        for cause, ratio in entry.waste.items():
-            yield ColumnKind.WASTE, cause, ratio * length
-        if joules is not None:
-            yield ColumnKind.USED, "joules", entry.used_ratio * joules
-            for cause, ratio in entry.waste.items():
-                yield ColumnKind.WASTE_JOULES, cause, ratio * joules
-    for measure, value in entry_measures(entry).items():
-        yield ColumnKind.MEAN, measure, value
-        yield ColumnKind.PEAK, measure, max(value, peaks.get(measure, value))
-
-
-def _throttled(read: DeviceDay, place: int) -> Mapping[Condition, float]:
+def _throttled(read: DeviceReadings, condition: Condition) -> Floats | float:
     """For how much of an interval the clocks were held down, where that is known."""
-    parts = ((condition, column[place]) for condition, column in read.violations.items())
-    found = {condition: min(1.0, part) for condition, part in parts if part >= 0.0}
-    return (
-        found
-        if read.reasons is None
-        else (dict.fromkeys(_THROTTLES, read.reasons.at(place)[1]) | found)
-    )
+    shares = 1.0 if read.reasons is None else read.reasons.shares
+    told = read.violations.get(condition)
+    return shares if told is None else np.where(told >= 0.0, np.minimum(1.0, told), shares)
+
+
+def _visible(
+    read: DeviceReadings, watched: WatchedDevices, facts: DeviceFacts
+) -> dict[Condition, Floats]:
+    """Of which devices each condition would show; of others nothing is said."""
+    nothing = np.full_like(watched.known_seconds, np.nan)
+
+    def told(column: Floats | None) -> Floats:
+        return np.asarray(~np.isnan(nothing if column is None else column).all(axis=1))
+
+    reasons = told(None if read.reasons is None else read.reasons.mean)
+    found = {each: reasons | told(read.violations.get(each)) for each in sorted(THROTTLES)}
+    tensor = [told(read.means.get(signal)) for signal in _TENSOR_SIGNALS]
+    found[Condition.NO_TENSOR_CORES] = np.all(tensor, axis=0)
+    found[Condition.RANK_IMBALANCE] = np.array([bool(held) for held in watched.holdings])
+    memory = told(read.means.get(Signal.MEMORY_USED_BYTES))
+    found[Condition.NEAR_OUT_OF_MEMORY] = memory & ~np.isnan(facts.memory_total_bytes[:, 0])
+    return found
+
+
+def _waste(
+    states: StateColumns, used: Floats, is_throttled: Floats, clock: Floats
+) -> dict[Cause, Floats]:
+    """The unused part of each interval by cause."""
+    unused, found = np.maximum(0.0, 1.0 - used), defaultdict[Cause, Floats](lambda: np.zeros(()))
+    rest = states.is_known
+    for state, cause in _CAUSES.items():
+        found[cause] = found[cause] + np.where(states.states[state], unused, 0.0)
+        rest = rest & ~states.states[state]
+    throttled = np.where(rest & is_throttled, np.minimum(unused, 1.0 - clock), 0.0)
+    found[Cause.THROTTLED] = throttled
+    found[Cause.HEADROOM] = np.where(rest, unused - throttled, 0.0)
+    return found
+
+
+def _media(engines: Floats, known_seconds: Floats) -> dict[Resource, Histogram]:
+    """How busy the engines for video and pictures were; nothing where they rested throughout."""
+    if not engines.any():
+        return {}
+    times = np.rint(known_seconds * NANOSECONDS_PER_SECOND)
+    weights = np.bincount(bins_of(engines), times, BINS)
+    bins = np.flatnonzero(weights)
+    return {
+        Resource.MEDIA: Histogram(dict(zip(bins.tolist(), weights[bins].tolist(), strict=True)))
+    }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Final, Self
 
-from rightsizer.fleet.cache.day_frame import Grid
+import numpy as np
+
+from rightsizer.fleet.cache.day_frame import Floats
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
@@ -75,7 +78,7 @@ _TWICE = 1.5
 class ExporterPresence:
     """Of one device, how many samples there were in each interval, by holder."""
 
-    counts: dict[Workload | None, array[float]] = field(default_factory=dict)
+    counts: dict[Workload | None, Floats] = field(default_factory=dict)
     """`None` for the time without a holder; 0 for no samples."""
     usual_samples: float = 0.0
     """Of an interval, at the fleet's usual interval of scrapes."""
@@ -83,7 +86,7 @@ class ExporterPresence:
     @property
     def fullest(self) -> float:
         """The most samples of one holder, or of none, in an interval."""
-        return max((max(column) for column in self.counts.values()), default=0.0)
+        return max((float(column.max()) for column in self.counts.values()), default=0.0)
 
     @property
     def has_own_series(self) -> bool:
@@ -95,18 +98,15 @@ class ExporterPresence:
         A device that short jobs held for a part of every interval has no full one to show how many
         samples are all of them, so that the usual number counts too.
         """
-        unheld = self.counts.get(None)
-        if unheld is None:
-            return False
+        own = self.counts.get(None)
         held = [column for holder, column in self.counts.items() if holder is not None]
+        if own is None or not held:
+            return False
         fullest = self.fullest
         most = _TWICE * max(fullest, self.usual_samples)
-        return any(
-            own > most - fullest and any(column[at] > most - own for column in held)
-            for at, own in enumerate(unheld)
-        )
+        return bool(np.any((own > most - fullest) & (np.max(held, axis=0) > most - own)))
 
-    def known_seconds(self, grid: Grid, resolution_seconds: float) -> array[float]:
+    def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
         """How much of each interval was watched, by the fleet's usual time between two samples.
 
         Exporters of one fleet may be scraped at different intervals, so that the fullest
@@ -114,13 +114,13 @@ class ExporterPresence:
         """
         length = seconds(grid.step)
         expected = max(self.fullest, length / (_SLOWEST * resolution_seconds))
-        together = max if self.has_own_series else sum
-        parts = (together(each) / expected for each in zip(*self.counts.values(), strict=True))
-        return array("d", (length if part >= _WHOLE else part * length for part in parts))
+        together = np.max if self.has_own_series else np.sum
+        parts = together(list(self.counts.values()), axis=0) / expected
+        return length * np.where(parts >= _WHOLE, 1.0, parts)
 
 
 def presences(
-    answer: Iterable[SampledSeries],
+    answer: Sequence[SampledSeries],
     grid: Grid,
     names: HolderNames,
     resolution_seconds: float = math.inf,
@@ -128,41 +128,39 @@ def presences(
     """The samples of each device, by holder. Of two scrapes of the same, the larger counts."""
     new = partial(ExporterPresence, usual_samples=seconds(grid.step) / resolution_seconds)
     found: defaultdict[str, ExporterPresence] = defaultdict(new)
-    for series in answer:
+    for series, column in zip(answer, placed(answer, grid, 0.0), strict=True):
         entity = device_of(series.labels)
         if entity is not None:
-            counts = found[entity.device].counts
-            holder, column = names.holder(series.labels), placed(series, grid, 0.0)
-            former = counts.get(holder)
-            counts[holder] = column if former is None else array("d", map(max, column, former))
+            counts, holder = found[entity.device].counts, names.holder(series.labels)
+            counts[holder] = np.maximum(column, counts.get(holder, 0.0))
     return dict(found)
 
 
 def held_runs(
-    presence: ExporterPresence, workloads: Mapping[Workload, Workload], grid: Grid
+    presence: ExporterPresence, workloads: Mapping[Workload, Workload]
 ) -> tuple[DeviceHolding, ...]:
     """Each workload's part of the device, as runs of intervals with the same share.
 
     Pods of one workload that follow each other are one workload. Of holders that share
     an interval, each has the part of its samples, for an exporter says nothing of what each takes.
     """
-    shares: defaultdict[str, array[float]] = defaultdict(lambda: array("d", [0.0]) * grid.count)
-    known: dict[str, Workload] = {}
-    columns = dict(presence.counts)
+    counts = dict(presence.counts)
     if presence.has_own_series:
-        unheld, most = columns.pop(None), map(max, zip(*columns.values(), strict=True))
-        pairs = zip(unheld, most, strict=True)
-        columns[None] = array("d", (max(0.0, own - held) for own, held in pairs))
-    holders = [None if holder is None else workloads.get(holder) for holder in columns]
-    for at, counts in enumerate(zip(*columns.values(), strict=True)):
-        total = sum(counts)
-        for workload, count in zip(holders, counts, strict=True):
-            if workload is not None and count:
-                known[workload.key] = workload  # The latest pod stands for it.
-                shares[workload.key][at] += count / total
+        own = counts.pop(None)
+        counts[None] = np.maximum(0.0, own - np.max(list(counts.values()), axis=0))
+    total: Floats = sum(counts.values(), np.zeros(()))
+    shares: dict[str, Floats] = {}
+    known: dict[str, tuple[int, Workload]] = {}
+    for holder, column in counts.items():
+        workload, there = workloads.get(holder) if holder else None, np.flatnonzero(column)
+        if workload is not None and len(there):
+            part = column / np.where(total > 0, total, 1.0)
+            shares[workload.key] = shares.get(workload.key, 0.0) + part
+            latest = int(there[-1]), workload  # The latest pod stands for it.
+            known[workload.key] = max(known.get(workload.key, latest), latest, key=itemgetter(0))
     return tuple(
-        DeviceHolding(known[key], *run)
+        DeviceHolding(known[key][1], *run)
         for key in sorted(shares)
         # Rounded down, so that the parts of an interval are never more than all of it.
-        for run in runs_of(math.floor(each * 100 + _ROUNDING) / 100 for each in shares[key])
+        for run in runs_of(np.floor(shares[key] * 100 + _ROUNDING) / 100)
     )

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
-from rightsizer.fleet.cache.day_frame import COARSE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
@@ -94,8 +94,8 @@ def read_inventory(
         for part in _parts(report.devices, settings.store.series_maximum)
     )
     asked = (over_time(query, begin, span.end, step) for query in queries)
-    seen = [each for one in asked for each in divided(store, one, dcgm.UUID_LABELS) if each.times]
-    seen.sort(key=lambda each: each.times[-1])
+    seen = [each for one in asked for each in divided(store, one, dcgm.UUID_LABELS)]
+    seen.sort(key=lambda each: each.span[1])
     all_labels = [each.labels for each in seen]
     figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, span)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
@@ -121,7 +121,7 @@ def read_inventory(
     holders: dict[str, set[Workload]] = {}
     for one in seen:
         entity, holder = dcgm.device_of(one.labels), exported.holder(one.labels)
-        if one.times[-1] >= span.end and entity is not None and holder is not None:
+        if one.span[1] >= span.end and entity is not None and holder is not None:
             holders.setdefault(entity.device, set()).add(holder)
     for uuid, found in holders.items():
         pods = {holder.pod for holder in found}
@@ -192,7 +192,7 @@ def _figure(
     _, factor = convert(field.unit)
     found: dict[str, float] = {}
     for _, entity, series in _latest(store, field, metrics, now):
-        value = plausible(field.signal, series.values[0] * factor)
+        value = plausible(field.signal, series.value * factor)
         if not isinstance(value, Missing) and not (entity.is_instance and field.is_of_card):
             found[entity.device] = value
     return found
@@ -221,7 +221,7 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
     found: dict[str, XidLog] = {}
     for metric, entity, series in _latest(store, dcgm.XID, report.metrics, span.end):
         if not entity.is_instance:
-            code, log = int(series.values[-1]), XidLog({})
+            code, log = int(series.value), XidLog({})
             if code in CRITICAL_XIDS:
                 label = next(each for each in dcgm.UUID_LABELS if series.labels.get(each))
                 log = _xid_log(store, selector(metric, {label: series.labels[label]}), code, span)
@@ -235,7 +235,7 @@ def _xid_log(store: MetricStore, chosen: str, code: int, span: LookbackSpan) -> 
     samples = [
         (at, int(value))
         for series in store.range(f"max({chosen})", start, span.end, COARSE_STEP)
-        for at, value in zip(series.times, series.values, strict=True)
+        for at, value in zip(series.times.tolist(), series.values, strict=True)
     ]
     came = span.end
     for at, value in reversed(samples):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from rightsizer.fleet.cache.day_frame import FINE_STEP
+from rightsizer.fleet.cache.grid import FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import (
@@ -194,7 +194,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     # A median; scrapes of each device are counted for themselves.
     middle = f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))"
     medians = divided(store, at_moment(middle, now), UUID_LABELS)
-    density = max((each.values[-1] for each in medians), default=0.0)
+    density = max((each.value for each in medians), default=0.0)
     over = over_time(f"count({{{series}}})", now - lookback, now, _HOUR)
     counts = divided(store, over, UUID_LABELS)
     tier = tier_of_metrics(metrics)
@@ -206,7 +206,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     report = SourceReport(
         NAME,
         devices=int(_total(store, f"count(group by ({_DEVICE}) ({{{series}}}))", now)),
-        oldest=min((each.times[0] for each in counts if each.times), default=None),
+        oldest=min((each.span[0] for each in counts), default=None),
         resolution_seconds=_MINUTES * 60.0 / density if density >= 1 else None,
         resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
         tier=tier,
@@ -282,7 +282,7 @@ def _warnings(
         query = f'count_values("xid", max by ({_DEVICE}) ({name}))'
         gpus: Counter[int] = Counter()
         for found in divided(store, at_moment(query, now), UUID_LABELS):
-            gpus[int(float(found.labels["xid"]))] += int(found.values[0])
+            gpus[int(float(found.labels["xid"]))] += int(found.value)
         for xid, count in sorted(gpus.items()):
             if xid in CRITICAL_XIDS:
                 yield f"Last Xid {xid} on {count} of the GPUs: {XID_MEANINGS[xid]}."

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from array import array
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Final
 
-from rightsizer.fleet.cache.day_frame import Grid
-from rightsizer.fleet.model import DeviceHolding
+import numpy as np
+
+from rightsizer.fleet.cache.day_frame import Floats
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
@@ -19,10 +18,9 @@ from rightsizer.fleet.sources.series import placed, together
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, convert, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit, convert, seconds
 
 _DEVICE: Final = ", ".join(dcgm.DEVICE_LABELS)
 _SCRAPED: Final = ", ".join((*dcgm.DEVICE_LABELS, *dcgm.SCRAPER_LABELS))
@@ -86,53 +84,45 @@ class DayQueries:
 _AT_WORK: Final = 0.5
 """Of another reading of the same thing, from which on a 0 counts as a dead counter."""
 
-SignalColumns: TypeAlias = "dict[str, array[float]]"
-"""By device; `nan` where nothing is known."""
-
 
 def by_device(
-    answer: Iterable[SampledSeries], grid: Grid, *, is_of_card: bool = False
-) -> SignalColumns:
-    """The columns of an answer; of several series of one device, the largest value.
+    answer: Iterable[SampledSeries],
+    grid: Grid,
+    rows: Mapping[str, int],
+    *,
+    is_of_card: bool = False,
+) -> Floats:
+    """An answer with a row for each device; of several series of one, the largest value.
 
     What `is_of_card` is about the whole GPU even where a MIG instance's labels are on it.
     """
-    found: SignalColumns = {}
+    found = np.full((len(rows), grid.count), np.nan)
+    places, kept = [], []
     for series in answer:
         entity = dcgm.device_of(series.labels)
-        if entity is not None and not (is_of_card and entity.is_instance):
-            found |= joined({entity.device: placed(series, grid)}, found, max)
+        if entity is not None and not (is_of_card and entity.is_instance) and entity.device in rows:
+            places.append(rows[entity.device])
+            kept.append(series)
+    if kept:
+        np.fmax.at(found, np.array(places), placed(kept, grid))
     return found
 
 
-def joined(
-    columns: SignalColumns, others: SignalColumns, both: Callable[[float, float], float]
-) -> SignalColumns:
-    """One for each device: where two values are known, what `both` makes of them."""
-    return others | {
-        device: together(column, others[device], both) if device in others else column
-        for device, column in columns.items()
-    }
-
-
-def alive(value: float, former: float) -> float:
-    """The first value where it can be.
+def alive(values: Floats, former: Floats) -> Floats:
+    """The first values where they can be.
 
     A profiling counter may die and read 0 for good, while the driver's own figure goes on
     (dcgm-exporter#662).
     """
-    return former if value == 0.0 and former >= _AT_WORK else value
+    return np.where((values == 0.0) & (former >= _AT_WORK), former, values)
 
 
-def plausible_columns(columns: SignalColumns, field: DcgmField, signal: Signal) -> SignalColumns:
-    """The columns in base units, without what cannot be true: DCGM's blanks among the samples."""
+def plausible_values(values: Floats, field: DcgmField, signal: Signal) -> Floats:
+    """Values in base units, without what cannot be true: DCGM's blanks among the samples."""
     _, factor = convert(field.unit)
-
-    def known(value: float) -> float:
-        found = value if math.isnan(value) else plausible(signal, value * factor)
-        return math.nan if isinstance(found, Missing) else found
-
-    return {device: array("d", map(known, column)) for device, column in columns.items()}
+    (low, high), found = signal.bounds, values * factor
+    found = np.where((found >= low) & (found <= high) & np.isfinite(found), found, np.nan)
+    return np.minimum(found, 1.0) if signal.unit is Unit.RATIO else found
 
 
 VIOLATIONS: Final = (
@@ -145,95 +135,85 @@ VIOLATIONS: Final = (
 class ThrottleReasons:
     """Why the clocks were low, by interval: masks of `ClockEvent`."""
 
-    mean: array[float]
-    most: array[float]
-    least: array[float]
+    mean: Floats
+    most: Floats
+    least: Floats
 
-    def at(self, interval: int) -> tuple[int, float]:
-        """The mask that held at some time of an interval, and for how much of it.
+    @property
+    def masks(self) -> Floats:
+        """That held at some time of each interval."""
+        return np.where(np.isnan(self.most) | np.isnan(self.mean), 0, self.most)
+
+    @property
+    def shares(self) -> Floats:
+        """For how much of each interval its mask held.
 
         Of a mask that changes between two values, which it does in practice, the mean gives
         the share of each exactly.
         """
-        most, least, mean = self.most[interval], self.least[interval], self.mean[interval]
-        if math.isnan(most) or math.isnan(mean):
-            return 0, 0.0
-        if math.isnan(least) or most <= least:
-            return int(most), 1.0
-        return int(most), min(1.0, max(0.0, (mean - least) / (most - least)))
+        width = np.where(self.most > self.least, self.most - self.least, np.nan)
+        share = np.clip((self.mean - self.least) / width, 0.0, 1.0)
+        is_unknown = np.isnan(self.most) | np.isnan(self.mean)
+        return np.where(is_unknown, 0.0, np.where(np.isnan(share), 1.0, share))
 
 
 @dataclass(slots=True)
-class DeviceDay:
-    """What was read of one device; `nan` where it was not."""
+class DeviceReadings:
+    """What was read of some devices, a row each; `nan` where it was not."""
 
-    means: dict[Signal, array[float]] = field(default_factory=dict)
-    peaks: dict[Signal, array[float]] = field(default_factory=dict)
-    energy_joules: array[float] | None = None
+    means: dict[Signal, Floats] = field(default_factory=dict)
+    peaks: dict[Signal, Floats] = field(default_factory=dict)
+    energy_joules: Floats | None = None
     """By interval."""
     reasons: ThrottleReasons | None = None
-    violations: dict[Condition, array[float]] = field(default_factory=dict)
+    violations: dict[Condition, Floats] = field(default_factory=dict)
     """For how much of an interval a limit held the clocks down."""
-    known_seconds: Sequence[float] = ()
-    """How much of each interval was watched."""
-    holdings: tuple[DeviceHolding, ...] = ()
 
-    def means_at(self, place: int) -> dict[Signal, float]:
-        """The means of an interval that are known."""
-        means = ((signal, column[place]) for signal, column in self.means.items())
-        return {signal: value for signal, value in means if not math.isnan(value)}
+    @property
+    def is_read(self) -> Floats:
+        """Of which devices anything was."""
+        columns = [*self.means.values(), *self.peaks.values(), *self.violations.values()]
+        columns += [] if self.energy_joules is None else [self.energy_joules]
+        columns += [] if self.reasons is None else [self.reasons.mean]
+        return np.any([~np.isnan(column).all(axis=1) for column in columns], axis=0)
 
-    def most_at(self, place: int) -> dict[Signal, float]:
-        """The largest of each signal in an interval, never below its mean."""
-        found = self.means_at(place)
-        for signal, column in self.peaks.items():
-            if column[place] > found.get(signal, -math.inf):
-                found[signal] = column[place]
+
+def read_devices(
+    queries: DayQueries, metrics: AbstractSet[str], rows: Mapping[str, int]
+) -> DeviceReadings:
+    """All that a day's queries give, by the rows of devices."""
+
+    def read(form: str, wanted: DcgmField) -> Floats | None:
+        names = dcgm.spelled(wanted, metrics)
+        if not names or wanted.signal is None:
+            return None
+        answer = queries.read(form, names)
+        found = by_device(answer, queries.grid, rows, is_of_card=wanted.is_of_card)
+        return plausible_values(found, wanted, wanted.signal)
+
+    def signals(form: str, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
+        """Of several fields for one signal, the highest rank wins."""
+        found: dict[Signal, Floats] = {}
+        for each in sorted(fields, key=lambda known: known.rank):
+            if each.signal is not None and (column := read(form, each)) is not None:
+                # The engines of one GPU are fields of one signal, of which the busiest counts.
+                both = np.maximum if each.signal is Signal.JPEG else alive
+                former = found.get(each.signal)
+                found[each.signal] = column if former is None else together(column, former, both)
         return found
 
-
-def read_devices(queries: DayQueries, metrics: AbstractSet[str]) -> dict[str, DeviceDay]:
-    """All that a day's queries give, by device."""
-    found: defaultdict[str, DeviceDay] = defaultdict(DeviceDay)
-    for form, fields in ((MEAN, dcgm.MEASURED), (PEAK, dcgm.PEAKED)):
-        for signal, columns in _signals(queries, form, fields, metrics).items():
-            for device, column in columns.items():
-                day = found[device]
-                (day.means if form == MEAN else day.peaks)[signal] = column
-    for device, column in _columns(queries, GAINED, dcgm.ENERGY, metrics).items():
-        found[device].energy_joules = column
-    length = seconds(queries.grid.step)
-    for each, condition, _ in VIOLATIONS:
-        for device, column in _columns(queries, GAINED, each, metrics).items():
-            found[device].violations[condition] = array("d", (gain / length for gain in column))
+    reasons = None
     for each in dcgm.REASONS:
         if dcgm.spelled(each, metrics):
-            parts = [_columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)]
-            for device in set.intersection(*map(set, parts)):
-                found[device].reasons = ThrottleReasons(*(part[device] for part in parts))
+            parts = [read(form, each) for form in (MEAN, PEAK, LOWEST)]
+            reasons = ThrottleReasons(*(part for part in parts if part is not None))
             break
-    return dict(found)
-
-
-def _signals(
-    queries: DayQueries, form: str, fields: Iterable[DcgmField], metrics: AbstractSet[str]
-) -> dict[Signal, SignalColumns]:
-    """Of several fields for one signal, the highest rank wins."""
-    found: dict[Signal, SignalColumns] = {}
-    for each in sorted(fields, key=lambda known: known.rank):
-        if each.signal is not None:
-            columns = _columns(queries, form, each, metrics)
-            # The engines of one GPU are fields of one signal, of which the busiest counts.
-            both = max if each.signal is Signal.JPEG else alive
-            found[each.signal] = joined(columns, found.get(each.signal, {}), both)
-    return found
-
-
-def _columns(
-    queries: DayQueries, form: str, each: DcgmField, metrics: AbstractSet[str]
-) -> SignalColumns:
-    names = dcgm.spelled(each, metrics)
-    if not names or each.signal is None:
-        return {}
-    columns = by_device(queries.read(form, names), queries.grid, is_of_card=each.is_of_card)
-    return plausible_columns(columns, each, each.signal)
+    length = seconds(queries.grid.step)
+    gained = ((condition, read(GAINED, each)) for each, condition, _ in VIOLATIONS)
+    return DeviceReadings(
+        signals(MEAN, dcgm.MEASURED),
+        signals(PEAK, dcgm.PEAKED),
+        read(GAINED, dcgm.ENERGY),
+        reasons,
+        {condition: gain / length for condition, gain in gained if gain is not None},
+    )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from operator import add
 from typing import ClassVar, Final
+
+import numpy as np
 
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.day_accounting import accounted_days
+from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
@@ -31,7 +32,7 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     COUNTED,
     DayQueries,
-    DeviceDay,
+    DeviceReadings,
     read_devices,
 )
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
@@ -49,22 +50,24 @@ def pods_of(holders: Collection[Workload | None]) -> frozenset[Pod]:
 
 
 def add_serving_signals(
-    days: Mapping[str, DeviceDay],
+    read: DeviceReadings,
+    rows: Mapping[str, int],
     presences: Mapping[str, ExporterPresence],
     signals: Mapping[Pod, ServingSignals],
+    grid: Grid,
 ) -> None:
     """Add to each device the signals of the engines on it.
 
     The pressure is the application's: each GPU of an engine on several has the same. Of several
     engines on one device the fullest cache counts, and the sum of all else.
     """
-    for device in presences.keys() & days.keys():
-        means = days[device].means
+    for device in presences.keys() & rows.keys():
         for pod in sorted(pods_of(presences[device].counts.keys())):
             for signal, column in signals.get(pod, {}).items():
-                both = max if signal is Signal.KV_CACHE_USED else add
-                former = means.get(signal)
-                means[signal] = column if former is None else together(column, former, both)
+                both = np.maximum if signal is Signal.KV_CACHE_USED else np.add
+                blank = np.full((len(rows), grid.count), np.nan)
+                own = read.means.setdefault(signal, blank)[rows[device]]
+                own[:] = together(column, own, both)
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
@@ -121,27 +124,34 @@ class DcgmExporterSource:
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
         if any(one.has_own_series for one in present.values()):
             queries = replace(queries, divided=DIVIDED_NAMES)
-        read = read_devices(queries, report.metrics)
-        workloads = self._workloads(store, grid, present, read)
-        watched = [device for device in chosen if device.uuid in present and device.uuid in read]
-        for device in watched:
-            day, presence = read[device.uuid], present[device.uuid]
-            day.known_seconds = presence.known_seconds(grid, resolution)
-            day.holdings = held_runs(presence, workloads, grid)
-        frames = accounted_days(grid, watched, read, self.books)
-        return FleetDay(frames, {uuid: held for uuid in frames if (held := read[uuid].holdings)})
+        chosen = [each for each in chosen if each.uuid in present]
+        rows = {device.uuid: row for row, device in enumerate(chosen)}
+        if not rows:
+            return FleetDay({})
+        read = read_devices(queries, report.metrics, rows)
+        workloads = self._workloads(store, grid, present, read, rows)
+        found = [present[uuid] for uuid in rows]
+        known = np.array([each.known_seconds(grid, resolution) for each in found])
+        holdings = [held_runs(each, workloads) for each in found]
+        watched = WatchedDevices(chosen, holdings, known, grid)
+        frames = zip(rows, accounted_days(watched, read, self.books), strict=True)
+        is_read = read.is_read
+        days = {uuid: frame for uuid, frame in frames if is_read[rows[uuid]]}
+        held = {uuid: holdings[row] for uuid, row in rows.items() if uuid in days and holdings[row]}
+        return FleetDay(days, held)
 
     def _workloads(
         self,
         store: MetricStore,
         grid: Grid,
         present: Mapping[str, ExporterPresence],
-        read: Mapping[str, DeviceDay],
+        read: DeviceReadings,
+        rows: Mapping[str, int],
     ) -> dict[Workload, Workload]:
         """The workloads of holders; their engines' signals are added to the devices."""
         holders = {each for one in present.values() for each in one.counts if each is not None}
         signals = self._serving.signals(store, pods_of(holders), grid)
-        add_serving_signals(read, present, signals)
+        add_serving_signals(read, rows, present, signals, grid)
         found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, DAY))
         for holder, workload in found.items():
             if Pod(holder.namespace, holder.pod) in signals:
