@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from measured import Figure
 __all__ = ["measure"]
 
 _SIZES: Final = (1_000, 10_000)
+_KINDS: Final = {"our agents": (), "dcgm-exporter": ("--dcgm",)}
+"""By whose metrics there are, the store's flags."""
 _MOST_SECONDS: Final = 60.0
 """Apart from the store's own work; of the largest."""
 _MOST_MEBIBYTES: Final = 500.0
@@ -38,36 +41,51 @@ class _Loopback:
 def measure(_: Options) -> Iterator[Figure]:
     """A hundred GPUs on both stores, then more and more on one that keeps nothing."""
     yield from _real()
-    took: dict[int, float] = {}
-    for gpus in _SIZES:
-        with _loopback(gpus) as store:
-            answer = ask_fleet(store.url, _NOON, timeout_seconds=_TIMEOUT_SECONDS)
-        # Client and store share the cores: what the store used is what it took from the client,
-        # spread over all of them.
-        took[gpus] = answer.wall_seconds - store.cpu_seconds / _CORES
-        is_largest = gpus == _SIZES[-1]
-        yield Figure(
-            f"{gpus:,} GPUs over {DAYS} days, apart from the store's work",
-            took[gpus],
-            "s",
-            _MOST_SECONDS if is_largest else None,
-            f"{answer.wall_seconds:.1f} s in all, the store's {store.cpu_seconds:.1f} s of CPU; "
-            f"{answer.cpu_seconds:.1f} s of CPU of its own; {_asked(answer)}",
-        )
-        yield Figure(
-            f"processor time for a GPU of {gpus:,}, without the store's",
-            1e3 * answer.cpu_seconds / gpus,
-            "ms",
-        )
-        yield Figure(
-            f"memory for {gpus:,} GPUs, all processes",
-            answer.peak_mebibytes,
-            "MiB",
-            _MOST_MEBIBYTES if is_largest else None,
-        )
-    few, many = _SIZES
-    slope = (took[many] - took[few]) / (many - few)
-    yield Figure("for each further GPU", 1e3 * slope, "ms")
+    for metrics, flags in _KINDS.items():
+        took: dict[int, float] = {}
+        for gpus in _SIZES:
+            with tempfile.TemporaryDirectory(prefix="fleet-cost-") as folder:
+                looks = [_look(gpus, flags, at, Path(folder)) for at in (_NOON - 3600, _NOON)]
+            took[gpus] = looks[0].seconds
+            is_largest = gpus == _SIZES[-1]
+            yield from _figures(f"{gpus:,} GPUs by {metrics}", gpus, looks, is_largest=is_largest)
+        few, many = _SIZES
+        slope = (took[many] - took[few]) / (many - few)
+        yield Figure(f"for each further GPU by {metrics}", 1e3 * slope, "ms")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    answer: Answer
+    store_cpu_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Without what the store took: they share the cores."""
+        return self.answer.wall_seconds - self.store_cpu_seconds / _CORES
+
+
+def _look(gpus: int, flags: Sequence[str], at: float, folder: Path) -> _Look:
+    with _loopback(gpus, flags) as store:
+        answer = ask_fleet(store.url, at, folder, timeout_seconds=_TIMEOUT_SECONDS)
+    return _Look(answer, store.cpu_seconds)
+
+
+def _figures(what: str, gpus: int, looks: Sequence[_Look], *, is_largest: bool) -> Iterator[Figure]:
+    first, later = looks
+    yield Figure(
+        f"{what} over {DAYS} days, apart from the store's work",
+        first.seconds,
+        "s",
+        _MOST_SECONDS if is_largest else None,
+        f"{first.answer.wall_seconds:.1f} s in all, the store's {first.store_cpu_seconds:.1f} s "
+        f"of CPU; {first.answer.cpu_seconds:.1f} s of CPU of its own; {_asked(first.answer)}",
+    )
+    for name, look in (("first", first), ("later", later)):
+        each = 1e3 * look.answer.cpu_seconds / gpus
+        yield Figure(f"{what}: processor time for each, {name} look", each, "ms")
+    most = _MOST_MEBIBYTES if is_largest else None
+    yield Figure(f"{what}: memory, all processes", first.answer.peak_mebibytes, "MiB", most)
 
 
 def _real() -> Iterator[Figure]:
@@ -92,10 +110,10 @@ def _asked(answer: Answer) -> str:
 
 
 @contextmanager
-def _loopback(gpus: int) -> Iterator[_Loopback]:
+def _loopback(gpus: int, flags: Sequence[str]) -> Iterator[_Loopback]:
     script = Path(__file__).with_name("fleet_store.py")
     process = subprocess.Popen(
-        [sys.executable, str(script), str(gpus), "--until", str(_NOON)],
+        [sys.executable, str(script), str(gpus), "--until", str(_NOON), *flags],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

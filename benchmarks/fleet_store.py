@@ -2,7 +2,8 @@
 
 It keeps nothing: each answer is put together from pieces of text that were made once. What that
 takes is counted, so that a benchmark can tell the store's work from its client's. It knows the
-questions that the source of our own agents asks, and has no samples of anything else.
+questions that the source of our own agents asks, or with `--dcgm` those of the other source
+(`fleet_dcgm.py`), and has no samples of anything else.
 """
 
 import argparse
@@ -15,12 +16,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import fleet_dcgm
+
 __all__ = ["Estate", "answer", "main"]
 
-_UUIDS: Final = re.compile(r'uuid=~?"([^"]*)"')
+_UUIDS: Final = re.compile(r'(?:uuid|UUID)=~?"([^"]+)"')
 _NAME: Final = re.compile(r"(?:[a-z_]+:)?rightsizer_[a-z_0-9]+(?::[a-z0-9]+)?")
 _FIGURE: Final = re.compile(r'"figure", "([^"]*)"')
 _FIGURES: Final = re.compile(r" or label_replace\((?=round|max)")
@@ -72,11 +78,15 @@ class Estate:
     uuids: tuple[str, ...] = field(default=())
     numbers: dict[str, int] = field(default_factory=dict)
 
+    is_dcgm: bool = False
+    """Whether dcgm-exporters are there in place of our agents."""
+
     @classmethod
-    def of(cls, gpus: int, until: float = math.inf) -> "Estate":
+    def of(cls, gpus: int, until: float = math.inf, *, is_dcgm: bool = False) -> "Estate":
         """An estate of a size."""
         uuids = tuple(f"GPU-00000000-0000-4000-8000-{number:012d}" for number in range(gpus))
-        return cls(gpus, until, uuids, {uuid: number for number, uuid in enumerate(uuids)})
+        numbers = {uuid: number for number, uuid in enumerate(uuids)}
+        return cls(gpus, until, uuids, numbers, is_dcgm)
 
     def asked(self, promql: str) -> Sequence[str]:
         """The devices that a question names; all where it names none."""
@@ -84,6 +94,21 @@ class Estate:
         if found is None:
             return self.uuids
         return [uuid for uuid in found[1].split("|") if uuid in self.numbers]
+
+    def matrix(self, promql: str, times: tuple[int, ...], step: float) -> Iterator[str]:
+        """The series of a range query."""
+        if not self.is_dcgm:
+            return _matrix(self, promql, times, step)
+        return fleet_dcgm.ranges(self._numbered(promql), promql, times, step)
+
+    def vector(self, promql: str, time: str) -> Iterator[str]:
+        """The series of an instant query."""
+        if not self.is_dcgm:
+            return _vector(self, promql, time)
+        return fleet_dcgm.instants(self._numbered(promql), promql, time)
+
+    def _numbered(self, promql: str) -> dict[str, int]:
+        return {uuid: self.numbers[uuid] for uuid in self.asked(promql)}
 
 
 def answer(estate: Estate, path: str, form: dict[str, list[str]]) -> str:
@@ -93,9 +118,9 @@ def answer(estate: Estate, path: str, form: dict[str, list[str]]) -> str:
         start, end, step = (float(form[name][0]) for name in ("start", "end", "step"))
         end = min(end, estate.until)
         times = tuple(int(start + step * at) for at in range(int((end - start) // step) + 1))
-        series, kind = _matrix(estate, promql, times, step) if times else iter(()), "matrix"
+        series, kind = estate.matrix(promql, times, step) if times else iter(()), "matrix"
     elif path.endswith("/query"):
-        series, kind = _vector(estate, promql, form.get("time", ["0"])[0]), "vector"
+        series, kind = estate.vector(promql, form.get("time", ["0"])[0]), "vector"
     else:
         return '{"status":"success","data":{"version":"2.50.0","application":"Prometheus"}}'
     inside = ",".join(series)
@@ -283,6 +308,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gpus", type=int)
     parser.add_argument("--until", type=float, default=math.inf, help="time of the last sample")
+    parser.add_argument("--dcgm", action="store_true", dest="is_dcgm", help="no agents")
     estate = Estate.of(**vars(parser.parse_args(arguments)))
     handler = type("Handler", (_Handler,), {"estate": estate})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

@@ -1,0 +1,113 @@
+"""What a store on loopback answers where dcgm-exporters alone are scraped, every thirty seconds."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+__all__ = ["instants", "ranges"]
+
+_NAMES: Final = re.compile(r"DCGM_FI_[A-Z_0-9]+")
+_GPUS_A_NODE: Final = 8
+_GPUS_A_POD: Final = 4
+_VARIANTS: Final = 8
+"""Jobs of different variants differ in their values; the GPUs of one do the same."""
+_SCRAPE_SECONDS: Final = 30
+_LEVELS: Final = {
+    "DCGM_FI_DEV_GPU_UTIL": 100.0,
+    "DCGM_FI_DEV_MEM_COPY_UTIL": 60.0,
+    "DCGM_FI_DEV_ENC_UTIL": 0.0,
+    "DCGM_FI_DEV_DEC_UTIL": 0.0,
+    "DCGM_FI_DEV_FB_USED": 60_000.0,
+    "DCGM_FI_DEV_FB_FREE": 20_000.0,
+    "DCGM_FI_DEV_SM_CLOCK": 1980.0,
+    "DCGM_FI_DEV_POWER_USAGE": 600.0,
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": 700.0,
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 600_000.0,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0.0,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1.0,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.6,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.5,
+    "DCGM_FI_PROF_PCIE_TX_BYTES": 5e9,
+    "DCGM_FI_PROF_PCIE_RX_BYTES": 5e9,
+}
+"""The largest value of each metric that is there; of a counter what it gains in a second."""
+_STEADY: Final = ("LIMIT", "CLOCK", "FB_", "REMAP")
+
+
+def ranges(
+    uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
+) -> Iterator[str]:
+    """The series of a range query about some devices, by their numbers."""
+    if promql.startswith("max(count_over_time("):
+        yield f'{{"metric":{{}},{_always(3600 // _SCRAPE_SECONDS, times)}}}'
+    elif promql.startswith(("count(", "group by (__tenant_id__")):
+        if "uuid!=" not in promql:
+            yield f'{{"metric":{{}},{_always(len(uuids), times)}}}'
+    elif promql.startswith("group by (UUID"):
+        for uuid, number in uuids.items():
+            yield f'{{"metric":{{{_facts(uuid, number)},{_pod(number)}}},{_always(1, times)}}}'
+    elif "(count_over_time(" in promql and "sum_over_time" not in promql:
+        counts = _always(int(step) // _SCRAPE_SECONDS, times)
+        for uuid, number in uuids.items():
+            yield f'{{"metric":{{"UUID":"{uuid}",{_pod(number)}}},{counts}}}'
+    elif (found := _NAMES.search(promql)) and found[0] in _LEVELS:
+        for uuid, number in uuids.items():
+            values = _values(found[0], times, step, _variant(number))
+            yield f'{{"metric":{{"UUID":"{uuid}"}},{values}}}'
+
+
+def instants(uuids: dict[str, int], promql: str, time: str) -> Iterator[str]:
+    """The series of an instant query."""
+    names = [name for name in dict.fromkeys(_NAMES.findall(promql)) if name in _LEVELS]
+    if promql.startswith("count by (__name__)"):
+        for name in names:
+            yield f'{{"metric":{{"__name__":"{name}"}},"value":[{time},"{len(uuids)}"]}}'
+    elif promql.startswith("quantile("):
+        yield f'{{"metric":{{}},"value":[{time},"{600 // _SCRAPE_SECONDS}"]}}'
+    elif names and promql.startswith(("count(group by", "count({")):
+        if 'UUID="",' not in promql:
+            yield f'{{"metric":{{}},"value":[{time},"{len(uuids)}"]}}'
+    elif names and promql.startswith(("topk(", "max by (UUID")):
+        for uuid, number in list(uuids.items())[: 5 if promql.startswith("topk(") else None]:
+            value = _value(names[0], 0, _variant(number))
+            yield f'{{"metric":{{"UUID":"{uuid}"}},"value":[{time},"{value:g}"]}}'
+
+
+def _facts(uuid: str, number: int) -> str:
+    node = f"node-{number // _GPUS_A_NODE}"
+    return (
+        f'"UUID":"{uuid}","gpu":"{number % _GPUS_A_NODE}","modelName":"NVIDIA H100 80GB HBM3",'
+        f'"Hostname":"{node}","instance":"{node}:9400","job":"dcgm-exporter"'
+    )
+
+
+def _pod(number: int) -> str:
+    job = number // _GPUS_A_POD
+    return f'"pod":"job-{job}-0","namespace":"team-{job % 20}","container":"main"'
+
+
+def _variant(number: int) -> int:
+    return number // _GPUS_A_POD % _VARIANTS
+
+
+def _always(value: int, times: tuple[int, ...]) -> str:
+    samples = ",".join(f'[{time},"{value}"]' for time in times)
+    return f'"values":[{samples}]'
+
+
+@lru_cache(maxsize=2_000)
+def _values(name: str, times: tuple[int, ...], step: float, variant: int) -> str:
+    scale = step if "ENERGY" in name else 1.0
+    pairs = (f'[{at},"{scale * _value(name, int(at // step), variant):.6g}"]' for at in times)
+    return f'"values":[{",".join(pairs)}]'
+
+
+def _value(name: str, moment: int, variant: int) -> float:
+    """Every eighth job rests, and the others change from one interval to the next."""
+    if any(part in name for part in _STEADY):
+        return _LEVELS[name] if variant or "USED" not in name else 500.0
+    part = 0.3 + 0.05 * ((moment * 7 + variant) % 11) if variant else 0.0
+    if "POWER" in name or "ENERGY" in name:
+        part = 0.1 + 0.9 * part
+    return _LEVELS[name] * part
