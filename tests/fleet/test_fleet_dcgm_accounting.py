@@ -73,7 +73,10 @@ def drawn_readings(chance: Random, grid: Grid) -> tuple[WatchedDevices, DeviceRe
         return found
 
     signals = [signal for signal in LEVELS if chance.random() < 0.8]
-    means = {signal: column(LEVELS[signal]) for signal in signals}
+    # Utilization is there throughout, or not at all: what a device draws at rest is learned before
+    # it is known that its counters are dead.
+    gaps = {Signal.GPU_BUSY: 0.0}
+    means = {signal: column(LEVELS[signal], gaps.get(signal, 0.1)) for signal in signals}
     if chance.random() < 0.5:
         means[Signal.PREEMPTIONS] = np.nancumsum(column((0.0, 0.0, 2.0)), axis=1)
     peaks = {
