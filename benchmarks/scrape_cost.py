@@ -75,9 +75,6 @@ class _Node:
 
 def measure(_: Options) -> Iterator[Figure]:
     """Time and size by node and format; rendering as text and asking again are promised."""
-    # As the agent does once it has started.
-    gc.collect()
-    gc.freeze()
     for name, instances, level, most_milliseconds in _NODES:
         yield from _of_node(name, _node(instances), level, most_milliseconds)
 
@@ -94,6 +91,9 @@ def _of_node(name: str, node: _Node, level: Level, most_milliseconds: float) -> 
     )
     node.tick()
     server.start()
+    # As the agent does once it has restored its history and listens.
+    gc.collect()
+    gc.freeze()
     try:
         connection = http.client.HTTPConnection(server.addresses[0])
         for form, headers in _FORMATS.items():
