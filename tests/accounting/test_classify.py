@@ -148,7 +148,7 @@ def test_witness_of_a_stall_is_busy_at_low_power(
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """What a second GPU of the workload must show, both of it read."""
-    assert looks_stalled(signals, ClassificationSettings()) == expected
+    assert looks_stalled(StateEvidence(signals), ClassificationSettings()) == expected
 
 
 def test_what_may_be_a_stall_is_productive_with_both_hypotheses() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from readings import SECOND, entry
 from rightsizer.accounting.device_account import RunningTotals
+from rightsizer.accounting.window_builder import EntrySums
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.window import EnergySource, Entry
@@ -15,7 +16,7 @@ from rightsizer.model.window import EnergySource, Entry
 
 def totals_of(entries: list[Entry]) -> RunningTotals:
     """The totals of some stretches."""
-    totals = RunningTotals()
+    totals = RunningTotals(EntrySums())
     for each in entries:
         totals.add(each)
     return totals

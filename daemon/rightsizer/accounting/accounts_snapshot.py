@@ -18,7 +18,7 @@ from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.pattern import Exceedance, Shape, Trend
 from rightsizer.model.state import Resource
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Workload
 
@@ -152,14 +152,19 @@ class AccountsSnapshot:
     """
 
     def __init__(
-        self, views: Sequence[CaseInput], node: Node, now: Nanoseconds, settings: AccountingSettings
+        self,
+        views: Sequence[CaseInput],
+        node: Node,
+        now: Nanoseconds,
+        settings: AccountingSettings,
+        reader: WindowReader,
     ) -> None:
         self._settings = settings
         self._views, self._node, self._now = tuple(views), node, now
         latest = max((each.whole.end for view in views for each in view.devices), default=0)
         gap = nanoseconds(settings.holder_gap_seconds)
         self._present = tuple(_lasting(view, latest - gap) for view in views)
-        self._reader = WindowReader()
+        self._reader = reader
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
         self._whole_cases = cache(self._cases)
 
@@ -169,15 +174,16 @@ class AccountsSnapshot:
         A pod of a recording whose readings ended long before those of others is judged no more.
         All spans that go back before what is remembered have the same cases.
         """
-        if span is None or span < self._longest:
+        if span is None or self._now - span > self._first:
             return self._cases(span)
-        return self._whole_cases(self._longest)
+        return self._whole_cases(self._now - self._first + self._first % DAY)
 
     @cached_property
-    def _longest(self) -> Nanoseconds:
+    def _first(self) -> Nanoseconds:
+        """When what is remembered begins; days of it are whole from the beginning of that day."""
         devices = (each.window_query for view in self._views for each in view.devices)
         groups = (view.group for view in self._views if view.group is not None)
-        return self._now - min((each.oldest for each in (*devices, *groups)), default=self._now)
+        return min((each.first for each in (*devices, *groups)), default=self._now)
 
     def _cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         views = self._views if span is None else self._present

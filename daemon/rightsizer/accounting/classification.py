@@ -1,11 +1,18 @@
 """Classification: the first state whose signature an entry's signals match."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification_settings import ClassificationSettings
-from rightsizer.accounting.signals import highest, memory_work, tier_of
+from rightsizer.accounting.signals import (
+    LAYOUTS_KEPT,
+    SignalLayout,
+    highest,
+    layout_of,
+    memory_work,
+)
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import State, Tier, UnknownReason
 
@@ -34,12 +41,6 @@ def margin_below(value: float | None, threshold: float) -> float:
     return min(_JUST_OUTSIDE, MATCH_MARGIN * threshold / value) if value > 0 else 0.0
 
 
-_SM: Final = Signal.SM_ACTIVE
-_ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG, Signal.OFA)
-_PCIE: Final = (Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
-_NVLINK: Final = (Signal.NVLINK_RECEIVE, Signal.NVLINK_TRANSMIT)
-
-
 class StateEvidence:
     """The signals of a stretch of a device's time as signatures compare them.
 
@@ -58,18 +59,26 @@ class StateEvidence:
 
         `peer_stalls` says that another device of the same workload looks stalled meanwhile.
         """
-        get = signals.get
+        get, self.layout = signals.get, layout_of(signals)
+        layout = self.layout
         self.signals, self.memory_total_bytes = signals, memory_total_bytes
         self.peer_stalls, self.clock_ratio = peer_stalls, clock_ratio
-        self.busy, self.power, self.sm = get(Signal.GPU_BUSY), get(Signal.POWER), get(_SM)
-        self.pipes, self.dram = highest(signals, *PIPES), get(Signal.DRAM_ACTIVE)
+        self.busy, self.power, self.sm = (
+            get(Signal.GPU_BUSY),
+            get(Signal.POWER),
+            get(Signal.SM_ACTIVE),
+        )
+        self.pipes, self.dram = highest(signals, *layout.pipes), get(Signal.DRAM_ACTIVE)
         # Media engines work while the SMs rest.
-        self.engines = highest(signals, *_ENGINES)
-        self.pcie, self.nvlink = highest(signals, *_PCIE), highest(signals, *_NVLINK)
-        # At the highest memory clock; its own share is of the current one.
-        self.memory_controller = memory_work(signals)
+        self.engines = highest(signals, *layout.engines)
+        self.pcie, self.nvlink = highest(signals, *layout.pcie), highest(signals, *layout.nvlink)
         self.cpu, self.cpu_pressure = get(Signal.CPU), get(Signal.CPU_PRESSURE)
         self.io_pressure = get(Signal.IO_PRESSURE)
+
+    @property
+    def memory_controller(self) -> float | None:
+        """At the highest memory clock; its own share is of the current one."""
+        return memory_work(self.signals)
 
     @property
     def has_counters(self) -> bool:
@@ -91,15 +100,11 @@ class StateEvidence:
 
 def activity_margin(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     """How clearly a device does anything; idle is only what shows none in any signal."""
-    ratio, traffic = settings.active_ratio, settings.active_traffic_ratio
+    signals, layout = evidence.signals, evidence.layout
     return max(
-        margin_above(evidence.busy, ratio),
-        margin_above(evidence.pipes, ratio),
-        margin_above(evidence.engines, ratio),
+        margin_above(highest(signals, *layout.work), settings.active_ratio),
         margin_above(evidence.sm, settings.active_sm_ratio),
-        margin_above(evidence.dram, traffic),
-        margin_above(evidence.pcie, traffic),
-        margin_above(evidence.nvlink, traffic),
+        margin_above(highest(signals, *layout.traffic), settings.active_traffic_ratio),
     )
 
 
@@ -204,18 +209,31 @@ def _rest_margin(value: float | None, threshold: float) -> float:
 
 
 _Signature = Callable[[StateEvidence, ClassificationSettings], float]
-SIGNATURES: Final[tuple[tuple[State, _Signature], ...]] = (
-    (State.HIDDEN_STALL, _hidden_stall),
-    (State.PCIE_BOUND, _pcie),
-    (State.MEMORY_BANDWIDTH_BOUND, _memory_bandwidth),
-    (State.COMPUTE_BOUND, lambda of, to: margin_above(of.pipes, to.pipe_ratio)),
-    (State.LAUNCH_BOUND, _launch),
-    (State.STORAGE_BOUND, _storage),
-    (State.HOST_BOUND, _host),
+SIGNATURES: Final[tuple[tuple[State, _Signature, frozenset[Signal]], ...]] = (
+    (State.HIDDEN_STALL, _hidden_stall, frozenset({Signal.POWER})),
+    (State.PCIE_BOUND, _pcie, frozenset({Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT})),
+    (State.MEMORY_BANDWIDTH_BOUND, _memory_bandwidth, frozenset({Signal.DRAM_ACTIVE})),
+    (
+        State.COMPUTE_BOUND,
+        lambda of, to: margin_above(of.pipes, to.pipe_ratio),
+        frozenset(PIPES),
+    ),
+    (State.LAUNCH_BOUND, _launch, frozenset({Signal.SM_ACTIVE})),
+    (State.STORAGE_BOUND, _storage, frozenset({Signal.IO_PRESSURE})),
+    (State.HOST_BOUND, _host, frozenset({Signal.CPU, Signal.CPU_PRESSURE})),
 )
-"""The states of a device that does something, first match; `productive` is what is left."""
+"""The states of a device that does something, first match; `productive` is what is left.
+
+Of the signals at the end one must be known, or nothing shows of the state.
+"""
 _WAITS: Final = (State.STORAGE_BOUND, State.HOST_BOUND)
 """What explains that a device has gaps, or does nothing at all."""
+
+
+@lru_cache(maxsize=LAYOUTS_KEPT)
+def _possible(layout: SignalLayout) -> Sequence[tuple[State, _Signature]]:
+    """The signatures that some known signals may show."""
+    return [(state, shown) for state, shown, by in SIGNATURES if not by.isdisjoint(layout.known)]
 
 
 class StateMatch(NamedTuple):
@@ -233,7 +251,7 @@ _UNKNOWN: Final = {why: StateMatch(State.UNKNOWN, None, 1.0, why) for why in Unk
 
 def classify(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
     """The state of one stretch by the table of `docs/definitions.md`, first match."""
-    if tier_of(evidence.signals) is Tier.NONE:
+    if evidence.layout.tier is Tier.NONE:
         return _UNKNOWN[UnknownReason.NO_UTILIZATION]
     active = activity_margin(evidence, settings)
     if active < MATCH_MARGIN:
@@ -243,16 +261,14 @@ def classify(evidence: StateEvidence, settings: ClassificationSettings) -> State
     return _at_work(evidence, settings)
 
 
-def looks_stalled(
-    signals: Mapping[Signal, float], settings: ClassificationSettings, clock_ratio: float = 1.0
-) -> bool:
+def looks_stalled(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     """Whether a device is busy at low power; two of a workload make a hidden stall certain."""
-    busy, power = signals.get(Signal.GPU_BUSY), signals.get(Signal.POWER)
+    busy, power = evidence.busy, evidence.power
     return (
         busy is not None
         and power is not None
         and busy >= settings.stall_busy_ratio
-        and power < settings.stall_power_ratio * clock_ratio
+        and power < settings.stall_power_ratio * evidence.clock_ratio
     )
 
 
@@ -267,25 +283,35 @@ def _at_rest(
         return _UNKNOWN[UnknownReason.DRAWS_POWER]
     if not _is_held(evidence, settings):
         return StateMatch(State.IDLE_EMPTY, None, 1.0 - active)
-    waits = {state: dict(SIGNATURES)[state](evidence, settings) for state in _WAITS}
+    waits: dict[State, float] = {
+        state: signature(evidence, settings)
+        for state, signature in _possible(evidence.layout)
+        if state in _WAITS
+    }
     return StateMatch(State.IDLE_HELD, _second_cause(waits, settings), 1.0 - active)
 
 
 def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
-    scores = {state: signature(evidence, settings) for state, signature in SIGNATURES}
-    match = next((state for state, score in scores.items() if score >= MATCH_MARGIN), None)
-    if match is State.STORAGE_BOUND and scores[State.HOST_BOUND] > scores[match]:
+    scores = {
+        state: signature(evidence, settings) for state, signature in _possible(evidence.layout)
+    }
+    match = None
+    for state, score in scores.items():
+        if score >= MATCH_MARGIN:
+            match = state
+            break
+    if match is State.STORAGE_BOUND and scores.get(State.HOST_BOUND, 0.0) > scores[match]:
         match = State.HOST_BOUND
     if match is not None:
         own = scores.pop(match)
         return StateMatch(match, _second_cause(scores, settings), own)
-    unsure = max(*scores.values(), possible_stall(evidence, settings))
+    unsure = max((*scores.values(), possible_stall(evidence, settings)))
     return StateMatch(State.PRODUCTIVE, _second_cause(scores, settings), 1.0 - unsure)
 
 
 def _second_cause(scores: Mapping[State, float], settings: ClassificationSettings) -> State | None:
-    best = max(scores, key=lambda state: scores[state])
-    return best if scores[best] >= settings.second_cause_score else None
+    best = max(scores, key=scores.__getitem__, default=None)
+    return best if best and scores[best] >= settings.second_cause_score else None
 
 
 def _is_held(evidence: StateEvidence, settings: ClassificationSettings) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification_settings import (
@@ -10,7 +11,7 @@ from rightsizer.accounting.classification_settings import (
     NumaPlacementSettings,
 )
 from rightsizer.accounting.settings import ImbalanceSettings
-from rightsizer.accounting.signals import highest
+from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, highest
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.frozen import dataclass, field
@@ -226,9 +227,19 @@ class ConditionInput(NamedTuple):
 _Test = Callable[[ConditionInput, ConditionSettings], bool]
 
 
-def conditions(around: ConditionInput, settings: ConditionSettings) -> frozenset[Condition]:
+def conditions(
+    around: ConditionInput, layout: SignalLayout, settings: ConditionSettings
+) -> frozenset[Condition]:
     """Every condition that holds; one whose signals are missing does not."""
-    return frozenset(condition for condition, holds in CONDITIONS if holds(around, settings))
+    return frozenset(
+        [condition for condition, holds in _possible(layout) if holds(around, settings)]
+    )
+
+
+@lru_cache(maxsize=LAYOUTS_KEPT)
+def _possible(layout: SignalLayout) -> Sequence[tuple[Condition, "_Test"]]:
+    """The conditions that some known signals may show."""
+    return [(each, test) for each, test, by in CONDITIONS if not by or by & layout.known]
 
 
 def _has_clock_event(signals: Mapping[Signal, float], mask: int) -> bool:
@@ -286,14 +297,18 @@ def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> boo
 # Plain numbers: a flag's own operators make members, for each device and second.
 _SLOWDOWN: Final = int(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
 _THERMAL: Final = int(ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
-CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
-    (Condition.POWER_THROTTLED, _throttled_by(int(ClockEvent.SW_POWER_CAP))),
-    (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),
-    (Condition.HARDWARE_SLOWDOWN, lambda of, _: _has_clock_event(of.signals, _SLOWDOWN)),
-    (Condition.PCIE_LINK_DEGRADED, _link_degraded),
-    (Condition.NUMA_MISPLACED, lambda of, to: is_numa_misplaced(of.signals, to.placement)),
-    (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory),
-    (Condition.NO_TENSOR_CORES, _no_tensor_cores),
-    (Condition.RANK_IMBALANCE, lambda of, _: of.is_out_of_balance),
-    (Condition.NETWORK_BOUND, lambda of, to: is_network_bound(of.signals, to.network)),
+_REASONS: Final = frozenset({Signal.CLOCK_EVENT_REASONS})
+_PCIE: Final = frozenset({Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT})
+_PORTS: Final = frozenset({Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT})
+CONDITIONS: Final[tuple[tuple[Condition, _Test, frozenset[Signal]], ...]] = (
+    (Condition.POWER_THROTTLED, _throttled_by(int(ClockEvent.SW_POWER_CAP)), _REASONS),
+    (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL), _REASONS),
+    (Condition.HARDWARE_SLOWDOWN, lambda of, _: _has_clock_event(of.signals, _SLOWDOWN), _REASONS),
+    (Condition.PCIE_LINK_DEGRADED, _link_degraded, frozenset()),
+    (Condition.NUMA_MISPLACED, lambda of, to: is_numa_misplaced(of.signals, to.placement), _PCIE),
+    (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory, frozenset({Signal.MEMORY_USED})),
+    (Condition.NO_TENSOR_CORES, _no_tensor_cores, frozenset({Signal.TENSOR_ACTIVE})),
+    (Condition.RANK_IMBALANCE, lambda of, _: of.is_out_of_balance, frozenset()),
+    (Condition.NETWORK_BOUND, lambda of, to: is_network_bound(of.signals, to.network), _PORTS),
 )
+"""All conditions, each with its test, and signals of which one must be known if any are named."""

@@ -203,25 +203,23 @@ class Tenancy:
         return False
 
 
-class RunningTotals(EntrySums):
-    """The totals of one device or workload while they grow."""
+class RunningTotals:
+    """The totals of one device or workload while they grow: sums, and what is kept beside them."""
 
-    def __init__(self, distributions: Collection[Signal] = RATIO_SIGNALS) -> None:
+    def __init__(self, sums: EntrySums, distributions: Collection[Signal] = RATIO_SIGNALS) -> None:
         """Nothing yet; the distributions of some ratios are kept, and the means of those."""
-        super().__init__()
-        self._kept = distributions
+        self._sums, self._kept = sums, frozenset(distributions)
         self._energy_joules: dict[EnergySource, float] = {}
         self._distributions: dict[Signal, Histogram] = {}
         self._signal_seconds: dict[Signal, float] = {}
 
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
-        super().add(entry)
+        self._sums.add(entry)
         duration = entry.duration
         length, sums = seconds(duration), self._signal_seconds
-        for signal in self._kept:
-            value = entry.signals.get(signal)
-            if value is not None:
+        for signal, value in entry.signals.items() if self._kept else ():
+            if signal in self._kept:
                 found = self._distributions.get(signal)
                 if found is None:
                     found = self._distributions[signal] = Histogram()
@@ -233,13 +231,7 @@ class RunningTotals(EntrySums):
 
     def totals(self) -> Totals:
         """The totals so far, for any thread to read."""
-        return Totals(
-            state_seconds={state: seconds(time) for state, time in self._states.items()},
-            condition_seconds={name: seconds(time) for name, time in self._conditions.items()},
-            waste_seconds=dict(self._waste_seconds),
-            waste_joules=dict(self._waste_joules),
-            used_seconds=self._used_seconds,
-            used_joules=self._used_joules,
+        return self._sums.totals(
             distributions={signal: found.copy() for signal, found in self._distributions.items()},
             signal_seconds=dict(self._signal_seconds),
             energy_joules=dict(self._energy_joules),
@@ -253,10 +245,15 @@ class DeviceAccount:
         self, uuid: str, settings: AccountingSettings, distributions: Collection[Signal]
     ) -> None:
         self.windows = DeviceWindows(uuid, settings.decay)
-        self.totals = RunningTotals(distributions)
-        self.whole = WindowBuilder(uuid)
+        self._distributions = distributions
+        self.begin()
         self.last: Entry | None = None
         self.tenancy = Tenancy(nanoseconds(settings.holder_gap_seconds))
+
+    def begin(self) -> None:
+        """Count the totals, and all that was posted, from 0."""
+        self.whole = WindowBuilder(self.windows.uuid)
+        self.totals = RunningTotals(self.whole, self._distributions)
 
     def current_demands(self) -> dict[Resource, float]:
         """What is needed now. Memory does not fade: what was needed once may be needed again."""

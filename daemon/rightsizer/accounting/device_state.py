@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from rightsizer.accounting.classification import StateEvidence, StateMatch
 from rightsizer.accounting.power import EnergyMeter
 from rightsizer.accounting.settings import (
     EnergySettings,
@@ -13,6 +14,7 @@ from rightsizer.accounting.settings import (
     PcieLinkSettings,
     PressureSettings,
 )
+from rightsizer.accounting.signals import DeviceUsage
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
@@ -200,7 +202,10 @@ class LoadCycleDetector:
 class DeviceState:
     """One device's memory; a device that is no longer there has none."""
 
-    __slots__ = ("accounted", "cycles", "has_dead_counters", "link", "meter", "pressure")
+    __slots__ = (
+        *("accounted", "cycles", "has_dead_counters", "judged", "link", "meter", "pressure"),
+        "read",
+    )
 
     def __init__(
         self,
@@ -212,6 +217,10 @@ class DeviceState:
         self.accounted: Nanoseconds | None = None
         """Up to when, on the source's steady clock; `None` before its first reading."""
         self.has_dead_counters = False
+        self.read: tuple[tuple[Any, ...], StateEvidence] | None = None
+        """What was read last, with all that bears on it, and the evidence that it was."""
+        self.judged: tuple[StateEvidence, bool, StateMatch, DeviceUsage] | None = None
+        """The last evidence, whether a peer stalled meanwhile, and what followed from it."""
         self.pressure = PressureDetector(pressure)
         self.link = PcieLinkMonitor(link)
         self.meter = EnergyMeter(energy)

@@ -1,18 +1,23 @@
 """EntryBuilder: snapshots into entries, so that each device's time is accounted for once."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rightsizer.accounting.classification import StateEvidence, classify, looks_stalled
+from rightsizer.accounting.classification import (
+    StateEvidence,
+    StateMatch,
+    classify,
+    looks_stalled,
+)
 from rightsizer.accounting.conditions import ConditionInput, ImbalanceDetector, conditions, job_of
 from rightsizer.accounting.device_state import DeviceState
 from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import (
+    DeviceUsage,
     clock_ratio,
     derive_signals,
     has_dead_counters,
-    tier_of,
     usage,
     waste,
 )
@@ -26,6 +31,14 @@ from rightsizer.model.window import Entry
 from rightsizer.model.workload import Allocator, Holding
 
 _NONE: Final[frozenset[Observation]] = frozenset()
+_NO_CONDITIONS: Final[frozenset[Condition]] = frozenset()
+_OBSERVED: Final = {
+    (False, False): _NONE,
+    (True, False): frozenset({Observation.LOAD_CYCLES}),
+    (False, True): frozenset({Observation.RANKS}),
+    (True, True): frozenset({Observation.LOAD_CYCLES, Observation.RANKS}),
+}
+"""What is observed where load cycles are, and where ranks are compared."""
 _ABSENT_KEPT: Final = 64
 """Ranges of boards that are not there; MIG reconfiguration makes new uuids each time."""
 
@@ -67,20 +80,25 @@ class EntryBuilder:
         devices = [device for device in snapshot.devices if not device.has_mig_instances]
         self._forget({device.uuid for device in devices})
         self._imbalance.judge(snapshot.time)
-        derived = {
-            device.uuid: self._derive(snapshot, device, reading)
+        found = {
+            device.uuid: self._evidence(snapshot, device, reading)
             for device in devices
             if (reading := snapshot.readings.get(device.uuid)) is not None
         }
-        stalled = self._stalled_peers(snapshot, devices, derived)
+        self._tell_stalled_peers(snapshot, found)
+        minimum = nanoseconds(self._settings.gap_minimum_seconds)
+        longest_gap = max(minimum, round(self._settings.gap_intervals * snapshot.interval))
         entries: list[Entry] = []
         for device in devices:
-            signals, peer_stalls = derived.get(device.uuid, {}), device.uuid in stalled
-            entries += self._post_device(snapshot, device, signals, peer_stalls=peer_stalls)
+            entries += self._post_device(snapshot, device, found.get(device.uuid), longest_gap)
         return entries
 
     def _post_device(
-        self, snapshot: Snapshot, device: Device, signals: dict[Signal, float], *, peer_stalls: bool
+        self,
+        snapshot: Snapshot,
+        device: Device,
+        evidence: StateEvidence | None,
+        longest_gap: Nanoseconds,
     ) -> Iterator[Entry]:
         uuid = device.uuid
         reading, state = snapshot.readings.get(uuid), self._state(uuid)
@@ -92,35 +110,33 @@ class EntryBuilder:
             return
         if reading is None and uuid not in snapshot.down:
             return
-        minimum = nanoseconds(self._settings.gap_minimum_seconds)
-        longest_gap = max(minimum, round(self._settings.gap_intervals * snapshot.interval))
         known_from = now if reading is None else max(state.accounted, now - longest_gap)
         start = snapshot.wall_time_of(known_from)
         if known_from > state.accounted:
             yield Entry(uuid, snapshot.wall_time_of(state.accounted), start)
             state.accounted = known_from
             state.meter.restart(None)  # The counter of energy went on in the gap.
-        if reading is not None and now > known_from:
-            evidence = StateEvidence(
-                signals,
-                signals.get(Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes),
-                peer_stalls=peer_stalls,
-                clock_ratio=clock_ratio(signals, device),
-            )
-            interval = _Interval(start, snapshot.wall_time_of(now), now)
-            yield self._entry(snapshot, device, interval, evidence)
+        if evidence is not None and now > known_from:
+            interval = _Interval(start, start + now - known_from, now)
+            yield self._entry(snapshot, device, state, interval, evidence)
             state.accounted = now
 
     def _entry(
-        self, snapshot: Snapshot, device: Device, interval: _Interval, evidence: StateEvidence
+        self,
+        snapshot: Snapshot,
+        device: Device,
+        state: DeviceState,
+        interval: _Interval,
+        evidence: StateEvidence,
     ) -> Entry:
-        uuid, settings, signals = device.uuid, self._settings, evidence.signals
-        state, duration = self._state(uuid), interval.end - interval.start
-        match = classify(evidence, settings.classify)
+        uuid, signals = device.uuid, evidence.signals
+        duration = interval.end - interval.start
+        match, used = self._judged(device, state, evidence)
         known = match.state is not State.UNKNOWN
         holdings = snapshot.holdings.get(uuid, ())
-        holding = self._conditions(device, holdings, interval, evidence) if known else frozenset()
-        used = usage(signals, device, settings.usage)
+        holding = _NO_CONDITIONS
+        if known:
+            holding = self._conditions(device, state, holdings, interval, evidence)
         watts = signals.get(Signal.POWER_WATTS)
         energy = state.meter.measure(
             duration,
@@ -142,7 +158,7 @@ class EntryBuilder:
             second_cause=match.second_cause,
             score=match.score,
             conditions=holding,
-            tier=tier_of(signals),
+            tier=evidence.layout.tier,
             signals=signals,
             shares=used.shares,
             compute_at_least=used.compute_at_least,
@@ -153,20 +169,19 @@ class EntryBuilder:
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
             cycle=state.cycles.see(duration, evidence.busy if known else None),
-            observed=frozenset(self._observed(state, evidence, uuid, duration)) if known else _NONE,
+            observed=self._observed(state, evidence, uuid, duration) if known else _NONE,
         )
 
     def _observed(
         self, state: DeviceState, evidence: StateEvidence, uuid: str, duration: Nanoseconds
-    ) -> Iterator[Observation]:
-        if evidence.busy is not None and state.cycles.resolves(duration):
-            yield Observation.LOAD_CYCLES
-        if self._imbalance.compares(uuid):
-            yield Observation.RANKS
+    ) -> frozenset[Observation]:
+        sees_cycles = evidence.busy is not None and state.cycles.resolves(duration)
+        return _OBSERVED[sees_cycles, self._imbalance.compares(uuid)]
 
     def _conditions(
         self,
         device: Device,
+        state: DeviceState,
         holdings: tuple[Holding, ...],
         interval: _Interval,
         evidence: StateEvidence,
@@ -174,7 +189,7 @@ class EntryBuilder:
         settings, signals = self._settings.conditions, evidence.signals
         end, duration = interval.steady_end, interval.end - interval.start
         job = job_of(device, holdings)
-        link_generation = self._state(device.uuid).link.see(
+        link_generation = state.link.see(
             end,
             duration,
             signals.get(Signal.PCIE_LINK_GENERATION),
@@ -185,41 +200,55 @@ class EntryBuilder:
         allocator, clock = _allocator(holdings), evidence.clock_ratio
         return conditions(
             ConditionInput(signals, device, allocator, clock, link_generation, is_out_of_balance),
+            evidence.layout,
             settings,
         )
 
-    def _derive(self, snapshot: Snapshot, device: Device, reading: Reading) -> dict[Signal, float]:
+    def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> StateEvidence:
         power = self._range(device.uuid)
         watts = reading.get(Signal.POWER_WATTS)
         if watts is not None:
             power.see(watts)
-        limit = device.power_limit_watts or reading.get(Signal.POWER_LIMIT_WATTS)
+        draws = power.draws(device.power_limit_watts or reading.get(Signal.POWER_LIMIT_WATTS))
         state = self._state(device.uuid)
+        read = (reading.values, device, snapshot.host, draws, state.has_dead_counters)
+        # Readings repeat, those of idle devices above all, and what follows from them does.
+        if state.read is not None and state.read[0] == read:
+            return state.read[1]
         signals = derive_signals(
             reading,
             device,
             snapshot.host,
-            power.draws(limit),
+            draws,
             self._settings.signals,
             counters_were_dead=state.has_dead_counters,
         )
         state.has_dead_counters = has_dead_counters(reading, signals)
-        return signals
+        total = signals.get(Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
+        evidence = StateEvidence(signals, total, clock_ratio=clock_ratio(signals, device))
+        state.read = read, evidence
+        return evidence
 
-    def _stalled_peers(
-        self,
-        snapshot: Snapshot,
-        devices: Iterable[Device],
-        derived: Mapping[str, dict[Signal, float]],
-    ) -> frozenset[str]:
+    def _judged(
+        self, device: Device, state: DeviceState, evidence: StateEvidence
+    ) -> tuple[StateMatch, DeviceUsage]:
+        judged = state.judged
+        if judged is None or judged[:2] != (evidence, evidence.peer_stalls):
+            match = classify(evidence, self._settings.classify)
+            used = usage(evidence.signals, device, self._settings.usage)
+            state.judged = judged = (evidence, evidence.peer_stalls, match, used)
+        return judged[2:]
+
+    def _tell_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, StateEvidence]) -> None:
         by_workload: dict[str, set[str]] = {}
-        for device in devices:
-            signals = derived.get(device.uuid, {})
-            if looks_stalled(signals, self._settings.classify, clock_ratio(signals, device)):
-                for holding in snapshot.holdings.get(device.uuid, ()):
-                    by_workload.setdefault(holding.workload.key, set()).add(device.uuid)
+        for uuid, evidence in found.items():
+            if looks_stalled(evidence, self._settings.classify):
+                for holding in snapshot.holdings.get(uuid, ()):
+                    by_workload.setdefault(holding.workload.key, set()).add(uuid)
         groups = (uuids for uuids in by_workload.values() if len(uuids) > 1)
-        return frozenset().union(*groups)
+        stalled = frozenset().union(*groups)
+        for uuid, evidence in found.items():
+            evidence.peer_stalls = uuid in stalled
 
     def _state(self, uuid: str) -> DeviceState:
         if uuid not in self._states:
@@ -246,6 +275,8 @@ class EntryBuilder:
 
 def _allocator(holdings: tuple[Holding, ...]) -> Allocator:
     """How the device's memory is taken; preallocating if any holder does so."""
+    if len(holdings) == 1:
+        return holdings[0].workload.allocator
     kinds = {holding.workload.allocator for holding in holdings}
     if Allocator.PREALLOCATING in kinds:
         return Allocator.PREALLOCATING

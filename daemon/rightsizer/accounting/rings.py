@@ -4,9 +4,10 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from operator import le
+from types import MappingProxyType
 from typing import Final
 
 from rightsizer.accounting.window_builder import WindowBuilder
@@ -45,12 +46,13 @@ class ClosedWindows:
         """Not so where the clock was set back: the same hours were lived again."""
         return all(map(le, self.slots, self.slots[1:]))
 
-    def between(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[Nanoseconds, bytes]]:
+    def between(self, start: Nanoseconds, end: Nanoseconds) -> "ClosedWindows":
         """Those that begin in a span of time."""
         if self._is_ascending:
             low, high = bisect_left(self.slots, start), bisect_left(self.slots, end)
-            return zip(self.slots[low:high], self.forms[low:high], strict=True)
-        return ((slot, form) for slot, form in self if start <= slot < end)
+            return ClosedWindows(self.slots[low:high], self.forms[low:high])
+        kept = [(slot, form) for slot, form in self if start <= slot < end]
+        return ClosedWindows([slot for slot, _ in kept], [form for _, form in kept])
 
 
 class WindowRing:
@@ -177,10 +179,15 @@ class BlockRing:
 
 
 class WindowReader:
-    """It keeps all that it has read, so it lives no longer than one look at the accounts."""
+    """It keeps all that it has read, so it lives no longer than one look at the accounts.
 
-    def __init__(self) -> None:
-        self._windows: dict[bytes, Window] = {}
+    What the look before has read need not be decoded again.
+    """
+
+    def __init__(self, known: Mapping[bytes, Window] = MappingProxyType({})) -> None:
+        self.windows: dict[bytes, Window] = {}
+        """By their bytes."""
+        self._known = known
         self.blocks = cache(StoredBlocks.between)
         """Those that begin in a span of time."""
         self.month = lru_cache(maxsize=1)(StoredBlocks.between)
@@ -189,8 +196,9 @@ class WindowReader:
 
     def window(self, form: bytes) -> Window:
         """A window that was kept, of no device in particular; it is not to be changed."""
-        found = self._windows.get(form)
+        found = self.windows.get(form)
         if found is None:
             # A device and a workload that has it to itself keep the same bytes, without a name.
-            found = self._windows[form] = decode_window("", form)
+            found = self._known.get(form) or decode_window("", form)
+            self.windows[form] = found
         return found

@@ -56,8 +56,8 @@ class WindowQuery:
     remembered: StoredBlocks
 
     @property
-    def oldest(self) -> Nanoseconds:
-        """The beginning of a day before which nothing is remembered."""
+    def first(self) -> Nanoseconds:
+        """The beginning of the first window that is remembered, 0 where none is."""
         rings = (ring.slots for ring in (self.fine, self.hours, self.days))
         growing = (each for each in (self.open_fine, self.open_hour, self.open_day) if each)
         slots = (
@@ -65,8 +65,7 @@ class WindowQuery:
             *(each.slot for each in growing),
             *(day for day, _ in self.remembered.days),
         )
-        first = min(slots, default=0)
-        return first - first % DAY
+        return min(slots, default=0)
 
     def grain(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
         """How exactly a span can be answered: either end is off by less than this."""
@@ -82,12 +81,13 @@ class WindowQuery:
         and to the hour up to thirty days back. The window tells its true start and end. Queries
         of several spans share a reader.
         """
+        if start >= end:
+            return Window(self.uuid, 0, 0)
         reader = reader or WindowReader()
         builder = WindowBuilder(self.uuid, keeps_blocks=False)
         for window in self._cover(start, end, reader):
             builder.merge(window)
-        blocks = reader.blocks(self.remembered, start, end)
-        return replace(builder.window(), blocks=blocks)
+        return builder.window(reader.blocks(self.remembered, start, end))
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """The blocks that begin in a span of time, exact to five minutes up to thirty days."""
@@ -118,7 +118,9 @@ class WindowQuery:
         first = max(start, self.fine_since)
         edges = (first, first + HOUR), (max(first, whole_end - HOUR), end + HOUR)
         # The hours at its start, and around its end, that can be divided.
-        fine_hours = {slot - slot % HOUR for edge in edges for slot, _ in self.fine.between(*edge)}
+        fine_hours = {
+            slot - slot % HOUR for edge in edges for slot in self.fine.between(*edge).slots
+        }
 
         def holds(slot: Nanoseconds, grain: Nanoseconds) -> bool:
             return start <= slot and slot + grain <= whole_end
@@ -310,7 +312,7 @@ class RollupStore:
         """The five minutes that are still running, `None` where nothing was added yet."""
         if self._open.is_empty or self.slot is None:
             return None
-        return replace(self._open.window(), blocks=self._block.blocks(self.slot))
+        return self._open.window(self._block.blocks(self.slot))
 
     def window_query(self) -> WindowQuery:
         """What is remembered now, for any thread to read."""

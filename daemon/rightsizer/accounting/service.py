@@ -10,12 +10,12 @@ from rightsizer.accounting.accounts_snapshot import (
     CaseInput,
     allocator_of,
 )
-from rightsizer.accounting.device_account import DeviceAccount, DeviceRecord, RunningTotals
+from rightsizer.accounting.device_account import DeviceAccount, DeviceRecord
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.rings import WindowReader
 from rightsizer.accounting.rollup_store import WindowQuery, device_span
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
@@ -52,8 +52,15 @@ class NodeAccounts:
         self,
         settings: AccountingSettings | None = None,
         distributions: Collection[Signal] = RATIO_SIGNALS,
+        *,
+        is_often_judged: bool = False,
     ) -> None:
-        """Accounts of nothing yet; the totals keep the distributions of some ratios."""
+        """Accounts of nothing yet; the totals keep the distributions of some ratios.
+
+        Where they are often judged, one look keeps for the next what it has decoded.
+        """
+        self._decoded: Mapping[bytes, Window] = {}
+        self._is_often_judged = is_often_judged
         self._settings, self._distributions = settings or AccountingSettings(), distributions
         self._builder = EntryBuilder(self._settings.books)
         self._accounts: dict[str, DeviceAccount] = {}
@@ -95,7 +102,6 @@ class NodeAccounts:
         for entry in entries:
             account = self.device(entry.uuid)
             account.totals.add(entry)
-            account.whole.add(entry)
             if account.tenancy.see(snapshot.holdings.get(entry.uuid, ()), entry):
                 account.windows.reset_demands()
             account.last = entry
@@ -106,8 +112,7 @@ class NodeAccounts:
     def begin(self) -> None:
         """Count totals from 0 again; windows stay as they are."""
         for account in self._accounts.values():
-            account.totals = RunningTotals(self._distributions)
-            account.whole = WindowBuilder(account.windows.uuid)
+            account.begin()
         self._workloads.begin()
 
     def restore(self, window: Window, *, counts: bool = False) -> None:
@@ -208,7 +213,10 @@ class NodeAccounts:
                 holder = self.device(uuid).tenancy.holder
                 groups.setdefault(holder.key if holder else uuid, []).append(uuid)
         cases = [self._case(key, uuids) for key, uuids in groups.items()]
-        return AccountsSnapshot(cases, self._node, now, self._settings)
+        reader = WindowReader(self._decoded)
+        if self._is_often_judged:
+            self._decoded = reader.windows
+        return AccountsSnapshot(cases, self._node, now, self._settings, reader)
 
     def _case(self, key: str, uuids: list[str]) -> CaseInput:
         workload = self.device(uuids[0]).tenancy.holder

@@ -1,6 +1,7 @@
 """Signals of a reading as ratios of the device's own capacity, their tier, and use by resource."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -13,6 +14,61 @@ from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State,
 from rightsizer.model.topology import link_bytes_per_second
 
 _PROFILING: Final = frozenset({Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES})
+_ENGINES: Final = (*MEDIA_ENGINES, Signal.OFA)
+_PCIE: Final = (Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
+_NVLINK: Final = (Signal.NVLINK_RECEIVE, Signal.NVLINK_TRANSMIT)
+_TRAFFIC: Final = frozenset(
+    {
+        *(Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND),
+        *(Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND),
+    }
+)
+_USED: Final = {
+    Resource.MEMORY: (Signal.MEMORY_USED,),
+    Resource.MEMORY_BANDWIDTH: (Signal.DRAM_ACTIVE,),
+    Resource.PCIE: _PCIE,
+    Resource.NVLINK: _NVLINK,
+    Resource.MEDIA: MEDIA_ENGINES,
+}
+"""Signals of which the highest is the share of a resource."""
+
+
+class SignalLayout:
+    """Which signals are known, by what they tell of: nearly all readings of a device share one."""
+
+    def __init__(self, names: tuple[Signal, ...]) -> None:
+        self.known = frozenset(names)
+        self.counters, self.pipes, self.engines, self.pcie, self.nvlink = (
+            tuple(filter(self.known.__contains__, of))
+            for of in (_PROFILING, PIPES, _ENGINES, _PCIE, _NVLINK)
+        )
+        self.used = tuple(
+            (resource, names)
+            for resource, of in _USED.items()
+            if (names := tuple(filter(self.known.__contains__, of)))
+        )
+        self.work = tuple(filter(self.known.__contains__, (Signal.GPU_BUSY, *PIPES, *_ENGINES)))
+        self.traffic = tuple(
+            filter(self.known.__contains__, (Signal.DRAM_ACTIVE, *_PCIE, *_NVLINK))
+        )
+        self.has_traffic = not _TRAFFIC.isdisjoint(self.known)
+        self.tier = self._tier()
+
+    def _tier(self) -> Tier:
+        if self.counters:
+            return Tier.PROFILING
+        if Signal.GPU_BUSY not in self.known:
+            return Tier.NONE
+        return Tier.POWER if Signal.POWER in self.known else Tier.BASIC
+
+
+LAYOUTS_KEPT: Final = 1024
+_layout: Final = lru_cache(maxsize=LAYOUTS_KEPT)(SignalLayout)
+
+
+def layout_of(signals: Mapping[Signal, float]) -> SignalLayout:
+    """Which signals are known."""
+    return _layout(tuple(signals))
 
 
 def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
@@ -35,16 +91,18 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     for signal, value in reading.values.items():
         if not 0.0 <= value <= 1.0 and signal in RATIO_SIGNALS:
             signals[signal] = _ratio(value)
-    for signal in HOST_SIGNALS:
-        if signal in host:
-            signals.setdefault(signal, host[signal])
+    if host:
+        signals.update({each: host[each] for each in HOST_SIGNALS if each in host} | signals)
     total = signals.get(Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
     used = signals.get(Signal.MEMORY_USED_BYTES)
     if used is not None and total:
         signals.setdefault(Signal.MEMORY_USED, _ratio(used / total))
     _derive_power(signals, device, draws, settings)
-    _derive_links(signals, device)
-    _drop_dead_counters(signals, settings, were_dead=counters_were_dead)
+    layout = layout_of(reading.values)
+    if layout.has_traffic:
+        _derive_links(signals, device)
+    if layout.counters:
+        _drop_dead_counters(signals, layout.counters, settings, were_dead=counters_were_dead)
     if (active := signals.get(Signal.SM_ACTIVE)) is not None:
         signals.setdefault(Signal.SM_WORK, active * clock_ratio(signals, device))
     return signals
@@ -52,16 +110,12 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
 
 def has_dead_counters(reading: Reading, signals: Mapping[Signal, float]) -> bool:
     """Whether a reading's profiling counters were left out of its signals."""
-    return _PROFILING.isdisjoint(signals) and not _PROFILING.isdisjoint(reading.values)
+    return bool(layout_of(reading.values).counters) and _PROFILING.isdisjoint(signals)
 
 
 def tier_of(signals: Mapping[Signal, float]) -> Tier:
     """What these signals allow to be claimed."""
-    if not _PROFILING.isdisjoint(signals):
-        return Tier.PROFILING
-    if Signal.GPU_BUSY not in signals:
-        return Tier.NONE
-    return Tier.POWER if Signal.POWER in signals else Tier.BASIC
+    return layout_of(signals).tier
 
 
 def clock_ratio(signals: Mapping[Signal, float], device: Device) -> float:
@@ -135,10 +189,13 @@ def _derive_links(signals: dict[Signal, float], device: Device) -> None:
 
 
 def _drop_dead_counters(
-    signals: dict[Signal, float], settings: SignalSettings, *, were_dead: bool
+    signals: dict[Signal, float],
+    counters: tuple[Signal, ...],
+    settings: SignalSettings,
+    *,
+    were_dead: bool,
 ) -> None:
-    counters = _PROFILING & signals.keys()
-    if not counters or any(signals[counter] for counter in counters):
+    if any(signals[counter] for counter in counters):
         return
     if were_dead or (
         signals.get(Signal.GPU_BUSY, 0.0) >= settings.suspect_busy_ratio
@@ -188,19 +245,16 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
     activity, both at the clock that ran. Without profiling it is the busy share, weighed by
     power where that is known (docs/definitions.md, provisioning).
     """
-    at_least, at_most = _compute_bounds(signals, device, settings)
-    found = {
-        Resource.COMPUTE: at_most,
-        Resource.MEMORY: signals.get(Signal.MEMORY_USED),
-        Resource.MEMORY_BANDWIDTH: signals.get(Signal.DRAM_ACTIVE),
-        Resource.PCIE: highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT),
-        Resource.NVLINK: highest(signals, Signal.NVLINK_RECEIVE, Signal.NVLINK_TRANSMIT),
+    layout = layout_of(signals)
+    at_least, at_most = _compute_bounds(signals, layout, device, settings)
+    shares = {} if at_most is None else {Resource.COMPUTE: at_most}
+    for resource, names in layout.used:
+        share = max(map(signals.__getitem__, names))
         # Few GPUs ever work on media: for the others it would be series of zeros.
-        Resource.MEDIA: highest(signals, *MEDIA_ENGINES) or None,
-    }
-    shares = {resource: share for resource, share in found.items() if share is not None}
+        if share or resource is not Resource.MEDIA:
+            shares[resource] = share
     work = at_most if at_least is None else at_least
-    at_work = shares if work is None else shares | {Resource.COMPUTE: work}
+    at_work = shares if at_least is None else shares | {Resource.COMPUTE: at_least}
     return DeviceUsage(
         shares,
         at_least,
@@ -223,18 +277,19 @@ def waste(
         return {}
     if state in _CAUSES:
         return {_CAUSES[state]: unused}
-    throttled = min(unused, 1.0 - clock) if conditions & THROTTLES else 0.0
+    if conditions.isdisjoint(THROTTLES):
+        return {Cause.HEADROOM: unused}
+    throttled = min(unused, 1.0 - clock)
     parts = {Cause.THROTTLED: throttled, Cause.HEADROOM: unused - throttled}
     return {cause: part for cause, part in parts.items() if part > 0.0}
 
 
 def _compute_bounds(
-    signals: Mapping[Signal, float], device: Device, settings: UsageSettings
+    signals: Mapping[Signal, float], layout: SignalLayout, device: Device, settings: UsageSettings
 ) -> tuple[float | None, float | None]:
-    tier = tier_of(signals)
     busy = signals.get(Signal.GPU_BUSY)
-    if tier is Tier.PROFILING:
-        pipe = highest(signals, *PIPES)
+    if layout.counters:
+        pipe = highest(signals, *layout.pipes)
         clock = clock_ratio(signals, device)
         at_least = (
             None if pipe is None else min(1.0, pipe / device.achievable_compute_ratio) * clock

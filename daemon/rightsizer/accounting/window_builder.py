@@ -1,13 +1,15 @@
 """Builders of windows and of their five-minute blocks."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rightsizer.accounting.window_codec import AMOUNTS, DURATIONS, SUMS
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.histogram import Histogram
+from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import (
     ACTIVE_STATES,
@@ -23,14 +25,22 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Entry, Window
 
 _Key = TypeVar("_Key")
+_Times: TypeAlias = defaultdict[_Key, Nanoseconds]
+
+_times_of, _amounts_of, _sums_of = (attrgetter(*names) for names in (DURATIONS, AMOUNTS, SUMS))
+"""Parts of a window; a builder has each under the name with a line before it."""
+_own_times, _own_amounts = (
+    attrgetter(*(f"_{name}" for name in names)) for names in (DURATIONS, AMOUNTS)
+)
+_OWN_SUMS: Final = tuple(f"_{name}" for name in SUMS)
 
 
 class EntrySums:
     """Sums over entries that a window and the totals since the start have in common."""
 
     def __init__(self) -> None:
-        self._states: Counter[State] = Counter()
-        self._conditions: Counter[Condition] = Counter()
+        self._states: _Times[State] = defaultdict(int)
+        self._conditions: _Times[Condition] = defaultdict(int)
         self._waste_seconds: defaultdict[Cause, float] = defaultdict(float)
         self._waste_joules: defaultdict[Cause, float] = defaultdict(float)
         self._used_seconds = 0.0
@@ -38,7 +48,7 @@ class EntrySums:
 
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
-        duration = entry.duration
+        duration = entry.end - entry.start
         self._states[entry.state] += duration
         for condition in entry.conditions:
             self._conditions[condition] += duration
@@ -50,6 +60,18 @@ class EntrySums:
         for cause, part in entry.waste.items():
             self._waste_seconds[cause] += part * length
             self._waste_joules[cause] += part * joules
+
+    def totals(self, **beside: Any) -> Totals:
+        """The sums so far, for any thread to read, with what is known beside them."""
+        return Totals(
+            state_seconds={state: seconds(time) for state, time in self._states.items()},
+            condition_seconds={name: seconds(time) for name, time in self._conditions.items()},
+            waste_seconds=dict(self._waste_seconds),
+            waste_joules=dict(self._waste_joules),
+            used_seconds=self._used_seconds,
+            used_joules=self._used_joules,
+            **beside,
+        )
 
 
 class WindowBuilder(EntrySums):
@@ -65,11 +87,11 @@ class WindowBuilder(EntrySums):
         self._blocks: list[Blocks] = []
         self._start: Nanoseconds | None = None
         self._end: Nanoseconds | None = None
-        self._unknown_reasons: Counter[UnknownReason] = Counter()
-        self._observed: Counter[Observation] = Counter()
-        self._tiers: Counter[Tier] = Counter()
-        self._saturated: Counter[Resource] = Counter()
-        self._pressed: Counter[Resource] = Counter()
+        self._unknown_reasons: _Times[UnknownReason] = defaultdict(int)
+        self._observed: _Times[Observation] = defaultdict(int)
+        self._tiers: _Times[Tier] = defaultdict(int)
+        self._saturated: _Times[Resource] = defaultdict(int)
+        self._pressed: _Times[Resource] = defaultdict(int)
         self._energy_joules = 0.0
         self._cycles = self._cycle_seconds = self._cycle_busy_seconds = 0.0
         self._demands: defaultdict[Resource, Histogram] = defaultdict(Histogram)
@@ -83,7 +105,7 @@ class WindowBuilder(EntrySums):
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
         super().add(entry)
-        duration = entry.duration
+        duration = entry.end - entry.start
         self._widen(entry.start, entry.end)
         if entry.state is State.UNKNOWN:
             if entry.unknown_reason is not None:
@@ -127,13 +149,13 @@ class WindowBuilder(EntrySums):
             self._demands[resource].subtract(histogram)
         self._compute_at_least.subtract(window.compute_at_least)
 
-    def window(self) -> Window:
-        """What was built so far, independent of what comes."""
+    def window(self, blocks: Blocks | None = None) -> Window:
+        """What was built so far, independent of what comes; blocks in place of its own."""
         if len(self._blocks) > 1:
             self._blocks = [Blocks.joined(self._blocks)]
-        parts: dict[str, Any] = {name: _positive(getattr(self, f"_{name}")) for name in DURATIONS}
-        parts |= {name: dict(getattr(self, f"_{name}")) for name in AMOUNTS}
-        parts |= {name: getattr(self, f"_{name}") for name in SUMS}
+        parts: dict[str, Any] = dict(zip(DURATIONS, map(_positive, _own_times(self)), strict=True))
+        parts |= zip(AMOUNTS, map(dict, _own_amounts(self)), strict=True)
+        parts |= zip(SUMS, (getattr(self, name) for name in _OWN_SUMS), strict=True)
         return Window(
             uuid=self.uuid,
             start=self._start or 0,
@@ -141,33 +163,30 @@ class WindowBuilder(EntrySums):
             **parts,
             demands={resource: found.copy() for resource, found in self._demands.items()},
             compute_at_least=self._compute_at_least.copy(),
-            blocks=self._blocks[0] if self._blocks else Blocks(),
+            blocks=(self._blocks or [Blocks()])[0] if blocks is None else blocks,
         )
 
     def _widen(self, start: Nanoseconds, end: Nanoseconds) -> None:
-        self._start = start if self._start is None else min(self._start, start)
-        self._end = end if self._end is None else max(self._end, end)
+        if self._start is None or start < self._start:
+            self._start = start
+        if self._end is None or end > self._end:
+            self._end = end
 
     def _combine(self, window: Window, sign: int) -> None:
         # Most of what a window may hold is empty, and left alone.
-        for name in DURATIONS:
-            if durations := getattr(window, name):
-                counts: Counter[Any] = getattr(self, f"_{name}")
-                for key, duration in durations.items():
-                    counts[key] += sign * duration
-        for name in AMOUNTS:
-            if parts := getattr(window, name):
-                sums: defaultdict[Cause, float] = getattr(self, f"_{name}")
-                for cause, part in parts.items():
-                    sums[cause] = max(0.0, sums[cause] + sign * part)
-        for name in SUMS:
-            if part := getattr(window, name):
-                attribute = f"_{name}"
-                setattr(self, attribute, max(0.0, getattr(self, attribute) + sign * part))
+        for own, times in zip(_own_times(self), _times_of(window), strict=True):
+            for key, duration in times.items():
+                own[key] += sign * duration
+        for own, amounts in zip(_own_amounts(self), _amounts_of(window), strict=True):
+            for cause, amount in amounts.items():
+                own[cause] = max(0.0, own[cause] + sign * amount)
+        for name, amount in zip(_OWN_SUMS, _sums_of(window), strict=True):
+            if amount:
+                setattr(self, name, max(0.0, getattr(self, name) + sign * amount))
 
 
-def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:
-    return {key: duration for key, duration in counter.items() if duration > 0}
+def _positive(times: Mapping[_Key, Nanoseconds]) -> dict[_Key, Nanoseconds]:
+    return {key: duration for key, duration in times.items() if duration > 0}
 
 
 _SIGNALS: Final = {Measure.BUSY: Signal.GPU_BUSY, Measure.MEMORY_BYTES: Signal.MEMORY_USED_BYTES}

@@ -3,14 +3,14 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.device_account import RunningTotals
 from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, WindowQuery, split_entry
 from rightsizer.accounting.settings import WorkloadAccountSettings
-from rightsizer.accounting.window_builder import entry_measures
+from rightsizer.accounting.window_builder import EntrySums, entry_measures
 from rightsizer.model.block import Measure
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.report import WorkloadReport
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Entry, Window, workload_subject
@@ -20,8 +20,7 @@ _HELD_FOR: Final = 2
 """A device that is silent at a moment stands where it stood, for two of its own intervals."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Latest:
+class _Latest(NamedTuple):
     """A device's last stretch as its workload's moments see it."""
 
     end: Nanoseconds
@@ -38,7 +37,7 @@ class WorkloadAccount:
         self.devices: tuple[str, ...] = ()
         self.seen: Nanoseconds = 0
         self.rollups = RollupStore(workload_subject(key))
-        self.totals = RunningTotals(())
+        self.totals = RunningTotals(EntrySums(), ())
         self._latest: dict[str, _Latest] = {}
 
     def post(
@@ -54,8 +53,10 @@ class WorkloadAccount:
         self._latest = {uuid: each for uuid, each in self._latest.items() if uuid in held}
         for entry, share in stretches:
             self.totals.add(entry)
-            values = {measure: share * each for measure, each in entry_measures(entry).items()}
-            duration = round(entry.duration / share)
+            values, duration = entry_measures(entry), entry.end - entry.start
+            if share != 1.0:
+                values = {measure: share * each for measure, each in values.items()}
+                duration = round(duration / share)
             self._latest[entry.uuid] = _Latest(entry.end, duration, values)
         self._measure(held)
         return closed
@@ -136,7 +137,7 @@ class WorkloadAccounts:
     def begin(self) -> None:
         """Count totals from 0 again; windows stay as they are."""
         for account in self._accounts.values():
-            account.totals = RunningTotals(())
+            account.totals = RunningTotals(EntrySums(), ())
 
     def open_windows(self) -> list[Window]:
         """The five-minute windows that are still running."""

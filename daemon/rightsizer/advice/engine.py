@@ -1,20 +1,20 @@
 """Engine: every rule judges every workload; of verdicts that contradict each other one stands."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
-from rightsizer.advice.verdict import CaseSubject, finding_id, known_seconds
+from rightsizer.advice.verdict import CaseSubject, finding_id
 from rightsizer.advice.verification import RELEASING, REPLACING
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds
 
+_Answer = TypeVar("_Answer")
 _FAILED: Final = "the rule failed, which is a fault of this program; its log says how"
 
 Cases = Callable[[Nanoseconds | None], Sequence[Case]]
@@ -53,9 +53,8 @@ def judge_span(
     for case in cases:
         for general in rules:
             try:
-                with _answerable():
-                    rule = tuned(general, case)
-                    finding = _patient(rule, rule.judge(case), case)
+                rule = _answer(tuned, general, case)
+                finding = _answer(_patient, rule, case)
             except _RuleError as fault:
                 failed(general.name, case.key, fault.error)
                 finding = _failure(general, case)
@@ -63,11 +62,12 @@ def judge_span(
     return without_conflicts(judgements)
 
 
-def _patient(rule: Rule[Any], finding: Finding, case: Case) -> Finding:
+def _patient(rule: Rule[Any], case: Case) -> Finding:
     """The verdict, but that idleness shorter than the rule waits for is nothing to act on."""
+    finding = rule.judge(case)
     if not finding.is_complaint or finding.kind is not FindingKind.IDLE:
         return finding
-    policy, known = rule.conduct(case.workload), known_seconds(case)
+    policy, known = rule.conduct(case.workload), case.known_seconds
     subject = CaseSubject(rule.name, case, rule.market)
     if known >= policy.minimum_known_seconds:
         return finding
@@ -110,8 +110,7 @@ def judge_all(
     for general in rules:
         for key, present in by_key(0).items():
             try:
-                with _answerable():
-                    rule = tuned(general, present)
+                rule = _answer(tuned, general, present)
                 found = _judged(rule, present, by_key, is_open=(key, rule.name) in open_now)
             except _RuleError as fault:
                 failed(general.name, key, fault.error)
@@ -129,31 +128,27 @@ def _judged(
     is_open: bool,
 ) -> Judgement | None:
     """The verdict on one workload; `None` where it has left meanwhile."""
-    with _answerable():
-        conduct = rule.conduct(present.workload)
+    conduct = _answer(rule.conduct, present.workload)
     long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
     if long_case is None:  # The accounts move on between two looks; it has just left.
         return None
-    with _answerable():
-        finding = rule.judge(long_case)
+    finding = _answer(rule.judge, long_case)
     judgement = _undecided(finding, long_case, conduct)
     matters = finding.is_complaint or is_open
     short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
     if short_case is None:
         return judgement
-    with _answerable():
-        return judgement.settled(
-            rule.judge(short_case) if finding.is_complaint else None,
-            lambda: rule.relaxed(conduct.close_ratio).judge(short_case),
-            known_seconds(long_case),
-        )
+    return judgement.settled(
+        _answer(rule.judge, short_case) if finding.is_complaint else None,
+        lambda: _answer(rule.relaxed(conduct.close_ratio).judge, short_case),
+        long_case.known_seconds,
+    )
 
 
-@contextmanager
-def _answerable() -> Iterator[None]:
-    """What is raised in here is the rule's fault, whatever it is."""
+def _answer(ask: Callable[..., _Answer], *of: Any) -> _Answer:
+    """What a rule says; what it raises is its fault, whatever it is."""
     try:
-        yield
+        return ask(*of)
     except Exception as error:
         raise _RuleError(error) from error
 

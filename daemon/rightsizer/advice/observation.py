@@ -11,7 +11,6 @@ from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, minimum_ac
 from rightsizer.advice.verdict import (
     CaseSubject,
     direct_factors,
-    known_seconds,
     names_of,
     opposite,
     released,
@@ -204,7 +203,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
         if told < settings.minimum_known_seconds:
             return subject.abstain(why_unsupported)
         factors = direct_factors(case, share, settings.on_ratio, told)
-        if told < _WHOLE * known_seconds(case):
+        if told < _WHOLE * case.known_seconds:
             time, span = (
                 "time in which that is seen",
                 f"{format_duration(told)} in which it is seen",

@@ -59,7 +59,7 @@ def direct_factors(
     Tier x coverage x certainty that the share of time passes the rule's threshold, given as
     many independent minutes as are known (at least one), or as it was observed for.
     """
-    known = known_seconds(case) if observed_seconds is None else observed_seconds
+    known = case.known_seconds if observed_seconds is None else observed_seconds
     minutes = max(1.0, known / _OBSERVATION_SECONDS)
     certainty = probability_above(share, minutes, threshold)
     return _telemetry(case, _OBSERVED_TIERS) | {"certainty": certainty}
@@ -76,7 +76,7 @@ def sizing_factors(case: Case, margin: float) -> dict[str, float]:
     The margin is the ratio by which the measured value is beyond the rule's threshold.
     Source: docs/definitions.md, conduct; hours stand for the effective sample size.
     """
-    hours = known_seconds(case) / 3600.0
+    hours = case.known_seconds / 3600.0
     return _telemetry(case, _SIZED_TIERS) | {
         "history": 1.0 - math.exp(-hours / 24.0 / _HISTORY_DAYS),
         "samples": hours / (hours + _HISTORY_HOURS),
@@ -200,6 +200,16 @@ TOO_SMALL: Final = Savings(reason="it needs a larger GPU")
 
 _NO_VERDICT: Final = Savings(reason="no verdict")
 _NOTHING_TO_SAVE: Final = Savings(reason="nothing to save")
+_UNSAID: Final[dict[str, Any]] = {
+    "kind": FindingKind.UNKNOWN,
+    "reasons": (),
+    "culprits": (),
+    "action": Action.NONE,
+    "options": (),
+    "risk": Risk.UNKNOWN,
+    "savings": _NO_VERDICT,
+}
+"""What a finding has in place of what is not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +228,7 @@ class CaseSubject:
     @property
     def span(self) -> str:
         """`the last 6 h`: the known time."""
-        return f"the last {format_duration(known_seconds(self.case))}"
+        return f"the last {format_duration(self.case.known_seconds)}"
 
     @property
     def holder(self) -> str:
@@ -303,7 +313,7 @@ class CaseSubject:
 
     def abstain_early(self, minimum_seconds: float) -> Finding | None:
         """No verdict where too little of the window is known, `None` where there is enough."""
-        known = known_seconds(self.case)
+        known = self.case.known_seconds
         if known >= minimum_seconds:
             return None
         why = f"only {format_duration(known)} of telemetry"
@@ -317,17 +327,8 @@ class CaseSubject:
         evidence: Mapping[str, object] = _NOTHING,
         **said: Any,
     ) -> Finding:
-        """What is said, in place of nothing: a rule's every verdict on every case is made here."""
+        """A rule's every verdict on every case is made here."""
         case = self.case
-        unsaid: dict[str, Any] = {
-            "kind": FindingKind.UNKNOWN,
-            "reasons": (),
-            "culprits": (),
-            "action": Action.NONE,
-            "options": (),
-            "risk": Risk.UNKNOWN,
-            "savings": _NO_VERDICT,
-        }
         return Finding(
             id=advice_id,
             rule=self.rule,
@@ -337,13 +338,8 @@ class CaseSubject:
             confidence=0.0 if factors is None else confidence_of(factors),
             confidence_factors={name: round(value, 3) for name, value in (factors or {}).items()},
             evidence=_span(case) | dict(evidence),
-            **unsaid | said,
+            **_UNSAID | said,
         )
-
-
-def known_seconds(case: Case) -> float:
-    """The known time of the device that least is known of."""
-    return min((window.known_seconds for window in case.windows), default=0.0)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -388,7 +384,7 @@ def _span(case: Case) -> dict[str, object]:
     windows = case.windows
     return {
         "window_seconds": max((seconds(w.end - w.start) for w in windows), default=0.0),
-        "known_seconds": known_seconds(case),
+        "known_seconds": case.known_seconds,
         "coverage_ratio": round(min((w.coverage_ratio for w in windows), default=0.0), 4),
         "tier": [str(window.tier) for window in windows],
     }

@@ -115,7 +115,7 @@ def replay(
 
 class _ReplayRun:
     def __init__(self, settings: Settings) -> None:
-        self.accounts = NodeAccounts(settings.accounting)
+        self.accounts = NodeAccounts(settings.accounting, is_often_judged=True)
         self._rules = configured_rules(settings)
         guidance = PolicySet(settings.policies_here)
         self._recommender = Recommender(self.accounts, self._rules, guidance, SystemClock())

@@ -156,6 +156,8 @@ class Blocks:
         Raises:
             ValueError: the bytes are not whole blocks.
         """
+        if not data:
+            return cls()
         count, rest = divmod(len(data), _SIZE)
         if rest:
             raise ValueError("a window's blocks are cut off")

@@ -42,7 +42,9 @@ class Histogram:
 
     def add(self, value: float, weight: float) -> None:
         """Count a ratio with a weight."""
-        percent, weights = bin_of(value), self._weights
+        scaled, weights = value * (BINS - 1) - _ROUNDING, self._weights
+        # As `bin_of` tells it, whose call would cost as much again.
+        percent = 0 if scaled <= 0 else int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
         weights[percent] = weights.get(percent, 0.0) + weight
 
     def merge(self, other: "Histogram") -> None:

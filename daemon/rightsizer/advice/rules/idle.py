@@ -6,7 +6,7 @@ from typing import Any, Final
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
-from rightsizer.advice.verdict import CaseSubject, direct_factors, known_seconds, opposite, released
+from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite, released
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass
@@ -223,7 +223,7 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
     # Where blocks are remembered and the last is not idle, it worked just now.
     is_remembered = any(True for _ in case.remembered.each(Measure.BUSY))
-    idle = running.seconds if running else 0.0 if is_remembered else known_seconds(case)
+    idle = running.seconds if running else 0.0 if is_remembered else case.known_seconds
     probability, bound = model.probability(idle, within), model.upper_bound(idle, within)
     since = ""
     evidence: dict[str, object] = {
@@ -272,7 +272,7 @@ def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float
     past = sum(block.known_seconds for block in blocks)
     if past > 0.0:
         share = sum(block.known_seconds for block in blocks if block.mean < limit) / past
-    days = max(past, known_seconds(case)) / DAY_SECONDS
+    days = max(past, case.known_seconds) / DAY_SECONDS
     return 1.0 - upper_bound(1.0 - share, days, _LEVEL), upper_bound(share, days, _LEVEL)
 
 

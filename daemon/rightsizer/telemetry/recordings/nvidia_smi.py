@@ -26,6 +26,7 @@ from rightsizer.telemetry.recordings.row import (
 from rightsizer.telemetry.recordings.table import (
     CellColumn,
     CellTable,
+    cells_at,
     missing_cell,
     sampled_rows,
     split_csv_line,
@@ -141,7 +142,8 @@ class _QueryLogLayout:
                 f"tells how busy a GPU is; {_REMEDY}"
             )
         self._has_mask = "clocks_event_reasons.active" in self._at
-        self._facts_at = [(name, at) for name, at in self._at.items() if name in FACTS]
+        self._facts_at = [at for name, at in self._at.items() if name in FACTS]
+        self._facts_of = cells_at(self._facts_at)
         self._facts: dict[str, tuple[str, ...]] = {}
         self._device = self._identifier(line, delimiter, notes)
 
@@ -149,7 +151,7 @@ class _QueryLogLayout:
         self, cells: Sequence[str], time: Nanoseconds, line: int, notes: RecordingNotes
     ) -> RecordingRow:
         device = self._device(cells, time, line)
-        facts = tuple(cells[at] for _, at in self._facts_at)
+        facts = self._facts_of(cells)
         if self._facts.get(device) != facts:
             self._facts[device] = facts
             notes.learn(device, self._learned(device, cells))
@@ -176,7 +178,7 @@ class _QueryLogLayout:
             parse_time=parse_timestamp,
             delimiter=delimiter,
             behind=heading,
-            facts=[at for _, at in self._facts_at],
+            facts=self._facts_at,
         )
         order = device_order(sample, self._text.stated, notes, has_count=count_at is not None)
 

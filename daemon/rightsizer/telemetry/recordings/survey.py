@@ -86,14 +86,17 @@ class LoadSeriesBuilder:
         while moment >= _MOST_MOMENTS:
             self._widen()
             moment //= 2
-        sums = self._sums.setdefault(row.device, array("d"))
-        first = moment * _WIDTH
-        sums.extend([0.0] * (first + _WIDTH - len(sums)))
-        for place, (_, signals) in enumerate(_SIGNALS):
-            value = next((row.values[each] for each in signals if each in row.values), None)
-            if value is not None:
-                sums[first + 2 * place] += 1.0
-                sums[first + 2 * place + 1] += value
+        sums, values = self._sums.setdefault(row.device, array("d")), row.values
+        place = moment * _WIDTH
+        if place >= len(sums):
+            sums.extend([0.0] * (place + _WIDTH - len(sums)))
+        for _, signals in _SIGNALS:
+            for signal in signals:
+                if signal in values:
+                    sums[place] += 1.0
+                    sums[place + 1] += values[signal]
+                    break
+            place += 2
 
     def series(self, interval: Nanoseconds) -> dict[str, LoadSeries]:
         """Those of all devices, with moments that hold a reading each."""
@@ -278,9 +281,7 @@ class RecordingSurvey:
 
 
 class _OutOfOrderError(Exception):
-    def __init__(self, file: RowFile) -> None:
-        super().__init__(file.text.name)
-        self.file = file
+    pass
 
 
 def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingRow]:
@@ -294,8 +295,10 @@ def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> 
         with contextlib.closing(IntervalMedian()) as gaps:
             try:
                 return _surveyed(files, gaps, progress)
-            except _OutOfOrderError as error:
-                error.file.sort()
+            except _OutOfOrderError:
+                # Files of one recording are alike, and each try reads what comes before.
+                for file in files:
+                    file.sort()
 
 
 def _surveyed(
@@ -350,6 +353,6 @@ def _in_order(file: RowFile) -> Iterator[RecordingRow]:
     last = None
     for row in file.rows():
         if last is not None and row.time < last:
-            raise _OutOfOrderError(file)
+            raise _OutOfOrderError
         last = row.time
         yield row

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
@@ -79,12 +80,21 @@ class CellColumn(dict[str, float | Missing]):
         return plausible(self.signal, scaled(number, factor))
 
 
+def cells_at(places: Sequence[int]) -> Callable[[Sequence[str]], tuple[str, ...]]:
+    """What gives the cells of a row at some places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda cells: tuple(cells[place] for place in places)
+
+
 class CellTable:
     """The columns that hold signals, the least preferred of two alike first."""
 
     def __init__(self, columns: Iterable[CellColumn]) -> None:
         self.columns = tuple(columns)
-        self._has_rivals = len({column.signal for column in self.columns}) < len(self.columns)
+        self._signals = tuple(column.signal for column in self.columns)
+        self._cells = cells_at([column.index for column in self.columns])
+        self._has_rivals = len(set(self._signals)) < len(self.columns)
 
     def read(
         self, cells: Sequence[str], line: int, notes: RecordingNotes
@@ -92,16 +102,15 @@ class CellTable:
         """The values of a row, and why the others are not there."""
         values: dict[Signal, float] = {}
         missing: dict[Signal, Missing] = {}
-        for column in self.columns:
-            value = column[cells[column.index]]
+        of_row = zip(self.columns, self._signals, self._cells(cells), strict=True)
+        for column, signal, cell in of_row:
+            value = column[cell]
             if isinstance(value, float):
-                values[column.signal] = value
+                values[signal] = value
             else:
-                missing[column.signal] = value
+                missing[signal] = value
                 if value is Missing.INVALID:
-                    notes.count(
-                        f"unreadable cell in '{column.name}'", line, cells[column.index].strip()
-                    )
+                    notes.count(f"unreadable cell in '{column.name}'", line, cell.strip())
         if self._has_rivals and missing:
             missing = {signal: why for signal, why in missing.items() if signal not in values}
         return values, missing

@@ -31,8 +31,7 @@ def parse_calendar(text: str) -> Nanoseconds:
     if text[_MINUTE_END : _MINUTE_END + 1] == ":" and (
         len(text) == _SECOND_END or (text[_SECOND_END:].startswith(".") and fraction.isdigit())
     ):
-        whole = _whole_minute(text[:_MINUTE_END]) + int(text[17:19]) * NANOSECONDS_PER_SECOND
-        return _kept(whole + _below_second(fraction))
+        return _kept(_whole_second(text[:_SECOND_END]) + _below_second(fraction))
     found = _FRACTION.search(text)
     if found:
         text = text[: found.start()] + text[found.end() :]
@@ -73,6 +72,12 @@ def _unit_by_magnitude(digits: int) -> Nanoseconds:
         if digits <= most:
             return EPOCH_UNITS[unit]
     raise ValueError("a time of so many digits is in no unit")
+
+
+@lru_cache(maxsize=1024)
+def _whole_second(text: str) -> Nanoseconds:
+    """The devices of a poll, and the files of a recording, share their seconds."""
+    return _whole_minute(text[:_MINUTE_END]) + int(text[17:]) * NANOSECONDS_PER_SECOND
 
 
 @lru_cache(maxsize=1024)
