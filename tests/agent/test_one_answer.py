@@ -21,6 +21,7 @@ STORIES: Final = {
     "with a gap": ((State.HIDDEN_STALL, 3000), (State.UNKNOWN, 7200), (State.IDLE_HELD, 1500)),
     "idle": ((State.IDLE_HELD, 4 * HOUR),),
     "at work": ((State.COMPUTE_BOUND, HOUR),),
+    "less at its end": ((State.COMPUTE_BOUND, 1800), (State.PRODUCTIVE, 40 * HOUR)),
 }
 RECORDINGS: Final = Path(__file__).parents[1] / "recordings" / "data"
 
@@ -84,6 +85,12 @@ def assert_agreement(
     for device in replayed["devices"]:
         parts = {state: time / HOUR for state, time in device["states"].items() if time}
         assert hours[device["uuid"]] == pytest.approx(parts)
+    fits = {each["uuid"]: each for each in report["devices"]}
+    for device in replayed["devices"]:
+        row = fits[device["uuid"]]
+        needs = {each["resource"]: each["need"] for each in row["fits"] if each["need"] is not None}
+        assert device["needs"] == pytest.approx(needs)
+        assert device["overprovisioned"] == pytest.approx(row["overprovisioned"])
     if report["summary"]["known_hours"]:
         is_quiet = not complaints and not still_open
         assert ("no rule has a finding" in "".join(report["story"])) is is_quiet
@@ -97,7 +104,7 @@ def test_replay_advise_and_report_agree(
     """What was over before the end is a finding still, and what was never read gets no verdict."""
     log = write_story(tmp_path / "log.csv", *STORIES[story], interval_seconds=10)
     complaints = assert_agreement([log], ("--board", BOARD), str(tmp_path / "history.db"), capsys)
-    assert bool(complaints) is (story != "at work")
+    assert bool(complaints) is (story not in {"at work", "less at its end"})
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RECORDINGS.iterdir()))

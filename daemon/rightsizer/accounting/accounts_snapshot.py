@@ -1,7 +1,7 @@
 """AccountsSnapshot: the node's accounts at one moment, read into cases for the rules."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import repeat
 from operator import gt
@@ -16,10 +16,10 @@ from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.pattern import Exceedance, Shape, Trend
+from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.window import Provisioning, Window
 from rightsizer.model.workload import Allocator, Workload
 
 
@@ -103,6 +103,60 @@ def _known_peaks(blocks: Blocks, measure: Measure) -> tuple[Sequence[float], flo
     effective = effective_samples(grid(series, series.peaks)) if series.peaks else 0.0
     # An array, for there are many: a float of its own for each would take four times that.
     return array("d", series.peaks), effective
+
+
+Windows = tuple[Window, ...]
+Provisionings = tuple[Provisioning, ...]
+
+
+class CachedCase(Case):
+    """A case over a span that most rules never ask about; elsewhere it is as any other.
+
+    `windows` and `provisioning` are calls, and shared with the same case on its node.
+    """
+
+    __slots__ = ("_known_seconds", "_provisioning", "_windows")
+    _windows: Callable[[], Windows]
+    _provisioning: Callable[[], Provisionings]
+    _known_seconds: float | None
+
+    def __init__(  # noqa: PLR0913, PLR0917 # The fields of a case.
+        self,
+        key: str,
+        workload: Workload | None,
+        devices: tuple[Device, ...],
+        windows: Callable[[], Windows],
+        provisioning: Callable[[], Provisionings],
+        past: Past | None,
+        node: Node | None = None,
+    ) -> None:
+        fields: dict[str, object]
+        fields = {"key": key, "workload": workload, "devices": devices, "past": past, "node": node}
+        fields |= {"_windows": windows, "_provisioning": provisioning, "_known_seconds": None}
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)  # As a frozen dataclass does it.
+
+    @property
+    def windows(self) -> Windows:
+        """One for each device, in the same order."""
+        return self._windows()
+
+    @property
+    def provisioning(self) -> Provisionings:
+        """One for each device, in the same order."""
+        return self._provisioning()
+
+    @property
+    def known_seconds(self) -> float:
+        """The known time of the device that least is known of; most rules ask for it."""
+        if self._known_seconds is None:
+            object.__setattr__(self, "_known_seconds", super().known_seconds)
+        return self._known_seconds or 0.0
+
+    def on(self, node: Node | None) -> "CachedCase":
+        """The same on a node."""
+        sums = self._windows, self._provisioning
+        return CachedCase(self.key, self.workload, self.devices, *sums, self.past, node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,30 +243,32 @@ class AccountsSnapshot:
         views = self._views if span is None else self._present
         cases = tuple(self._case(view, span) for view in views if view.devices)
         around = replace(self._node, cases=cases)
-        return tuple(replace(case, node=around) for case in cases)
+        return tuple(case.on(around) for case in cases)
 
-    def _case(self, view: CaseInput, span: Nanoseconds | None) -> Case:
+    def _case(self, view: CaseInput, span: Nanoseconds | None) -> CachedCase:
         start, end = (0, _EVER) if span is None else (self._now - span, self._now)
-        windows = tuple(
-            replace(each.whole, blocks=each.window_query.blocks(0, _EVER))
-            if span is None
-            # At most since the device is held as it is.
-            else each.window_query.window(max(start, each.since), self._now, self._reader)
-            for each in view.devices
-        )
-        return Case(
-            key=view.key,
-            workload=view.workload,
-            devices=tuple(each.device for each in view.devices),
-            windows=windows,
-            provisioning=tuple(
-                provision(
-                    window, allocator_of(view.workload), self._settings.provisioning, each.demands
-                )
-                for each, window in zip(view.devices, windows, strict=True)
-            ),
-            past=CaseHistory(self._load(view, end), start, end),
-        )
+        allocator, settings = allocator_of(view.workload), self._settings.provisioning
+        devices = tuple(each.device for each in view.devices)
+
+        @cache
+        def windows() -> Windows:
+            return tuple(
+                replace(each.whole, blocks=each.window_query.blocks(0, _EVER))
+                if span is None
+                # At most since the device is held as it is.
+                else each.window_query.window(max(start, each.since), self._now, self._reader)
+                for each in view.devices
+            )
+
+        @cache
+        def provisioning() -> Provisionings:
+            return tuple(
+                provision(window, allocator, settings, each.demands)
+                for each, window in zip(view.devices, windows(), strict=True)
+            )
+
+        past = CaseHistory(self._load(view, end), start, end)
+        return CachedCase(view.key, view.workload, devices, windows, provisioning, past)
 
     def _load(self, view: CaseInput, end: Nanoseconds) -> LoadHistory:
         """Of the group; without one of the only device, as far as it is its present holder's."""

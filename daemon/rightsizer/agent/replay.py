@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.history import HistoryRepository
+from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet, apply_policies
@@ -116,6 +118,7 @@ def replay(
 class _ReplayRun:
     def __init__(self, settings: Settings) -> None:
         self.accounts = NodeAccounts(settings.accounting, is_often_judged=True)
+        self._provisioning = settings.accounting.provisioning
         self._rules = configured_rules(settings)
         guidance = PolicySet(settings.policies_here)
         self._recommender = Recommender(self.accounts, self._rules, guidance, SystemClock())
@@ -154,27 +157,23 @@ class _ReplayRun:
         """Everything, once the recording is over; its end is judged whenever it comes."""
         if self._due != self._now + self._interval:
             self._judge(self._now)
-        cases = self.accounts.look(0).cases(None)
-        judged = {
-            window.uuid: fit
-            for case in cases
-            for window, fit in zip(case.windows, case.provisioning, strict=True)
-        }
         return Replay(
             devices=tuple(
-                self._summary(device, judged[device.uuid])
+                self._summary(device)
                 for device in self.accounts.devices
-                if device.uuid in judged
+                if not device.has_mig_instances
             ),
             findings=self._recommender.over_all(self._now),
             advice=self.ledger.advice(),
         )
 
-    def _summary(self, device: Device, fit: Provisioning) -> DeviceSummary:
+    def _summary(self, device: Device) -> DeviceSummary:
         account = self.accounts.device(device.uuid)
         signals = {} if account.last is None else account.last.signals
         assumed = tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
         window, totals = account.whole.window(), account.totals.totals()
+        # Over all of it, as a report has it: what is needed now is for rules to judge.
+        fit = provision(window, allocator_of(account.tenancy.holder), self._provisioning)
         return DeviceSummary(device, window, totals, fit, assumed)
 
 

@@ -228,13 +228,11 @@ class Case:
     """What is known beyond the windows; `None` where nothing is."""
     node: Node | None = field(default=None, compare=False, repr=False)
     """The machine around it as it stands now; `None` where only a history is known."""
-    known_seconds: float = field(init=False, compare=False, repr=False)
-    """The known time of the device that least is known of."""
 
-    def __post_init__(self) -> None:
-        """Work out once what every rule asks for."""
-        known = min((window.known_seconds for window in self.windows), default=0.0)
-        object.__setattr__(self, "known_seconds", known)
+    @property
+    def known_seconds(self) -> float:
+        """The known time of the device that least is known of."""
+        return min((window.known_seconds for window in self.windows), default=0.0)
 
     @property
     def workload_class(self) -> WorkloadClass:

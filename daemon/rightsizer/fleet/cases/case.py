@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Final
 
-from rightsizer.accounting.accounts_snapshot import CaseHistory, allocator_of
+from rightsizer.accounting.accounts_snapshot import (
+    CachedCase,
+    CaseHistory,
+    Provisionings,
+    Windows,
+    allocator_of,
+)
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.verification import Measured, Measurement, measure_all
@@ -29,57 +35,12 @@ from rightsizer.fleet.cases.history import SubjectHistory
 from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, Place, held_since, place_of
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
-from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.pattern import Past
 from rightsizer.model.reading import Reading
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.window import Provisioning, Window, workload_subject
+from rightsizer.model.window import workload_subject
 from rightsizer.model.workload import Holding, Workload
-
-Windows = tuple[Window, ...]
-Provisionings = tuple[Provisioning, ...]
-
-
-class CachedCase(Case):
-    """A case over a span that most rules never ask about; elsewhere it is as any other.
-
-    `windows` and `provisioning` are calls, and shared with the same case on its node.
-    """
-
-    __slots__ = ("_provisioning", "_windows")
-    _windows: Callable[[], Windows]
-    _provisioning: Callable[[], Provisionings]
-
-    def __init__(  # noqa: PLR0913, PLR0917 # The fields of a case.
-        self,
-        key: str,
-        workload: Workload | None,
-        devices: tuple[Device, ...],
-        windows: Callable[[], Windows],
-        provisioning: Callable[[], Provisionings],
-        past: Past | None,
-        node: Node | None = None,
-    ) -> None:
-        fields = {"key": key, "workload": workload, "devices": devices, "past": past, "node": node}
-        for name, value in (fields | {"_windows": windows, "_provisioning": provisioning}).items():
-            object.__setattr__(self, name, value)  # As a frozen dataclass does it.
-
-    @property
-    def windows(self) -> Windows:
-        """One for each device, in the same order."""
-        return self._windows()
-
-    @property
-    def provisioning(self) -> Provisionings:
-        """One for each device, in the same order."""
-        return self._provisioning()
-
-    def on(self, node: Node | None) -> CachedCase:
-        """The same on a node."""
-        sums = self._windows, self._provisioning
-        return CachedCase(self.key, self.workload, self.devices, *sums, self.past, node)
 
 
 @dataclass(frozen=True, slots=True)

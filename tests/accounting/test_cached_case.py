@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 from cases import case, window
-from rightsizer.fleet.cases.case import CachedCase
+from rightsizer.accounting.accounts_snapshot import CachedCase
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.state import State
 from rightsizer.model.window import Provisioning, Window
