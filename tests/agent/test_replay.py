@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_story
+from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules import RULES
 from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.replay import Replay, filled_history, replay, replay_form
@@ -25,6 +26,7 @@ from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, UnknownReason
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.labels import UNKNOWN_LABELS
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
@@ -372,3 +374,28 @@ def test_productive_is_not_used(tmp_path: Path) -> None:
     assert "effective utilization 29.0%, headroom 71.0%, busy 29.0% on average" in replay_text(
         result
     )
+
+
+def test_advice_to_scale_with_the_load_closes_when_the_pods_end(tmp_path: Path) -> None:
+    """Within two looks of the ledger's hour, though others on the node go on."""
+    ended = 139 * HOUR
+    rows = []
+    for at in range(0, 144 * HOUR, 300):
+        is_day = 8 <= at // HOUR % 24 < 20
+        loads = {f"pod-{phase}": 0.4 * (is_day and at // 300 % 4 != phase) for phase in range(2)}
+        for pod, load in loads.items() if at <= ended else ():
+            rows.append(f"{START + at},{pod},chat,{load},{load},{load / 2},0.5\n")
+        rows.append(f"{START + at},other,train,0.9,0.9,0.45,0.5\n")
+    header = "timestamp,device,workload,gpu_busy,sm_active,tensor_active,memory_used\n"
+    (tmp_path / "log.csv").write_text(header + "".join(rows))
+    settings = Settings(
+        policies=(Policy(PolicyMatch(owner="chat"), WorkloadClass.SERVING),),
+        recommender=replace(Settings().recommender, interval=float(HOUR)),
+    )
+
+    result = replayed(tmp_path / "log.csv", settings=settings)
+    (advice,) = (each for each in result.advice if each.finding.rule == "diurnal_autoscale")
+
+    assert set(advice.finding.devices) == {"pod-0", "pod-1"}
+    assert advice.closed is not None
+    assert 0 < advice.closed / NANOSECONDS_PER_SECOND - START - ended <= 3 * HOUR
