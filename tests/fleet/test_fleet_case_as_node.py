@@ -131,9 +131,7 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
 
     node = verdicts(
         judge_all(
-            lambda span: [
-                replace(each, node=unread(each)) for each in life.accounts.look(NOW).cases(span)
-            ]
+            lambda span: [each.on(unread(each)) for each in life.accounts.look(NOW).cases(span)]
         )
     )
     fleet = verdicts(judge_all(kept(life, step).cases))

@@ -222,7 +222,7 @@ class AccountsSnapshot:
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
         self._whole_cases = cache(self._cases)
 
-    def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
+    def cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
         """The case of each holder over a span back from now; `None` for all that was posted.
 
         A pod of a recording whose readings ended long before those of others is judged no more.
@@ -239,7 +239,7 @@ class AccountsSnapshot:
         groups = (view.group for view in self._views if view.group is not None)
         return min((each.first for each in (*devices, *groups)), default=self._now)
 
-    def _cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
+    def _cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
         views = self._views if span is None else self._present
         cases = tuple(self._case(view, span) for view in views if view.devices)
         around = replace(self._node, cases=cases)
