@@ -146,22 +146,28 @@ _IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
 _NO_POINTS: Final = np.zeros((0, 2)), np.zeros((0, 2), int)
 
 
+def histogram_of(weights: Floats) -> Histogram:
+    """The histogram of some weights by percent."""
+    used = np.flatnonzero(weights > 0)
+    return Histogram(dict(zip(used.tolist(), weights[used].tolist(), strict=True)))
+
+
 @dataclass(slots=True)
 class Demands:
-    """Distributions that are still being added up."""
+    """Distributions that are still being added up, as weights by percent."""
 
-    exported: dict[Resource, Histogram] = field(default_factory=dict)
+    exported: dict[Resource, Floats] = field(default_factory=dict)
     """Over all known time, idle time included."""
-    estimated: dict[Resource, Histogram] = field(default_factory=dict)
+    estimated: dict[Resource, Floats] = field(default_factory=dict)
     """Over the active time, for memory over the held time."""
-    compute_at_least: Histogram = field(default_factory=Histogram)
+    compute_at_least: Floats = field(default_factory=lambda: np.zeros(BINS))
 
     def add(self, other: Demands) -> None:
         """Add those of other intervals."""
         for mine, others in ((self.exported, other.exported), (self.estimated, other.estimated)):
-            for resource, histogram in others.items():
-                mine.setdefault(resource, Histogram()).merge(histogram)
-        self.compute_at_least.merge(other.compute_at_least)
+            for resource, weights in others.items():
+                mine[resource] = mine.get(resource, 0.0) + weights
+        self.compute_at_least = self.compute_at_least + other.compute_at_least
 
     def by_resource(self, states: Mapping[State, Nanoseconds]) -> dict[Resource, Histogram]:
         """The distributions over the active time, for memory over the held time, by time by state.
@@ -170,14 +176,13 @@ class Demands:
         """
         known = sum(states.values()) - states.get(State.UNKNOWN, 0)
         found = dict(self.estimated)
-        for resource, histogram in self.exported.items():
+        for resource, weights in self.exported.items():
             idle = (State.IDLE_EMPTY,) if resource is Resource.MEMORY else IDLE_STATES
             time = sum(states.get(state, 0) for state in idle)
-            active = _without_lowest(histogram, time / known if known else 0.0)
-            if resource in found:
-                active.merge(found[resource])
-            found[resource] = active
-        return {resource: each for resource, each in found.items() if each.total > 0}
+            away = weights.sum() * time / known if known else 0.0
+            active = np.clip(np.cumsum(weights) - away, 0.0, weights)
+            found[resource] = active + found.get(resource, 0.0)
+        return {resource: histogram_of(each) for resource, each in found.items() if each.any()}
 
 
 class DayDemands:
@@ -187,6 +192,7 @@ class DayDemands:
         self._frame, self._known, self._settings = frame, known, settings
         self._total = float(known.sum())
         self._points = cache(self._points_of)
+        self._exported = cache(self._exported_weights)
 
     def over(self, first: int, last: int) -> Demands:
         """Those from an interval to another, `last` not included.
@@ -195,19 +201,24 @@ class DayDemands:
         """
         found = Demands()
         part = float(self._known[first:last].sum()) / self._total if self._total > 0 else 0.0
-        for resource, histogram in self._frame.demands.items():
-            found.exported[resource] = histogram if part >= 1.0 else histogram.scaled(part)
+        for resource, weights in self._exported().items():
+            found.exported[resource] = weights * min(1.0, part)
         for resource, measure in _RESOURCES.items():
             if resource not in self._frame.demands:
-                found.estimated[resource] = self._histogram(measure, first, last)
-        found.compute_at_least = self._histogram(Measure.COMPUTE_AT_LEAST, first, last)
+                found.estimated[resource] = self._weights(measure, first, last)
+        found.compute_at_least = self._weights(Measure.COMPUTE_AT_LEAST, first, last)
         return found
 
-    def _histogram(self, measure: Measure, first: int, last: int) -> Histogram:
+    def _exported_weights(self) -> dict[Resource, Floats]:
+        found = {resource: np.zeros(BINS) for resource in self._frame.demands}
+        for resource, histogram in self._frame.demands.items():
+            bins = dict(histogram.items())
+            found[resource][[*bins]] = [*bins.values()]
+        return found
+
+    def _weights(self, measure: Measure, first: int, last: int) -> Floats:
         times, bins = (each[first:last].ravel() for each in self._points(measure))
-        weights = np.bincount(bins, times, BINS) * NANOSECONDS_PER_SECOND
-        used = np.flatnonzero(weights)
-        return Histogram(dict(zip(used.tolist(), weights[used].tolist(), strict=True)))
+        return np.bincount(bins, times, BINS) * NANOSECONDS_PER_SECOND
 
     def _points_of(self, measure: Measure) -> tuple[Floats, Floats]:
         """Of each interval, times at its peak and below, and the bins of peak and what is left."""
@@ -237,16 +248,3 @@ def bins_of(values: Floats) -> Floats:
     """The bin of each of some ratios, as `bin_of` tells it."""
     scaled = np.minimum(values * (BINS - 1) - _ROUNDING, BINS - 2)
     return np.where(scaled <= 0, 0, scaled.astype(int) + 1)
-
-
-def _without_lowest(histogram: Histogram, part: float) -> Histogram:
-    if part <= 0:
-        return histogram.copy()
-    away = part * histogram.total
-    bins = sorted(histogram.items())
-    for place, (percent, weight) in enumerate(bins):
-        if weight > away:
-            rest = {at: more for at, more in bins[place + 1 :] if more > 0}
-            return Histogram({percent: weight - away} | rest)
-        away -= weight
-    return Histogram()

@@ -20,7 +20,13 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, DayDemands, Demands
+from rightsizer.fleet.cache.measures import (
+    BlockColumns,
+    CachedBlocks,
+    DayDemands,
+    Demands,
+    histogram_of,
+)
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
@@ -249,7 +255,7 @@ class SubjectDays:
             used_joules=found[ColumnKind.USED].get("joules", 0.0),
             energy_joules=found[ColumnKind.ENERGY].get("joules", 0.0),
             demands=demands.by_resource(states),
-            compute_at_least=demands.compute_at_least,
+            compute_at_least=histogram_of(demands.compute_at_least),
             blocks=self.blocks(start, end),
         )
 

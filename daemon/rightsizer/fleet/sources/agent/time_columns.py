@@ -9,7 +9,7 @@ import numpy as np
 
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.cache.grid import DAY, Grid
-from rightsizer.fleet.cache.measures import bins_of
+from rightsizer.fleet.cache.measures import bins_of, histogram_of
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.series import placed, word_of
@@ -186,11 +186,8 @@ def demands_of(
     found: list[dict[Resource, Histogram]] = [{} for _ in known]
     for resource, of_devices in weights.items():
         for own, bins in zip(found, np.rint(of_devices * NANOSECONDS_PER_SECOND), strict=True):
-            used = np.flatnonzero(bins > 0)
-            if len(used):
-                own[resource] = Histogram(
-                    dict(zip(used.tolist(), bins[used].tolist(), strict=True))
-                )
+            if (bins > 0).any():
+                own[resource] = histogram_of(bins)
     return found
 
 

@@ -20,7 +20,7 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import FINE_STEP, Grid
-from rightsizer.fleet.cache.measures import bins_of
+from rightsizer.fleet.cache.measures import bins_of, histogram_of
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceReadings
 from rightsizer.fleet.sources.dcgm_exporter.signal_columns import (
@@ -331,8 +331,4 @@ def _media(engines: Floats, known_seconds: Floats) -> dict[Resource, Histogram]:
     if not engines.any():
         return {}
     times = np.rint(known_seconds * NANOSECONDS_PER_SECOND)
-    weights = np.bincount(bins_of(engines), times, BINS)
-    bins = np.flatnonzero(weights)
-    return {
-        Resource.MEDIA: Histogram(dict(zip(bins.tolist(), weights[bins].tolist(), strict=True)))
-    }
+    return {Resource.MEDIA: histogram_of(np.bincount(bins_of(engines), times, BINS))}
