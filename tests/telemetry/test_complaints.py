@@ -117,7 +117,9 @@ def test_nothing_piles_up() -> None:
             openings = library.calls["nvmlInitWithFlags"], library.calls["nvmlShutdown"]
     finally:
         tracemalloc.stop()
-    assert held[1][:2] == held[2][:2]
+    assert held[1][1] == held[2][1]
+    # On a busy machine each of the two GPUs may have got a thread of its own meanwhile.
+    assert held[2][0] <= held[1][0] + 2
     # A reading kept a round would be twenty times as much.
     assert held[2][2] - held[1][2] < 32 * 1024
     assert openings == (1, 0)

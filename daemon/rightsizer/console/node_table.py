@@ -224,7 +224,7 @@ def _headline(frame: NodeFrame) -> Text:
     rest = "".join(f", {count} {word}" for count, word in counts if count)
     return Text.assemble(
         (f"{len(rows)} {gpus}: {working} working{rest}", "bold"),
-        f"   open advice: {opened}   {frame.report['agent']['source']}",
+        f"   {opened} to do   {frame.report['agent']['source']}",
     )
 
 

@@ -20,8 +20,6 @@ from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _ROUNDS: Final = 3
 """A single hiccup is none; the round after it may still be short of time."""
-_IN_TURN_SECONDS: Final = 0.02
-"""Four times what eight GPUs take whose driver answers at once."""
 _CALM: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 """After so long without a slow round the driver is quick again."""
 
@@ -98,7 +96,7 @@ class DevicePool:
         self._in_turn: Worker[None, None] = Worker(
             "gpus",
             nullcontext,
-            abandon_after_seconds=_IN_TURN_SECONDS,
+            abandon_after_seconds=settings.in_turn_seconds,
             abandoned_maximum=sys.maxsize,
         )
 
@@ -151,6 +149,7 @@ class DevicePool:
         interpreter from each other at every call. What is slower is read by threads of its own.
         """
         rounds = [job for device in self._devices.values() if (job := self._ask(device))]
+        # Of a list's iterator each thread gets what no other has got.
         waiting = iter(rounds)
 
         def read_in_turn(_: None) -> None:
@@ -158,7 +157,7 @@ class DevicePool:
                 job.run()
 
         if rounds and self._in_turn.ask(read_in_turn):
-            self._in_turn.answer(time.monotonic() + _IN_TURN_SECONDS)
+            self._in_turn.answer(time.monotonic() + self._settings.in_turn_seconds)
         for job in waiting:
             job.start()
 

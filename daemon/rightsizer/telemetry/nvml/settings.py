@@ -12,6 +12,9 @@ class LiveSettings:
         deadline_seconds: How long a tick waits for its devices; calls that do not fit into half of
             it are made less often, except essential ones.
             Source: a fifth of the default interval is left for everything else
+        in_turn_seconds: How long one thread may take over all GPUs, one after another, before those
+            that it has not come to are read by threads of their own.
+            Source: four times what eight simulated GPUs take that answer at once
         hung_after_seconds: How long a single driver call may take before its device is down; until
             then the device is slow, and its readings count when they come.
             Source: Three default intervals: before the age at which a reading is stale
@@ -46,6 +49,7 @@ class LiveSettings:
     """
 
     deadline_seconds: float = setting(0.8, within=(0.01, 60.0))
+    in_turn_seconds: float = setting(0.02, within=(0.001, 10.0))
     hung_after_seconds: float = setting(3.0, within=(0.01, 3600.0))
     first_look_patience_seconds: float = setting(0.4, within=(0.01, 3600.0))
     slow_interval_seconds: float = setting(10.0, within=(1.0, 3600.0))
