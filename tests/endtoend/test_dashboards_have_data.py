@@ -63,14 +63,14 @@ log: {{format: json}}
 """
 MAY_BE_EMPTY: Final[dict[str, str]] = {
     "advice: Actions: A": "no operator has named an action here",
-    "advice: Profiles called for: A": "nor anybody to call for a profile",
+    "advice: Profile captures: A": "no capture is configured here",
     "advice: Outcomes: A": "no advice need have been closed yet",
     "advice: Outcomes over time: A": "the same; the counter's series are those of closed advice",
     "advice: Realized: A": "nobody has acted on any advice here",
     "advice: Realized by rule: A": "the same",
-    "estate: Findings of the last look: A": "nothing is wrong with this estate",
+    "estate: Findings of the last run: A": "nothing is wrong with this estate",
     "estate: Pools: G": "no scheduler's exporter is in its store",
-    "estate: Waited for by pool: A": "the same",
+    "estate: Pending by pool: A": "the same",
 }
 """Queries that are right to find nothing on these nodes, and why. Parsing is asked of them too."""
 SECONDS: Final = 150.0

@@ -146,4 +146,4 @@ def test_a_row_with_odd_values_stops_nobody(
         accountant.restore(history.devices(), history.load())
     recommender = Recommender(accountant, RULES, PolicySet(), FastClock(EPOCH + HOUR))
     recommender.run(frozenset())
-    assert not recommender.failures.counts
+    assert not recommender.failures

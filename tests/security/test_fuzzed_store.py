@@ -37,7 +37,7 @@ MEBIBYTE = 2**20
 def read(raw: bytes) -> None:
     """What is read is well-formed; anything else is refused in words."""
     try:
-        answer = parse_response(raw, 300 * 10**9)
+        answer = parse_response(raw)
     except ValueError as error:
         assert str(error)  # noqa: PT017 - that it says something is what is asked.
         return

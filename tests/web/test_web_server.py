@@ -125,7 +125,7 @@ def test_metrics_follow_headers_and_query(start: Start) -> None:
     text = gzip.decompress(body).decode()
     assert text.endswith("# EOF\n")
     assert {line.split("{")[0] for line in text.splitlines()} == {
-        "# HELP rightsizer_device_up Whether the device answers (1) or not (0).",
+        "# HELP rightsizer_device_up Whether the device responds (1) or not (0).",
         "# TYPE rightsizer_device_up gauge",
         "rightsizer_device_up",
         "# EOF",

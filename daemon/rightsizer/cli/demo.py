@@ -67,18 +67,22 @@ class DemoClock(FastClock):
         return super().wait_until(deadline, stop)
 
 
-def run_demo(demo: DemoSettings, tell: Callable[[str], None]) -> None:
+def run_demo(
+    demo: DemoSettings,
+    tell: Callable[[str], None],
+    world_time: Callable[[], Nanoseconds] = time.time_ns,
+) -> None:
     """Run until a signal ends it; tell where to look, and what is going on.
 
-    The day that passes ends now, and so depends on the time of day: workloads of a scenario keep
-    hours.
+    The day that passes ends at `world_time`, and so depends on the time of day: workloads of a
+    scenario keep hours.
 
     Raises:
         RightsizerError: the scenario or the address is not to be had.
     """
     five_minutes = 300 * NANOSECONDS_PER_SECOND
-    now = time.time_ns()
-    clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed)
+    now = world_time()
+    clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
     settings = _settings(demo)
 
     if demo.days_before:
