@@ -27,6 +27,9 @@ from benchmarks import fleet_dcgm
 __all__ = ["Estate", "answer", "main"]
 
 _UUIDS: Final = re.compile(r'(?:uuid|UUID)=~?"([^"]+)"')
+_SPREAD: Final = 2654435761
+"""Odd, near the golden part of 2**32 (Knuth's multiplicative hashing)."""
+_BEGUN: Final = re.compile(r"\(GPU\|MIG\)-([0-9a-f]+)\.\*")
 _NAME: Final = re.compile(r"(?:[a-z_]+:)?rightsizer_[a-z_0-9]+(?::[a-z0-9]+)?")
 _FIGURE: Final = re.compile(r'"figure", "([^"]*)"')
 _FIGURES: Final = re.compile(r" or label_replace\((?=round|max)")
@@ -84,15 +87,21 @@ class Estate:
     @classmethod
     def of(cls, gpus: int, until: float = math.inf, *, is_dcgm: bool = False) -> "Estate":
         """An estate of a size."""
-        uuids = tuple(f"GPU-00000000-0000-4000-8000-{number:012d}" for number in range(gpus))
+        # A part of a fleet is chosen by the first digits, which real ones share out evenly.
+        starts = (number * _SPREAD % 2**32 for number in range(gpus))
+        uuids = tuple(f"GPU-{e:08x}-0000-4000-8000-{n:012d}" for n, e in enumerate(starts))
         numbers = {uuid: number for number, uuid in enumerate(uuids)}
         return cls(gpus, until, uuids, numbers, is_dcgm)
 
     def asked(self, promql: str) -> Sequence[str]:
-        """The devices that a question names; all where it names none."""
+        """The devices that a question names, or whose uuids begin so; all where it names none."""
         found = _UUIDS.search(promql)
         if found is None:
             return self.uuids
+        if begun := _BEGUN.fullmatch(found[1]):
+            # dcgm-exporter's devices have the one label, and never the other.
+            is_asked = 'UUID=""' not in promql
+            return [e for e in self.uuids if is_asked and e.startswith(f"GPU-{begun[1]}")]
         return [uuid for uuid in found[1].split("|") if uuid in self.numbers]
 
     def matrix(self, promql: str, times: tuple[int, ...], step: float) -> Iterator[str]:
