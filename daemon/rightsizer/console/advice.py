@@ -16,16 +16,16 @@ _CENTS_BELOW: Final = 10.0
 
 def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
     """Sorts what is critical first, then by money; what has no price follows by severity."""
-    severity, worth = advice["severity"], dollars_per_hour(advice)
+    severity, worth = advice["severity"], dollars_per_day(advice)
     urgency = Severity(severity).rank
     return severity != Severity.CRITICAL, -worth, -urgency, -advice["confidence"]
 
 
-def dollars_per_hour(advice: Mapping[str, Any]) -> float:
+def dollars_per_day(advice: Mapping[str, Any]) -> float:
     """What it typically saves; 0 without a price."""
     low = advice["savings"]["dollars_per_hour_low"] or 0.0
     high = advice["savings"]["dollars_per_hour_high"]
-    return float((low + (low if high is None else high)) / 2)
+    return float((low + (low if high is None else high)) / 2 * _HOURS_A_DAY)
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:

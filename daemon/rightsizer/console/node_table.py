@@ -9,7 +9,7 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.console.advice import dollars_per_hour
+from rightsizer.console.advice import dollars_per_day
 from rightsizer.console.command import harmless
 from rightsizer.model.frozen import dataclass
 from rightsizer.report.labels import (
@@ -51,7 +51,6 @@ _NARROW_COLUMNS: Final = tuple(
 _FRAME_LINES: Final = 6
 """Headline, table's head, what is left out, and the footer."""
 _MOST_INSTRUCTIONS: Final = 2
-_HOURS_A_DAY: Final = 24.0
 _CHOSEN: Final = "on grey23"
 """Of the selected row, whose states keep their colors."""
 _FIGURES: Final = frozenset({"Wasted", "Busy", "Memory", "Power", "Saves"})
@@ -240,7 +239,7 @@ def _cells(
     if row.advice is not None:
         label = action_label(row.advice["action"], row.advice["finding"])
         to_do = _short(label, _SEVERITIES[row.advice["severity"]])
-        worth = dollars_per_hour(row.advice) * _HOURS_A_DAY
+        worth = dollars_per_day(row.advice)
         saves = f"${worth:,.0f}/day" if worth > 0 else ABSENT
     cells: dict[str, RenderableType] = {
         "GPU": title,
