@@ -87,7 +87,7 @@ def test_writer_equals_the_library(report: Report | None) -> None:
     """Both formats are byte for byte what prometheus_client would have written."""
     exposition = exposition_of(report)
     text, open_metrics = exposition.render().body, exposition.render(OPEN_METRICS).body
-    collected = [family.metric() for family in exposition._families()]
+    collected = list(parse_open_metrics(open_metrics.decode()))
     assert len(collected) > 6
 
     class Collected:
@@ -107,12 +107,13 @@ def test_the_process_is_told_of_as_the_library_does() -> None:
         for each in ProcessCollector(registry=None).collect()
     ]
     ours = [
-        (each.name, each.help, each.kind, each.unit, [series.name for series, _ in each.samples])
-        for each in process_families()
+        (head.name, head.help, head.kind, head.unit, [line.split(" ")[0] for line in family.lines])
+        for family in process_families()
+        for head in (family.head,)
     ]
     assert ours == library
     values = [
-        (sample.value, found.samples[0][1])
+        (sample.value, float(found.lines[0].split(" ")[1]))
         for each, found in zip(
             ProcessCollector(registry=None).collect(), process_families(), strict=True
         )
@@ -338,9 +339,10 @@ def test_histograms_are_monotone_and_whole(observations: list[tuple[float, int]]
     families = Families()
     families.add_histogram("rightsizer_power_distribution_ratio", histogram, 1.5, "GPU-1")
     (family,) = families
-    buckets = [value for series, value in family.samples if series.name.endswith("_bucket")]
-    count = next(value for series, value in family.samples if series.name.endswith("_count"))
-    total = next(value for series, value in family.samples if series.name.endswith("_sum"))
+    values = [(line.split("{")[0], float(line.rpartition(" ")[2])) for line in family.lines]
+    buckets = [value for name, value in values if name.endswith("_bucket")]
+    count = next(value for name, value in values if name.endswith("_count"))
+    total = next(value for name, value in values if name.endswith("_sum"))
     assert total == 1.5
     assert len(buckets) == len(BUCKET_EDGES) + 1 == 12
     assert buckets == sorted(buckets)

@@ -1,6 +1,7 @@
 """The metrics of one device: identity, health, accounts, readings, provisioning."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from rightsizer.exposition.families import Families
@@ -39,14 +40,20 @@ _NAMES: Final = tuple(
     (signal, signal.metric_name) for signal in (*RATIO_GAUGES, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
 )
 
-_STATES: Final = tuple((state, state.value) for state in State)
-_CONDITIONS: Final = tuple((condition, condition.value) for condition in Condition)
-_CAUSES: Final = tuple((cause, cause.value) for cause in Cause)
-"""With their plain text, for a label that is an enum's member is slow to look up; where nothing
-tells of a condition, its seconds stay 0."""
+_STATES: Final = tuple(state.value for state in State)
+_CONDITIONS: Final = tuple(condition.value for condition in Condition)
+_CAUSES: Final = tuple(cause.value for cause in Cause)
+"""Their plain texts, which are quicker to look up and equal the members; where nothing tells of
+a condition, its seconds stay 0."""
 _DISTRIBUTIONS: Final = tuple(
     (signal, signal.distribution_metric_name) for signal in DISTRIBUTION_SIGNALS
 )
+_RESOURCE_TEXTS: Final = {resource: resource.value for resource in Resource}
+_MEDIA: Final = Resource.MEDIA
+_MEMORY: Final = Resource.MEMORY
+_NEED: Final = "rightsizer_need_ratio"
+_OVERPROVISIONED: Final = "rightsizer_overprovisioned_ratio"
+_SATURATED: Final = "rightsizer_saturated_ratio"
 _LINKS: Final = frozenset({Resource.PCIE, Resource.NVLINK})
 """A device cannot be given less of a link: their need says all, and 48 series are saved."""
 _STAND_INS: Final = {Signal.MEMORY_CONTROLLER_BUSY: Signal.DRAM_ACTIVE}
@@ -146,12 +153,11 @@ def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
         ("rightsizer_waste_joules_total", _CAUSES, totals.waste_joules),
     ):
         found: Mapping[Any, float] = values
-        for key, text in keys:
-            families.add(name, found.get(key, 0.0), uuid, text)
+        families.add_each(name, keys, [found.get(key, 0.0) for key in keys], uuid)
     families.add("rightsizer_used_seconds_total", totals.used_seconds, uuid)
     families.add("rightsizer_used_joules_total", totals.used_joules, uuid)
     for signal, name in _DISTRIBUTIONS:
-        if signal in totals.distributions:
+        if name in families.exported and signal in totals.distributions:
             histogram, integral = totals.distributions[signal], totals.signal_seconds[signal]
             families.add_histogram(name, histogram, integral, uuid)
 
@@ -162,34 +168,41 @@ def _add_readings(families: Families, report: DeviceReport) -> None:
     source = origins.get(Signal.SM_ACTIVE) or origins.get(Signal.GPU_BUSY) or ""
     families.add_info("rightsizer_device_telemetry_info", uuid, report.tier.value, source)
     has_all = families.collects(Collector.EXTRA)
-    for signal, name in _NAMES:
+    for signal, name in _names_of(families.exported):
         is_better_known = signal in _STAND_INS and _STAND_INS[signal] in signals
         if has_all or not is_better_known:
             families.add(name, signals.get(signal), uuid)
     mask = signals.get(Signal.CLOCK_EVENT_REASONS)
-    if mask is not None:
+    if mask is not None and "rightsizer_clock_event_reason" in families.exported:
         for reason, bit in CLOCK_EVENT_REASONS.items():
             if has_all or reason not in _RARE_REASONS:
                 holds = float(bool(int(mask) & bit))
                 families.add("rightsizer_clock_event_reason", holds, uuid, reason)
 
 
+@lru_cache(maxsize=8)
+def _names_of(exported: frozenset[str]) -> tuple[tuple[Signal, str], ...]:
+    return tuple((signal, name) for signal, name in _NAMES if name in exported)
+
+
 def _add_provisioning(
     families: Families, uuid: str, window: str, provisioning: Provisioning
 ) -> None:
+    exported, has_all = families.exported, families.collects(Collector.EXTRA)
     for resource, figures in provisioning.resources.items():
-        labels = (uuid, resource.value, window)
-        is_rare = resource is Resource.MEDIA and not families.collects(Collector.EXTRA)
+        labels = (uuid, _RESOURCE_TEXTS[resource], window)
+        is_rare = resource is _MEDIA and not has_all
         if is_rare and window in WINDOW_SECONDS:
             continue
-        families.add("rightsizer_need_ratio", figures.need, *labels)
+        if _NEED in exported:
+            families.add(_NEED, figures.need, *labels)
         if is_rare:
             continue  # By its need now a fleet sizes it; nothing else asks.
-        if resource not in _LINKS or families.collects(Collector.EXTRA):
-            families.add("rightsizer_overprovisioned_ratio", figures.overprovisioned, *labels)
-        if resource is not Resource.MEMORY:
+        if _OVERPROVISIONED in exported and (has_all or resource not in _LINKS):
+            families.add(_OVERPROVISIONED, figures.overprovisioned, *labels)
+        if _SATURATED in exported and resource is not _MEMORY:
             # Full memory is either short, which the next says, or preallocated and well.
-            families.add("rightsizer_saturated_ratio", figures.saturated, *labels)
+            families.add(_SATURATED, figures.saturated, *labels)
         families.add("rightsizer_underprovisioned_ratio", figures.underprovisioned, *labels)
     if window in WINDOW_SECONDS:
         coverage = window_coverage_ratio(window, provisioning)

@@ -49,10 +49,10 @@ def _selected(
     families: Iterable[SampleFamily], names: frozenset[str], collectors: frozenset[Collector] | None
 ) -> list[SampleFamily]:
     """The families of some collectors, with the samples of some names alone."""
-    chosen = [each for each in families if collectors is None or each.collector in collectors]
+    chosen = [each for each in families if collectors is None or each.head.collector in collectors]
     if not names:
         return chosen
-    return [family for each in chosen if (family := each.restricted(names)).samples]
+    return [family for each in chosen if (family := each.restricted(names)).lines]
 
 
 def _known(asked: Iterable[str], enabled: Collection[Collector]) -> frozenset[Collector]:
@@ -191,24 +191,31 @@ class MetricsExposition:
         return dcgm_page(report, self._generation.fresh, labels).encode()
 
 
-class _Collected:
-    """Families that stand where one of the library's encoders expects a registry."""
-
-    def __init__(self, families: Iterable[SampleFamily]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable["Metric"]:
-        return [family.metric() for family in self._families]
-
-
 def _encode(families: Iterable[SampleFamily], chosen: ExpositionFormat) -> bytes:
     if chosen.escaping in _CHANGING_ESCAPINGS:
-        # Scrapers do not ask for these; our writer does not rewrite names.
-        from prometheus_client import exposition as library_text  # noqa: PLC0415
-        from prometheus_client.openmetrics import exposition as library_open_metrics  # noqa: PLC0415
-
-        library = library_open_metrics if chosen.is_open_metrics else library_text
-        return bytes(library.generate_latest(_Collected(families), escaping=chosen.escaping))
+        return _escaped(writer.open_metrics_text(families).decode(), chosen)
     return (writer.open_metrics_text if chosen.is_open_metrics else writer.prometheus_text)(
         families
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """Metrics where the library's encoders expect a collector."""
+
+    metrics: "Sequence[Metric]"
+
+    def collect(self) -> "Sequence[Metric]":
+        return self.metrics
+
+
+def _escaped(text: str, chosen: ExpositionFormat) -> bytes:
+    """OpenMetrics with names as the library rewrites them; scrapers do not ask for it."""
+    # With the library come its servers and TLS, which few agents need.
+    from prometheus_client import exposition as library_text  # noqa: PLC0415
+    from prometheus_client.openmetrics import exposition as library_open_metrics  # noqa: PLC0415
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families  # noqa: PLC0415
+
+    metrics = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    library = library_open_metrics if chosen.is_open_metrics else library_text
+    return bytes(library.generate_latest(_Parsed(list(metrics)), escaping=chosen.escaping))

@@ -1,21 +1,21 @@
 """Metric families and series of a generation, and their text as Prometheus and OpenMetrics."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache, cached_property, lru_cache
+from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
 _WHOLE_DIGITS: Final = 6
 """Of a number that Go writes without an exponent."""
+_EXPONENT_FROM: Final = 10.0**_WHOLE_DIGITS
+_NAME_END: Final = re.compile("[{ ]")
 _SERIES_KEPT: Final = 32768
 """Twice those of the largest node that is planned for; the oldest give way."""
 
@@ -23,39 +23,31 @@ _SERIES_KEPT: Final = 32768
 def number_text(value: float) -> str:
     """A number as Go writes it, and with it Prometheus."""
     text = repr(float(value))
+    if -math.inf < value < _EXPONENT_FROM:
+        return text
     if not math.isfinite(value):
         return {"inf": "+Inf", "-inf": "-Inf"}.get(text, "NaN")
-    whole, _, rest = text.partition(".")
-    if value <= 0 or len(whole) <= _WHOLE_DIGITS:
-        return text
     # Go switches to exponents sooner than Python.
+    whole, _, rest = text.partition(".")
+    if len(whole) <= _WHOLE_DIGITS:
+        return text
     mantissa = f"{whole[0]}.{whole[1:]}{rest}".rstrip("0.")
     return f"{mantissa}e+{len(whole) - 1:02d}"
 
 
 class MetricSeries:
-    """A series, which lives long: what does not change of its line is written once.
+    """A series, which lives long: what does not change of its line is written once."""
 
-    There are thousands on a large node, so that nothing is kept twice.
-    """
+    __slots__ = ("_last", "_start_length")
 
-    __slots__ = ("_label_names", "_label_values", "_last", "_start_length", "name")
-
-    def __init__(
-        self, name: str, label_names: tuple[str, ...], label_values: tuple[str, ...]
-    ) -> None:
-        self.name = name
-        self._label_names, self._label_values = label_names, label_values
-        labels = self.labels
-        pairs = ",".join(f'{label}="{escaped(labels[label])}"' for label in sorted(labels))
+    def __init__(self, name: str, labels: Sequence[str] = (), values: Sequence[str] = ()) -> None:
+        pairs = ",".join(
+            f'{label}="{escaped(str(value))}"'
+            for label, value in sorted(zip(labels, values, strict=True))
+        )
         start = f"{name}{{{pairs}}} " if pairs else f"{name} "
         self._start_length = len(start)
         self._last: tuple[float | None, str] = (None, start)
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The values of its labels by their names."""
-        return dict(zip(self._label_names, map(str, self._label_values), strict=True))
 
     def line(self, value: float) -> str:
         """The line of a sample; that of the last value is kept, for few values change."""
@@ -68,9 +60,9 @@ class MetricSeries:
 
 
 @lru_cache(maxsize=_SERIES_KEPT)
-def series_of(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> MetricSeries:
-    """The one series of this name with these labels."""
-    return MetricSeries(name, labels, values)
+def _series_of(name: str, values: tuple[str, ...]) -> MetricSeries:
+    """The one series of a metric of the table with these values of its labels."""
+    return MetricSeries(name, METRICS[name].labels, values)
 
 
 def escaped(value: str) -> str:
@@ -84,37 +76,57 @@ They hold the classifier's own thresholds, and 0 alone, which tells idle from ne
 
 _EDGE_PERCENTS: Final = tuple(round(100 * edge) for edge in BUCKET_EDGES)
 _EDGE_TEXTS: Final = (*map(number_text, BUCKET_EDGES), "+Inf")
-_HISTOGRAMS_KEPT: Final = 1024
+_GROUPS_KEPT: Final = 1024
 
 
-@dataclass(slots=True)
-class SampleFamily:
-    """The samples of one metric, and what is said of it above them."""
+_TEXT_SUFFIXES: Final = {"counter": "_total", "info": "_info"}
+_TEXT_TYPES: Final = {"info": "gauge"}
+
+
+@dataclass(frozen=True)
+class FamilyHead:
+    """What is said of a metric above its samples; written once, it stands for every scrape."""
 
     name: str
     """Without the suffix that its samples have."""
     help: str
     kind: str
-    unit: str
     collector: Collector
-    samples: list[tuple[MetricSeries, float]] = field(default_factory=list)
+    unit: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        """The lines of Prometheus's text format."""
+        whole = self.name + _TEXT_SUFFIXES.get(self.kind, "")
+        said = self.help.replace("\\", r"\\").replace("\n", r"\n")
+        kind = _TEXT_TYPES.get(self.kind, self.kind)
+        return f"# HELP {whole} {said}\n# TYPE {whole} {kind}\n"
+
+    @cached_property
+    def open_metrics(self) -> str:
+        """The lines of OpenMetrics."""
+        name = self.name
+        unit_line = f"# UNIT {name} {self.unit}\n" if self.unit else ""
+        return f"# HELP {name} {escaped(self.help)}\n# TYPE {name} {self.kind}\n{unit_line}"
+
+
+@cache
+def _head_of(name: str) -> FamilyHead:
+    metric = METRICS[name]
+    return FamilyHead(metric.stem, metric.help, metric.kind, metric.collector, metric.unit)
+
+
+@dataclass(slots=True)
+class SampleFamily:
+    """The samples of one metric, as the lines that both formats have of them."""
+
+    head: FamilyHead
+    lines: list[str]
 
     def restricted(self, names: Collection[str]) -> "SampleFamily":
         """The family with the samples of these names alone."""
-        chosen = [each for each in self.samples if each[0].name in names]
-        return SampleFamily(self.name, self.help, self.kind, self.unit, self.collector, chosen)
-
-    def metric(self) -> "Metric":
-        """The family as prometheus_client has it."""
-        # With the library come its servers and TLS, which few agents need.
-        from prometheus_client.core import Metric  # noqa: PLC0415
-        from prometheus_client.samples import Sample  # noqa: PLC0415
-
-        metric = Metric(self.name, self.help, self.kind, self.unit)
-        metric.samples = [
-            Sample(series.name, series.labels, value) for series, value in self.samples
-        ]
-        return metric
+        chosen = [each for each in self.lines if _NAME_END.split(each, 1)[0] in names]
+        return SampleFamily(self.head, chosen)
 
 
 class Families:
@@ -128,9 +140,10 @@ class Families:
         self, collectors: Collection[Collector] = frozenset(Collector), level: Level = Level.FULL
     ) -> None:
         self._collectors = collectors
-        exported = _exported(frozenset(collectors), level)
-        self._samples: dict[str, list[tuple[MetricSeries, float]] | None] = {
-            name: [] if name in exported else None for name in METRICS
+        self.exported = _exported(frozenset(collectors), level)
+        """The names of the metrics that are not left out."""
+        self._lines: dict[str, list[str] | None] = {
+            name: [] if name in self.exported else None for name in METRICS
         }
 
     def collects(self, collector: Collector) -> bool:
@@ -139,33 +152,40 @@ class Families:
 
     def add(self, name: str, value: float | None, *labels: str) -> None:
         """Add a series with values of the table's labels, in their order; nothing for `None`."""
-        samples = self._samples[name]
-        if value is not None and samples is not None:
-            samples.append((series_of(name, METRICS[name].labels, labels), value))
+        lines = self._lines[name]
+        if value is not None and lines is not None:
+            lines.append(_series_of(name, labels).line(value))
 
     def add_info(self, name: str, *labels: str) -> None:
         """Add a series of an info metric."""
         self.add(name, 1.0, *labels)
 
+    def add_each(
+        self, name: str, last_values: tuple[str, ...], values: Iterable[float], *labels: str
+    ) -> None:
+        """Add a series for each value of the last label; the values of the others follow."""
+        lines = self._lines[name]
+        if lines is not None:
+            lines += map(MetricSeries.line, _series_by(name, labels, last_values), values)
+
     def add_histogram(
         self, name: str, histogram: Histogram, sum_seconds: float, *labels: str
     ) -> None:
         """Add a histogram whose weights are nanoseconds; it counts whole seconds."""
-        samples = self._samples[name]
-        if samples is None:
+        lines = self._lines[name]
+        if lines is None:
             return
         weights = histogram.cumulative()
         counts = [weights[percent] // NANOSECONDS_PER_SECOND for percent in _EDGE_PERCENTS]
         # Ratios end at 1, so the last edge has counted all there is.
         total = counts[-1]
-        series = _histogram_series(name, METRICS[name].labels, labels)
-        samples.extend(zip(series, (*counts, total, total, sum_seconds), strict=True))
+        values = (*counts, total, total, sum_seconds)
+        lines += map(MetricSeries.line, _histogram_series(name, labels), values)
 
     def __iter__(self) -> Iterator[SampleFamily]:
-        for name, samples in self._samples.items():
-            if samples:
-                of = METRICS[name]
-                yield SampleFamily(of.stem, of.help, of.kind, of.unit, of.collector, samples)
+        for name, lines in self._lines.items():
+            if lines:
+                yield SampleFamily(_head_of(name), lines)
 
 
 @lru_cache(maxsize=8)
@@ -179,28 +199,29 @@ def _exported(collectors: frozenset[Collector], level: Level) -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=_HISTOGRAMS_KEPT)
-def _histogram_series(
-    name: str, labels: tuple[str, ...], values: tuple[str, ...]
+@lru_cache(maxsize=_GROUPS_KEPT)
+def _series_by(
+    name: str, values: tuple[str, ...], last_values: tuple[str, ...]
 ) -> tuple[MetricSeries, ...]:
+    return tuple(_series_of(name, (*values, last)) for last in last_values)
+
+
+@lru_cache(maxsize=_GROUPS_KEPT)
+def _histogram_series(name: str, values: tuple[str, ...]) -> tuple[MetricSeries, ...]:
+    labels = METRICS[name].labels
     buckets = (
-        series_of(f"{name}_bucket", (*labels, "le"), (*values, text)) for text in _EDGE_TEXTS
+        MetricSeries(f"{name}_bucket", (*labels, "le"), (*values, text)) for text in _EDGE_TEXTS
     )
-    ends = (series_of(f"{name}_{end}", labels, values) for end in ("count", "sum"))
+    ends = (MetricSeries(f"{name}_{end}", labels, values) for end in ("count", "sum"))
     return (*buckets, *ends)
-
-
-_TEXT_SUFFIXES: Final = {"counter": "_total", "info": "_info"}
-_TEXT_TYPES: Final = {"info": "gauge"}
-_HEADS_KEPT: Final = 1024
 
 
 def prometheus_text(families: Iterable[SampleFamily]) -> bytes:
     """Prometheus's text format, versions 0.0.4 and 1.0.0."""
     lines: list[str] = []
     for family in families:
-        lines.append(_text_head(family.name, family.kind, family.help))
-        lines += [series.line(value) for series, value in family.samples]
+        lines.append(family.head.text)
+        lines += family.lines
     return "".join(lines).encode()
 
 
@@ -208,20 +229,7 @@ def open_metrics_text(families: Iterable[SampleFamily]) -> bytes:
     """OpenMetrics, version 1.0.0."""
     lines: list[str] = []
     for family in families:
-        lines.append(_open_metrics_head(family.name, family.kind, family.unit, family.help))
-        lines += [series.line(value) for series, value in family.samples]
+        lines.append(family.head.open_metrics)
+        lines += family.lines
     lines.append("# EOF\n")
     return "".join(lines).encode()
-
-
-@lru_cache(maxsize=_HEADS_KEPT)
-def _text_head(name: str, kind: str, sentence: str) -> str:
-    whole = name + _TEXT_SUFFIXES.get(kind, "")
-    said = sentence.replace("\\", r"\\").replace("\n", r"\n")
-    return f"# HELP {whole} {said}\n# TYPE {whole} {_TEXT_TYPES.get(kind, kind)}\n"
-
-
-@lru_cache(maxsize=_HEADS_KEPT)
-def _open_metrics_head(name: str, kind: str, unit: str, sentence: str) -> str:
-    unit_line = f"# UNIT {name} {unit}\n" if unit else ""
-    return f"# HELP {name} {escaped(sentence)}\n# TYPE {name} {kind}\n{unit_line}"

@@ -1,6 +1,7 @@
 """Negotiation of the format of a scrape, and its rendering."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
@@ -12,6 +13,8 @@ _OPEN_METRICS_VERSIONS: Final = ("", "1.0.0")
 _TEXT_VERSIONS: Final = ("", "0.0.4", "1.0.0")
 _ESCAPINGS: Final = ("allow-utf-8", "underscores", "dots", "values")
 _DEFAULT_ESCAPING: Final = "underscores"
+_HEADERS_KEPT: Final = 16
+"""A scraper sends the same each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class _FormatOffer:
             return 0.0
 
 
+@lru_cache(maxsize=_HEADERS_KEPT)
 def format_for(accept: str) -> ExpositionFormat:
     """The format for an `Accept` header; version 0.0.4 of the text where none fits.
 
@@ -57,6 +61,7 @@ def format_for(accept: str) -> ExpositionFormat:
     return _PLAIN
 
 
+@lru_cache(maxsize=_HEADERS_KEPT)
 def accepts_gzip(accept_encoding: str) -> bool:
     """Whether the body may be compressed; `gzip;q=0` says that it may not."""
     return any(

@@ -6,41 +6,60 @@ That collector cannot be had without the library's servers and clients, which fe
 import os
 import resource
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
-from rightsizer.exposition.families import SampleFamily, series_of
+from rightsizer.exposition.families import FamilyHead, MetricSeries, SampleFamily
 from rightsizer.host.files import read_file
 from rightsizer.model.metric_family import Collector
 
-_HELP: Final = {
-    "process_virtual_memory_bytes": "Virtual memory size in bytes.",
-    "process_resident_memory_bytes": "Resident memory size in bytes.",
-    "process_start_time_seconds": "Start time of the process since unix epoch in seconds.",
-    "process_cpu_seconds_total": "Total user and system CPU time spent in seconds.",
-    "process_open_fds": "Number of open file descriptors.",
-    "process_max_fds": "Maximum number of open file descriptors.",
-}
+_HEADS: Final = tuple(
+    FamilyHead(name, sentence, kind, Collector.PROCESS)
+    for name, kind, sentence in (
+        ("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes."),
+        ("process_resident_memory_bytes", "gauge", "Resident memory size in bytes."),
+        (
+            "process_start_time_seconds",
+            "gauge",
+            "Start time of the process since unix epoch in seconds.",
+        ),
+        ("process_cpu_seconds", "counter", "Total user and system CPU time spent in seconds."),
+        ("process_open_fds", "gauge", "Number of open file descriptors."),
+        ("process_max_fds", "gauge", "Maximum number of open file descriptors."),
+    )
+)
 _USER, _SYSTEM, _START, _VIRTUAL, _RESIDENT = 11, 12, 19, 20, 21
 """Of the fields behind the command's name (proc_pid_stat(5))."""
 
 
+_SERIES: Final = tuple(
+    MetricSeries(head.name + ("_total" if head.kind == "counter" else "")) for head in _HEADS
+)
+
+
+@cache
+def _boot_seconds() -> float:
+    """When the machine started; on a large one the kernel is slow to say all that it says there."""
+    return float((read_file("/proc/stat") or "").partition("\nbtime ")[2].partition("\n")[0])
+
+
 def process_families() -> Iterator[SampleFamily]:
     """What the kernel says of this process; nothing where procfs cannot be read."""
-    text = (read_file("/proc/self/stat") or "").rpartition(")")[2]
-    boot = (read_file("/proc/stat") or "").partition("\nbtime ")[2].partition("\n")[0]
-    if not text or not boot:
+    fields = (read_file("/proc/self/stat") or "").rpartition(")")[2].split()
+    try:
+        boot = _boot_seconds()
+    except ValueError:
         return
-    fields, ticks = text.split(), os.sysconf("SC_CLK_TCK")
+    if not fields:
+        return
+    ticks = os.sysconf("SC_CLK_TCK")
     values = (
         float(fields[_VIRTUAL]),
         float(fields[_RESIDENT]) * resource.getpagesize(),
-        float(fields[_START]) / ticks + float(boot),
+        float(fields[_START]) / ticks + boot,
         float(fields[_USER]) / ticks + float(fields[_SYSTEM]) / ticks,
         float(len(os.listdir("/proc/self/fd"))),  # noqa: PTH208 - names are enough.
         float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )
-    for (name, sentence), value in zip(_HELP.items(), values, strict=True):
-        stem = name.removesuffix("_total")
-        kind = "gauge" if stem == name else "counter"
-        sample = (series_of(name, (), ()), value)
-        yield SampleFamily(stem, sentence, kind, "", Collector.PROCESS, [sample])
+    for head, series, value in zip(_HEADS, _SERIES, values, strict=True):
+        yield SampleFamily(head, [series.line(value)])

@@ -101,6 +101,8 @@ class Route:
 
     def matches(self, path: str) -> bool:
         """Whether a request's path is of this route."""
+        if "{" not in self.path:
+            return path == self.path
         own, asked = self.path.split("/"), path.split("/")
         return len(own) == len(asked) and all(
             part == given or (_is_name(part) and given)

@@ -1,6 +1,7 @@
 """A day of each character, simulated, accounted for and exported by the product's own code."""
 
 import pickle
+import re
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from rightsizer.accounting.service import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.dcgm import DcgmLabelEncoder, dcgm_page
 from rightsizer.exposition.device_metrics import add_device
-from rightsizer.exposition.families import Families, MetricSeries
+from rightsizer.exposition.families import Families
 from rightsizer.exposition.settings import DcgmLabels
 from rightsizer.model.device import Device
 from rightsizer.model.metric import METRICS
@@ -56,6 +57,8 @@ _COLLECTORS: Final = frozenset(
 )
 _AGENT: Final = AgentReport("0", "simulated", 0, 60.0)
 
+
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name, and its labels but for those that name the device."""
@@ -169,12 +172,14 @@ def _report(accounts: NodeAccounts, snapshot: Snapshot, device: Device) -> Devic
 def _own(report: DeviceReport) -> _Page:
     families = Families(_COLLECTORS)
     add_device(families, report, is_fresh=True)
-    return {_key(series): value for family in families for series, value in family.samples}
+    lines = (line.rpartition(" ") for family in families for line in family.lines)
+    return {_key(series): float(value) for series, _, value in lines}
 
 
 @cache
-def _key(series: MetricSeries) -> Key:
-    return series.name, tuple(item for item in series.labels.items() if item[0] != "uuid")
+def _key(series: str) -> Key:
+    name, _, labels = series.partition("{")
+    return name, tuple((key, value) for key, value in _LABEL.findall(labels) if key != "uuid")
 
 
 def _dcgm(report: DeviceReport, snapshot: Snapshot) -> dict[str, float]:
