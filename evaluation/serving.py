@@ -1,7 +1,7 @@
 """Serving predictions against measured times to and between tokens, beside the reference's form."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -10,9 +10,11 @@ from evaluation.options import Options
 from evaluation.serving_apart import is_computed_in_full, readings, server_of, set_apart
 from evaluation.serving_fit import Constants, Linear, fit, fit_bunching
 from evaluation.serving_offline import OFFLINE_FILE, distance, offline_rows, predicted
+from evaluation.serving_peer import PeerTimes, peer_times
 from evaluation.serving_queue import arrival_errors
 from evaluation.serving_truth import FILE, Row, read_rows
 from measured import quantile, table
+from profiler_environment import Absent
 from rightsizer.catalogue.board import Precision
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.parameters import count_parameters
@@ -36,6 +38,11 @@ _ON_FILES: Final = (
     " prefix cache served a part or fewer requests were in flight; the file tells neither, and what"
     " it was may go for its other rows too, so that constants are fitted to files without such a"
     " row. *all* has every row, as it stands. The closed form is that of the reference.\n"
+)
+_ON_PEER: Final = (
+    "\nBoth are asked the same, each by its own defaults where a row does not say. It reads tables"
+    " of kernels that were measured on these boards. Rows of a model that, by it, does not fit are"
+    " left out for both.\n"
 )
 _ON_READINGS: Final = (
     "\nFiles that are set apart or miss the floor, read in other ways, with one fitted figure each"
@@ -70,7 +77,7 @@ def evaluate(options: Options) -> Iterator[str]:
     )
     yield _ON_FILES
     yield table(_first_tokens(groups), ("time to the first token", "rows", "median", "p90"))
-    yield ""
+    yield from _beside_peer(options.truth / FILE, groups)
     yield table(
         _explained(judged, apart),
         ("what may lie behind it", "rows", "TPOT", "p90", "TTFT", "p90", "TTFT predicted"),
@@ -150,6 +157,34 @@ def _groups(
 def _first_tokens(groups: Groups) -> Iterator[tuple[str, ...]]:
     for title, group in groups:
         yield (title, str(len(group)), *_factors(_first(group)))
+
+
+def _beside_peer(path: Path, groups: Groups) -> Iterator[str]:
+    try:
+        peer = peer_times(path)
+    except Absent as reason:
+        yield f"\nNot beside aiconfigurator: {reason}.\n"
+        return
+    yield ""
+    yield table(
+        _peer_errors(groups, peer),
+        (
+            *("beside aiconfigurator 0.12.0", "rows"),
+            *("TPOT", "p90", "its", "p90", "TTFT", "p90", "its", "p90"),
+        ),
+    )
+    yield _ON_PEER
+
+
+def _peer_errors(groups: Groups, peer: Mapping[str, PeerTimes]) -> Iterator[tuple[str, ...]]:
+    for title, group in groups:
+        both = [each for each in group if each[0].id in peer]
+        if both:
+            theirs = [(row, peer[row.id]) for row, _ in both]
+            tpot = [_apart(times.tpot_ms, row.tpot_ms) for row, times in theirs]
+            ttft = [_apart(times.ttft_ms, row.ttft_ms) for row, times in theirs]
+            ours = (_factors(_between(both)), _factors(_first(both)))
+            yield (title, str(len(both)), *ours[0], *_factors(tpot), *ours[1], *_factors(ttft))
 
 
 def _explained(judged: Sequence[Judged], apart: Collection[str]) -> Iterator[tuple[str, ...]]:

@@ -50,6 +50,7 @@ _KV_FORMATS: Final = {"nvidia/Llama-3.1-8B-Instruct-FP8": NumberFormat.FP8}
 class Row:
     """One measurement."""
 
+    id: str
     file: str
     """That the row comes from: one series of measurements by one client."""
     model_name: str
@@ -85,6 +86,7 @@ def _row(values: dict[str, str]) -> Row:
     weights = NumberFormat(values["precision"] or "bf16")
     source = values["silicon_data_source"].partition(";")[0]
     return Row(
+        id=values["id"],
         file=source.removeprefix("source_file="),
         model_name=name,
         system=values["system"],

@@ -1,4 +1,4 @@
-"""Environments of profilers and of who reads their files, apart from the product's and the tests'.
+"""Environments of profilers, of other readers and planners, apart from the product's and tests'.
 
 Each is made once beside the checkout, as a Debian package is unpacked there, from a list of exact
 versions in tests/profilers/. Nothing here says from where packages come: that is pip's own matter.
@@ -28,6 +28,7 @@ SWITCH: Final = "RIGHTSIZER_PROFILERS"
 _LISTS: Final = Path(__file__).parents[1] / "profilers"
 _MAKE_SECONDS: Final = 540
 _CUDA: Final = ("nvidia-", "cuda-", "triton")
+_BINDINGS: Final = "nvidia-ml-py"
 
 
 class Absent(Exception):  # noqa: N818 - a state of the machine, not a fault.
@@ -108,7 +109,7 @@ def _make(folder: Path, wanted: Path) -> None:
 def _refuse_cuda(report: Path) -> None:
     """Gigabytes of libraries for a GPU that no test asks for."""
     planned = [each["metadata"]["name"] for each in json.loads(report.read_text())["install"]]
-    cuda = [name for name in planned if name.lower().startswith(_CUDA)]
+    cuda = [name for name in planned if name.lower().startswith(_CUDA) and name != _BINDINGS]
     if cuda:
         raise Absent(
             f"it would bring {len(cuda)} packages of CUDA, {cuda[0]} among them; let pip find a "
