@@ -6,27 +6,30 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import serving, serving_peer
 from evaluation.options import Options
 from evaluation.serving import closed_form_ms, evaluate
 from evaluation.serving_apart import is_computed_in_full, readings, server_of, set_apart
 from evaluation.serving_fit import Constants, Linear, fit
 from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
+from evaluation.serving_peer import PeerTimes, peer_times
 from evaluation.serving_truth import FILE, Row, read_rows
+from profiler_environment import Absent
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import ServingModelSettings
 
 HEADER = (
-    "silicon_data_source,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,"
+    "id,silicon_data_source,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,"
     "silicon_ttft_ms,silicon_tpot_ms"
 )
 ROWS = (
-    "source_file=a.csv; x=8,Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,8,2,1,154,15.9",
-    "source_file=a.csv; x=9,Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,128,4,1,413,25.6",
-    "source_file=b.csv,meta-llama/Llama-3.1-70B,h100_sxm,fp8,agg,1024,1024,64,8,1,185,15.5",
-    "source_file=c.csv,nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,2000,100,64,1,1,122,9.74",
-    "source_file=c.csv,nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,4000,2000,128,1,1,111,23.5",
-    ",Qwen/Qwen3-32B,h100_sxm,fp8,disagg,4000,1000,,,,367,8.7",
-    ",somebody/else,h100_sxm,fp8,agg,4000,1000,1,1,1,367,8.7",
+    "r1,source_file=a.csv; x=8,Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,8,2,1,154,15.9",
+    "r2,source_file=a.csv; x=9,Qwen/Qwen3-32B,h100_sxm,,agg,1024,1024,128,4,1,413,25.6",
+    "r3,source_file=b.csv,meta-llama/Llama-3.1-70B,h100_sxm,fp8,agg,1024,1024,64,8,1,185,15.5",
+    "r4,source_file=c.csv,nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,2000,100,64,1,1,122,9.74",
+    "r5,source_file=c.csv,nvidia/Llama-3.1-8B-Instruct-FP8,h200_sxm,fp8,agg,4000,2000,128,1,1,111,23.5",
+    "r6,,Qwen/Qwen3-32B,h100_sxm,fp8,disagg,4000,1000,,,,367,8.7",
+    "r7,,somebody/else,h100_sxm,fp8,agg,4000,1000,1,1,1,367,8.7",
 )
 
 
@@ -116,8 +119,12 @@ def test_the_reference_form_is_reproduced(truth: Path) -> None:
     assert closed_form_ms(first) == pytest.approx(16.9, rel=0.03)
 
 
-def test_errors_are_told_by_group_and_left_out(truth: Path) -> None:
-    """With the constants in use."""
+def test_errors_are_told_by_group_and_left_out(
+    truth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the constants in use; beside aiconfigurator, rows that it answers."""
+    told = {"r1": PeerTimes(154, 2 * 15.9), "r2": PeerTimes(413, 2 * 25.6)}
+    monkeypatch.setattr(serving, "peer_times", lambda _: told)
     text = "\n".join(evaluate(Options(truth=truth)))
 
     lines = [
@@ -127,12 +134,40 @@ def test_errors_are_told_by_group_and_left_out(truth: Path) -> None:
     assert ["files that can be computed", "3"] in lines
     assert ["rows that can be computed", "4"] in lines
     assert ["all", "5"] in lines
+    assert ["all", "2"] in lines
+    assert text.count("| x2.00 | x2.00 |") == 4
     assert ["by model", "3"] in lines
     assert ["h200_sxm, answers of 1000 tokens and more", "1"] in lines
     assert any(line[0].startswith("c: ") and "in a prefix cache" in line[0] for line in lines)
     assert not any(line[0].startswith("b: ") for line in lines)
     assert f"In use: {Constants.of_product().layer}, {Constants.of_product().request};" in text
     assert "time to the first token" in text
+
+
+def test_a_peer_that_cannot_be_had_is_said(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why it cannot, in place of the table."""
+
+    def absent(_: Path) -> dict[str, PeerTimes]:
+        raise Absent("no place to install it")
+
+    monkeypatch.setattr(serving, "peer_times", absent)
+    text = "".join(evaluate(Options(truth=truth)))
+    assert "Not beside aiconfigurator: no place to install it." in text
+
+
+def test_answers_of_a_peer_are_read_among_what_else_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of JSON for each row; one that it could not answer is left out."""
+    program = tmp_path / "planner"
+    program.write_text(
+        "#!/bin/sh\necho loading\n"
+        """echo 'TOLD {"id": "a", "ttft_ms": 10.0, "tpot_ms": 2.0}'\n"""
+        """echo 'TOLD {"id": "b", "error": "does not fit"}'\n"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(serving_peer, "environment", lambda _: program)
+    assert peer_times(tmp_path / FILE) == {"a": PeerTimes(10.0, 2.0)}
 
 
 def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:
