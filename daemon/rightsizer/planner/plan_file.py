@@ -54,6 +54,11 @@ _LEAST_GROWTH: Final = -0.99
 """A load that is gone costs nothing, and nothing can be said of a part of it."""
 _MOST_GROWTH: Final = 100.0
 _MOST_MONTHS: Final = 120
+_WITH_CACHE: Final = frozenset({NumberFormat.FP8, NumberFormat.NVFP4})
+_QUANTIZED_CACHE: Final = (
+    "precision: keys and values in fp8 too, as the engine's checkpoints have them; "
+    "'precision: {weights: fp8, kv_cache: bf16}' in a file for others"
+)
 _NOWHERE: Final = ":1:1: "
 """The place of what stands in no file."""
 _MOST_DOLLARS: Final = 1e5
@@ -164,7 +169,21 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     requirement = Requirement(planned.model, load=load, **rest)
     told = _notes(requirement, planned.context_tokens, row.values)
     notes = (*planned.notes, *(() if requirement.task.trains else taken), *told)
-    return PlanFileItem(question, _in_published_format(requirement, row, planned.weights), notes)
+    requirement = _in_published_format(requirement, row, planned.weights)
+    cached = _in_engine_format(requirement)
+    if cached is not requirement:
+        notes = (*notes, _QUANTIZED_CACHE)
+    return PlanFileItem(question, cached, notes)
+
+
+def _in_engine_format(requirement: Requirement) -> Requirement:
+    """Keys and values as the engine's own checkpoints have them, where the plan says nothing."""
+    precision, own = requirement.precision, ENGINES[requirement.engine]
+    is_open = precision.kv_cache is None and precision.weights in _WITH_CACHE
+    is_open = is_open and not requirement.task.trains
+    if not is_open or not own.is_cache_quantized or not isinstance(requirement.model, Transformer):
+        return requirement
+    return replace(requirement, precision=replace(precision, kv_cache=NumberFormat.FP8))
 
 
 def _in_published_format(

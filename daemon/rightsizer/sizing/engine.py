@@ -30,6 +30,8 @@ class EngineDefaults:
     """That one replica runs at a time."""
     chunk_tokens: Callable[[Board], int]
     """Of prompts, in one pass."""
+    is_cache_quantized: bool = False
+    """Whether keys and values have 8 bits beside 8 or 4 bits of weights."""
 
 
 def _is_large(board: Board) -> bool:
@@ -49,10 +51,13 @@ ENGINES: Final[Mapping[ServingEngine, EngineDefaults]] = {
         chunk_tokens=lambda board: 8192 if _is_large(board) else 2048,
     ),
     ServingEngine.SGLANG: EngineDefaults("0.5", lambda _: 2048, _sglang_chunk),
-    ServingEngine.TENSORRT_LLM: EngineDefaults("1.0", lambda _: 2048, lambda _: 8192),
+    ServingEngine.TENSORRT_LLM: EngineDefaults(
+        "1.0", lambda _: 2048, lambda _: 8192, is_cache_quantized=True
+    ),
 }
 """By vLLM's `max_num_seqs` and `max_num_batched_tokens`, SGLang's `max_running_requests` and
-`chunked_prefill_size`, TensorRT-LLM's `max_batch_size` and `max_num_tokens`."""
+`chunked_prefill_size`, TensorRT-LLM's `max_batch_size` and `max_num_tokens`, and what NVIDIA's
+checkpoints for it say as `kv_cache_quant_algo`."""
 
 
 def engine_settings(

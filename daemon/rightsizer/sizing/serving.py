@@ -112,6 +112,8 @@ class AnswerRound(NamedTuple):
     """What one replica does while each request that runs gets its answer."""
 
     step: PassCost
+    prompt: PassCost
+    """One, of those that are computed together."""
     beside: float
     """Prompts that are computed beside a step."""
     seconds: float
@@ -144,7 +146,8 @@ class Server:
         self.is_causal = self.forward.attention.is_causal
         tokens = self.load.input_tokens
         cached_tokens = (self.load.prefix_cache_ratio if self.is_causal else 0.0) * tokens
-        self.prompt = self.forward.prompts(tokens, cached_tokens=cached_tokens)
+        self._prompts = partial(self.forward.prompts, tokens, cached_tokens=cached_tokens)
+        self.prompt = self._prompts()
         """One prompt through the model, less what the prefix cache holds of it."""
         self._answer = max(1.0, self.load.output_tokens)
         self.capacity = _capacity(memory, available_bytes)
@@ -222,16 +225,23 @@ class Server:
         return self.forward.decode(running, self.load.input_tokens + self._answer / 2.0)
 
     def _round(self, running: float) -> AnswerRound:
-        prompt, answer, step = self.prompt, self._answer, self._step(running)
+        answer, step = self._answer, self._step(running)
         beside = (running - 1.0) / answer / self.memory.layout.pipeline
+        prompt = self._prompt_beside(beside)
         # What the GPUs do for one round of answers, however prompts arrive: that is conserved.
         residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
-        return AnswerRound(step, beside, residence)
+        return AnswerRound(step, prompt, beside, residence)
+
+    def _prompt_beside(self, others: float) -> PassCost:
+        """One prompt where so many come to each step: they go through the model together."""
+        if others <= 1.0:
+            return self.prompt
+        return PassCost().plus(self._prompts(others), 1.0 / others)
 
     def _generating(
         self, asked: float, running: float, served: float, generated: AnswerRound
     ) -> Serving:
-        prompt, (step, beside, residence) = self.prompt, generated
+        step, prompt, beside, residence = generated
         # Prompts that one finds before it, its own included. Requests that began together end
         # together, and the next ones begin together again; lengths that differ and bursts that end
         # draw them apart, so that a bunch grows with the root of their number.

@@ -1,0 +1,75 @@
+"""Questions of one line, beside what others have published of the same deployment."""
+
+import csv
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from measured import table
+from rightsizer.cli.main import main
+
+PLANNING = Path(__file__).parents[2] / "docs" / "planning.md"
+BEGIN, END = "<!-- published: begin -->\n", "<!-- published: end -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A row of published_deployments.csv; what is published is tokens a second of all GPUs."""
+
+    by: str
+    model: str
+    question: str
+    gpus: str
+    published: str
+    source: str
+
+
+@cache
+def deployments() -> tuple[Deployment, ...]:
+    """All rows."""
+    with Path(__file__).with_name("published_deployments.csv").open(encoding="utf-8") as file:
+        return tuple(Deployment(**row) for row in csv.DictReader(file))
+
+
+def best(row: Deployment, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What is answered to its question."""
+    assert main(["plan", *shlex.split(row.question), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["candidates"][0]
+    return found
+
+
+@pytest.mark.parametrize("row", deployments(), ids=lambda row: f"{row.by}, {row.model}")
+def test_a_published_figure_is_within_the_interval(
+    row: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the GPUs that were measured, which the planner takes as well; none was fitted."""
+    answer = best(row, capsys)
+    assert f"{answer['count']} x {answer['gpu']}" == row.gpus
+    low, high = answer["tokens_per_second_low"], answer["tokens_per_second_high"]
+    assert low <= float(row.published) <= high
+
+
+def test_the_manual_shows_them(
+    golden: Callable[[str | Path, str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/planning.md has each question with its answer and the published figure."""
+    rows, sources = [], []
+    for row in deployments():
+        answer = best(row, capsys)
+        if row.source not in sources and not row.source.startswith("the same"):
+            sources.append(row.source)
+        names = ("tokens_per_second", "tokens_per_second_low", "tokens_per_second_high")
+        value, low, high = (f"{answer[name]:,.0f}" for name in names)
+        said = f"{float(row.published):,.0f}"
+        rows.append((row.by, f"`{row.question}`", row.gpus, f"{value} ({low} to {high})", said))
+    headings = ("measured with", "`rightsizer plan`", "GPUs", "tokens/s, 90% range", "published")
+    told = "\n".join(f"- {source}" for source in sources)
+    before, _, rest = PLANNING.read_text("utf-8").partition(BEGIN)
+    section = f"\n{table(rows, headings)}\n\nSources:\n\n{told}\n\n"
+    golden(PLANNING, f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}")
