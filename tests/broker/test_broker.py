@@ -18,7 +18,7 @@ from rightsizer.broker.lease import (
     Ticket,
 )
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
-from rightsizer.broker.state import BrokerState
+from rightsizer.broker.state import BrokerState, ShareUsage
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.model.device import MigInstance
 
@@ -325,13 +325,14 @@ def test_leases_are_rebuilt_from_what_their_processes_carry() -> None:
         recovered("two", client("bo", 6), ("GPU-2",), (gib,), is_shared=True),
         recovered("torn", client("bo", 7), ("GPU-3", "GPU-4"), (gib,), is_shared=True),
     ]
-    state = BrokerState.rebuilt("boot", HOUR, found)
+    empty = BrokerState("boot", HOUR, usage=ShareUsage(HOUR))
+    state = empty.joined_by(found)
     assert {each.id: each.lease.uuids for each in state.leases} == {
         "early": ("GPU-0", "GPU-1"),
         "one": ("GPU-2",),
         "two": ("GPU-2",),
     }
-    assert BrokerState.rebuilt("boot", HOUR, reversed(found)) == state
+    assert empty.joined_by(reversed(found)) == state
     step = asked(World(hgx()), ticket("a", 5), state=state, now=HOUR)
     assert set(step.grants[0].lease.uuids) == {f"GPU-{at}" for at in range(3, 8)}
 

@@ -16,6 +16,7 @@ from rightsizer.exposition.families import BUCKET_EDGES
 from rightsizer.exposition.report_collector import RISK_BOUNDS
 from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.cache.measures import bins_of
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import held, workload_by_key, workload_of
@@ -32,10 +33,15 @@ from rightsizer.fleet.sources.series import placed
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Risk
-from rightsizer.model.histogram import Histogram, bin_of
+from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
 from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
+
+
+def _bin(ratio: float) -> int:
+    return int(bins_of(np.array([ratio]))[0])
+
 
 GRID = Grid(20_600, COARSE_STEP)
 HOURS = st.lists(st.integers(0, 23), unique=True).map(sorted)
@@ -107,7 +113,7 @@ def test_buckets_keep_their_seconds(counts: list[float], peaks: list[float]) -> 
     (demands,) = demands_of({"sm_work": edges}, {Measure.COMPUTE: np.array([peaks])}, known, 0.6)
     found = demands.get(Resource.COMPUTE, Histogram())
     for edge, seconds in zip(BUCKET_EDGES, edges[0], strict=True):
-        assert found.cumulative()[bin_of(edge)] / 1e9 == pytest.approx(seconds, abs=1e-3)
+        assert found.cumulative()[_bin(edge)] / 1e9 == pytest.approx(seconds, abs=1e-3)
 
 
 @given(pairs=st.lists(st.tuples(SHARES, SHARES), min_size=1, max_size=50), share=st.floats(0.01, 1))
@@ -121,13 +127,13 @@ def test_power_weighs_busy_time_as_an_upper_bound(
         busy.add(time, 1.0)
         power.add(draw, 1.0)
     buckets = {
-        name: np.array([[histogram.cumulative()[bin_of(edge)] for edge in BUCKET_EDGES]])
+        name: np.array([[histogram.cumulative()[_bin(edge)] for edge in BUCKET_EDGES]])
         for name, histogram in (("busy", busy), ("power", power))
     }
     found = demands_of(buckets, {}, np.zeros((1, 24)), 0.6)[0][Resource.COMPUTE]
     # A bucket's seconds are spread evenly, so that its end alone is known.
     edge = next(
-        each for each in BUCKET_EDGES if found.cumulative()[bin_of(each)] >= share * found.total - 1
+        each for each in BUCKET_EDGES if found.cumulative()[_bin(each)] >= share * found.total - 1
     )
     assert truth.quantile(share) is not None
     assert (truth.quantile(share) or 0.0) <= edge + 0.011

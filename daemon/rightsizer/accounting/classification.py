@@ -76,11 +76,6 @@ class StateEvidence:
         self.io_pressure = get(Signal.IO_PRESSURE)
 
     @property
-    def memory_controller(self) -> float | None:
-        """At the highest memory clock; its own share is of the current one."""
-        return memory_work(self.signals)
-
-    @property
     def has_counters(self) -> bool:
         """Whether pipes or memory are counted."""
         return self.pipes is not None or self.dram is not None
@@ -138,7 +133,7 @@ def _spins(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     """How far nothing else than the presence of a kernel shows; what is not measured may be."""
     engines = _rest_margin(evidence.engines, settings.stall_engine_ratio)
     if not evidence.has_counters:
-        controller = evidence.memory_controller
+        controller = memory_work(evidence.signals)
         return min(engines, _rest_margin(controller, settings.stall_memory_controller_ratio))
     return min(
         engines,

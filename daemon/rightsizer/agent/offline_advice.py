@@ -165,15 +165,10 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
         return explain_advice(known, rules)
     for finding in findings:
         if finding.id == asked:
-            return explain_finding(finding, _end_of(path), rules)
+            with closing(Storage(str(path), read_only=True)) as storage:
+                extent = None if storage.history is None else storage.history.extent()
+            return explain_finding(finding, 0 if extent is None else extent[1], rules)
     raise UsageError(unknown_advice_message(would_be or advice, asked) or "")
-
-
-def _end_of(path: Path) -> Nanoseconds:
-    """When the last that the history tells of was over."""
-    with closing(Storage(str(path), read_only=True)) as storage:
-        history = storage.history
-        return 0 if history is None else max((each.end for each in history.load()), default=0)
 
 
 def _must_exist(path: Path) -> None:

@@ -20,7 +20,7 @@ from rightsizer.broker.process_tracker import ProcessTracker
 from rightsizer.broker.repository import BrokerRepository, SavedClock
 from rightsizer.broker.reservations import approximate_duration
 from rightsizer.broker.settings import BrokerFeatureSettings
-from rightsizer.broker.state import BrokerState
+from rightsizer.broker.state import BrokerState, ShareUsage
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.files import read_line
 from rightsizer.host.process_table import ProcessTable, user_name
@@ -157,7 +157,8 @@ class BrokerService:
             self._log.error("broker_set_aside", moved_to=str(self._repository.set_aside))
         now, saved = self._clock.time(), self._repository.load()
         if saved is None:
-            return BrokerTransition(BrokerState.rebuilt(boot, now, self._recovered()))
+            empty = BrokerState(boot, now, usage=ShareUsage(now))
+            return BrokerTransition(empty.joined_by(self._recovered()))
         shift, clock = None, self._repository.clock
         if clock is not None and saved.boot != boot:
             shift = clock.shift_to(SavedClock(boot, now, self._clock.wall_time()))

@@ -222,8 +222,3 @@ class BrokerState:
                 lease = replace(each, asked=now, granted=now)
                 kept.append(LeaseRecord(lease, (1.0,) * count, (None,) * count, now, now))
         return self.with_leases(kept)
-
-    @staticmethod
-    def rebuilt(boot: str, now: Nanoseconds, found: Iterable[Lease]) -> "BrokerState":
-        """The state without a store: the leases of `found`, as `joined_by` takes them."""
-        return BrokerState(boot, now, usage=ShareUsage(now)).joined_by(found)

@@ -30,11 +30,6 @@ class GrpcCallError(Exception):
         super().__init__(message)
         self.status = status
 
-    @property
-    def is_unimplemented(self) -> bool:
-        """Whether the peer knows no such method."""
-        return self.status == UNIMPLEMENTED
-
 
 def unary_call(path: Path, method: str, *, timeout_seconds: float, maximum_bytes: int) -> bytes:
     """The answer to an empty request of a method like `/v1.PodResourcesLister/List`.

@@ -13,18 +13,6 @@ _ROUNDING: Final = 1e-9
 _PRECISION: Final = 1e-12
 
 
-def bin_of(value: float) -> int:
-    """The bin of a ratio: bin 0 holds 0 alone, bin i holds (i-1 %, i %].
-
-    Values outside of 0 to 1 fall into the outermost bins.
-    """
-    scaled = value * (BINS - 1) - _ROUNDING
-    if scaled <= 0:
-        return 0
-    # Not even infinity is more than the last bin holds.
-    return int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
-
-
 class Histogram:
     """How much weight fell on each percent; only percents in use take memory.
 
@@ -41,9 +29,11 @@ class Histogram:
             raise ValueError(f"a histogram has no bin {wrong}")
 
     def add(self, value: float, weight: float) -> None:
-        """Count a ratio with a weight."""
+        """Count a ratio with a weight: bin 0 holds 0 alone, bin i holds (i-1 %, i %].
+
+        Values outside of 0 to 1 fall into the outermost bins.
+        """
         scaled, weights = value * (BINS - 1) - _ROUNDING, self._weights
-        # As `bin_of` tells it, whose call would cost as much again.
         percent = 0 if scaled <= 0 else int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
         weights[percent] = weights.get(percent, 0.0) + weight
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.io.grpc_client import GrpcCallError, unary_call
+from rightsizer.io.grpc_client import UNIMPLEMENTED, GrpcCallError, unary_call
 from rightsizer.io.protobuf import ProtobufError, ProtobufFields
 from rightsizer.model.frozen import dataclass
 
@@ -48,7 +48,7 @@ def list_pods(
                 maximum_bytes=maximum_bytes,
             )
         except GrpcCallError as error:
-            if error.is_unimplemented:
+            if error.status == UNIMPLEMENTED:
                 continue
             raise
         return parse_pods(answer)

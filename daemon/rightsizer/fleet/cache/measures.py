@@ -245,6 +245,6 @@ class DayDemands:
 
 
 def bins_of(values: Floats) -> Floats:
-    """The bin of each of some ratios, as `bin_of` tells it."""
+    """The bin of each of some ratios, as `Histogram.add` tells it."""
     scaled = np.minimum(values * (BINS - 1) - _ROUNDING, BINS - 2)
     return np.where(scaled <= 0, 0, scaled.astype(int) + 1)

@@ -207,6 +207,7 @@ class _NodePage:
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
         devices = self._devices()
+        is_one_gpu = bool(self._chosen) and not self._workload
         return NodeView(
             report=report,
             version=report.agent.version,
@@ -224,7 +225,7 @@ class _NodePage:
             closed=self._advice(is_open=False),
             overview=overview_rows(devices, self._past_of, opened),
             devices=devices,
-            cards=devices if self._is_detailed or len(devices) <= _CARDS_MOST else (),
+            cards=devices if is_one_gpu or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),
             workloads=tuple(row for row in rows if self._workload in {"", row.report.workload.key}),
             signals=self._signals(),
@@ -295,10 +296,6 @@ class _NodePage:
         whole = self._past.detail.get(uuid, _NOTHING)
         cells = tuple(c for c in whole.cells if zoom.start <= c.start < zoom.end)
         return DevicePast(span, DeviceSpan(cells, state_times(cells)), blocks)
-
-    @property
-    def _is_detailed(self) -> bool:
-        return bool(self._chosen) and not self._workload
 
     @property
     def _selected(self) -> str:
