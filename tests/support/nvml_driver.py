@@ -5,6 +5,7 @@ It is independent of the simulator: whatever offers NVML's functions can stand i
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = ["FUNCTIONS", "FakeDriver", "FakeGpu", "FakeInstance", "installed", "r
 _OK = pynvml.NVML_SUCCESS
 _ABSENT = pynvml.NVML_ERROR_NOT_SUPPORTED
 _HANDLES_PER_GPU = 100
+_PATIENCE_SECONDS = 5.0
 _ALWAYS = ("nvmlShutdown", "nvmlGpmSampleFree")  # These need no driver.
 
 
@@ -134,10 +136,16 @@ def tick(clock: FastClock, duration_seconds: float = 1.0) -> None:
 @contextmanager
 def installed(driver: object) -> Iterator[None]:
     """The driver, below the bindings, for as long as the block lasts."""
+    others = set(threading.enumerate())
     use_library(driver)
     try:
         yield
     finally:
+        # A short deadline leaves threads behind: what they give back is this driver's, and the
+        # bindings would take it to the one that is installed next. What hangs for good is left.
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        for thread in set(threading.enumerate()) - others:
+            thread.join(max(0.0, deadline - time.monotonic()))
         use_library(None)
 
 

@@ -242,7 +242,8 @@ def test_sampling_goes_on_without_eyes() -> None:
     with live(eyes, deadline_seconds=0.5) as source, capture_logs():
         # What is not there by the first deadline on a busy machine comes with a later one.
         seen = source.read()
-        while seen.host is None or "GPU-0" not in seen.readings:
+        # One that is under way yet would pass for the look of the round that follows.
+        while "GPU-0" not in seen.readings or not seen.collectors["host"].success:
             seen = source.read()
         eyes.gate.clear()
         slow = source.read()
