@@ -11,6 +11,7 @@ from evaluation.serving_apart import is_computed_in_full, readings, server_of, s
 from evaluation.serving_fit import Constants, Linear, fit, fit_bunching
 from evaluation.serving_offline import OFFLINE_FILE, distance, offline_rows, predicted
 from evaluation.serving_peer import PeerTimes, peer_times
+from evaluation.serving_published import published_errors
 from evaluation.serving_queue import arrival_errors
 from evaluation.serving_truth import FILE, Row, read_rows
 from measured import quantile, table
@@ -64,6 +65,7 @@ _ON_GPUS: Final = (
 def evaluate(options: Options) -> Iterator[str]:
     """Errors by model, cross-validated, what may explain the misfits, how much intervals cover."""
     yield from arrival_errors()
+    yield from published_errors()
     if options.truth is None or not (options.truth / FILE).is_file():
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return

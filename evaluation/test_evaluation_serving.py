@@ -1,8 +1,10 @@
 """The evaluation of serving predictions, over a small truth of its own."""
 
 import gzip
+import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -13,6 +15,7 @@ from evaluation.serving_apart import is_computed_in_full, readings, server_of, s
 from evaluation.serving_fit import Constants, Linear, fit
 from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
 from evaluation.serving_peer import PeerTimes, peer_times
+from evaluation.serving_published import published_errors, published_rates
 from evaluation.serving_truth import FILE, Row, read_rows
 from profiler_environment import Absent
 from rightsizer.sizing.parameters import NumberFormat
@@ -168,6 +171,28 @@ def test_answers_of_a_peer_are_read_among_what_else_it_prints(
     program.chmod(0o755)
     monkeypatch.setattr(serving_peer, "environment", lambda _: program)
     assert peer_times(tmp_path / FILE) == {"a": PeerTimes(10.0, 2.0)}
+
+
+def test_published_throughput_is_within_the_range() -> None:
+    """Of each layout that TensorRT-LLM's makers publish; experts of replicas are fitted alone."""
+    rows = published_rates()
+    predicted = [row.predicted() for row in rows]
+    pairs = list(zip(rows, predicted, strict=True))
+    assert len(rows) == 141
+    assert [row for row, each in pairs if not each.low <= row.tokens_per_second <= each.high] == []
+    fitted = [row for row in rows if row.model == "Qwen3-235B-A22B"]
+    others = [row.error() for row in rows if row not in fitted]
+    assert median(others) < math.log(1.1)
+    assert median(row.error() for row in fitted) < math.log(1.15)
+
+
+def test_experts_that_replicas_share_wait_for_the_fullest() -> None:
+    """Without an imbalance more is said than was published; with one of a board left out less."""
+    text = "\n".join(published_errors())
+    last = [line.split("|") for line in text.splitlines() if line.startswith("|")][-3:]
+    for _, _, fitted, off, without, _ in last:
+        assert float(fitted) > 1.0
+        assert float(off.strip().removeprefix("x")) < float(without.strip().removeprefix("x"))
 
 
 def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:

@@ -210,11 +210,12 @@ class ForwardPass:
             return PassCost()
         gpus, spread = self.layout.tensor, self.layout.expert
         layers = model.layers - model.dense_layers
-        flops = 2.0 * experts.chosen_share * experts.expert_parameters * tokens / gpus
+        fullest = tokens * (settings.expert_imbalance_ratio if spread > 1 else 1.0)
+        flops = 2.0 * experts.chosen_share * experts.expert_parameters * fullest / gpus
         read = experts.read_parameters(tokens * spread) * stored_bytes / (gpus * spread)
         speed = settings.expert_compute_ratio * self.flops_per_second
         products = self._overlapped(flops, read, speed)
-        vectors = tokens * model.experts_per_token * model.hidden * _BF16_BYTES
+        vectors = fullest * model.experts_per_token * model.hidden * _BF16_BYTES
         # To the replica that holds the expert and back: each way is half of a sum's.
         sums = all_reduce_seconds(self.board, spread, vectors / gpus)
         # Of those that go to experts on other servers.

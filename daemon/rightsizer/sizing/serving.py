@@ -246,7 +246,8 @@ class Server:
         # together, and the next ones begin together again; lengths that differ and bursts that end
         # draw them apart, so that a bunch grows with the root of their number.
         bunch = 1.0 + self.settings.bunching_ratio * (math.sqrt(max(1.0, asked)) - 1.0)
-        first = step.seconds + max(bunch, 1.0 + beside) * prompt.seconds
+        alone = self.prompt.seconds
+        first = step.seconds + max(bunch * alone, alone + beside * prompt.seconds)
         rate = served * self._answer / residence
         # Prompts beside a step are surer to be cheaper than to be dearer.
         step_factor, prompt_factor = _STEP * self.error_ratio, _PROMPTS * self.error_ratio
