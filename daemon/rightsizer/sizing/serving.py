@@ -149,6 +149,8 @@ class Server:
         self._prompts = partial(self.forward.prompts, tokens, cached_tokens=cached_tokens)
         self.prompt = self._prompts()
         """One prompt through the model, less what the prefix cache holds of it."""
+        chunk = settings.chunk_tokens or math.inf
+        self._prompts_together = chunk / max(1.0, tokens - cached_tokens)
         self._answer = max(1.0, self.load.output_tokens)
         self.capacity = _capacity(memory, available_bytes)
         """Requests of one replica that its KV cache holds; the others wait for one to end."""
@@ -233,10 +235,11 @@ class Server:
         return AnswerRound(step, prompt, beside, residence)
 
     def _prompt_beside(self, others: float) -> PassCost:
-        """One prompt where so many come to each step: they go through the model together."""
-        if others <= 1.0:
+        """One prompt where so many come to each step: those that fit go through together."""
+        together = min(others, self._prompts_together)
+        if together <= 1.0:
             return self.prompt
-        return PassCost().plus(self._prompts(others), 1.0 / others)
+        return PassCost().plus(self._prompts(together), 1.0 / together)
 
     def _generating(
         self, asked: float, running: float, served: float, generated: AnswerRound
