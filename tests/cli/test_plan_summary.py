@@ -127,3 +127,14 @@ def test_each_requirement_of_a_list_has_its_summary(tmp_path: Path, capsys: Capt
 
     assert any(line.startswith("to be sure") for line in lines)
     assert any(line.startswith("error: ") for line in lines)
+
+
+def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured) -> None:
+    """671 billion parameters are on eight GPUs together, and a larger load takes more groups."""
+    asked = ("plan", "--model", "deepseek-v3", "--gpus", "b200", "--in", "4000", "--out", "1000")
+
+    few, many = (summary(capsys, *asked, "--rps", rps) for rps in ("5", "50"))
+
+    assert any(line.startswith("Take 8 x B200 that share the experts: $") for line in few)
+    taken = next(line for line in many if line.startswith("Take "))
+    assert re.match(r"Take \d+ x B200 as \d+ groups of 8 that share the experts: \$", taken)

@@ -116,6 +116,11 @@ def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
     layout, each = best.layout, best.count // best.layout.data
     if plan.requirement.task.trains or each == best.count:
         return f" ({layout})" if best.count > 1 else ""
+    if layout.expert > 1:
+        # No replica holds the model by itself.
+        groups = layout.data // layout.expert
+        split = f" as {groups} groups of {best.count // groups}" if groups > 1 else ""
+        return f"{split} that share the experts"
     return f" as {layout.data} replicas{f' of {each}' if each > 1 else ''}"
 
 
