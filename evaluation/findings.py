@@ -5,7 +5,6 @@ worked out from the truth of each tick, or labeled where no tick tells.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Final
@@ -87,8 +86,8 @@ def live(
     seed: int,
     tick_seconds: float,
     *,
-    is_varied: bool = True,
     kinds: Sequence[Stream] = _STREAMS,
+    past_days: int = _PAST_DAYS,
 ) -> dict[Stream, Outcome]:
     """A day of a scenario, on each kind of telemetry.
 
@@ -96,15 +95,14 @@ def live(
         path: The scenario's file, or a packaged one's name.
         seed: For its noise, its variation and its disturbance.
         tick_seconds: Simulated time between two readings.
-        is_varied: Whether the seed changes what the kernels do.
         kinds: Of telemetry; the undisturbed one with all counters is always among them.
+        past_days: Of history where telemetry is whole; sizes are judged by a week.
 
     Raises:
         ScenarioError: the file is no scenario.
     """
-    written = load_scenario(path, built_in())
-    scenario = varied(written, seed) if is_varied else replace(written, seed=seed)
-    timeline, past = Timeline(), DEFAULT_START - _PAST_DAYS * _DAY
+    scenario = varied(load_scenario(path, built_in()), seed)
+    timeline, past = Timeline(), DEFAULT_START - past_days * _DAY
     streams = {
         stream: AdviceStream(
             scenario.name,
@@ -114,7 +112,7 @@ def live(
         )
         for stream in kinds
     }
-    for snapshot, node in _snapshots(scenario, past, _PAST_TICK, _PAST_DAYS * _DAY):
+    for snapshot, node in _snapshots(scenario, past, _PAST_TICK, past_days * _DAY):
         _tell(timeline, snapshot, node)
         streams[_MAIN].read(snapshot)
     streams[_MAIN].judge(DEFAULT_START)

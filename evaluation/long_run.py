@@ -147,6 +147,7 @@ def evaluate(_: Options) -> Iterator[str]:
 
 def live_a_month(
     *,
+    days: int = _DAYS,
     gpus: int = _GPUS,
     tick_seconds: float = _TICK_SECONDS,
     run_every_seconds: float = _RUN_EVERY_SECONDS,
@@ -154,6 +155,7 @@ def live_a_month(
     """Live through it.
 
     Args:
+        days: How many of them.
         gpus: How many of them, with the workloads that these hold.
         tick_seconds: Simulated time between two readings.
         run_every_seconds: Simulated time between two runs of the rules.
@@ -162,7 +164,7 @@ def live_a_month(
     closed: dict[str, Nanoseconds] = {}
     every = nanoseconds(run_every_seconds)
     due = DEFAULT_START + every
-    for day in range(1, _DAYS + 1):
+    for day in range(1, days + 1):
         for snapshot in _snapshots(_scenario(day, gpus), day, nanoseconds(tick_seconds)):
             accounts.post(snapshot)
             accounts.drain_closed()

@@ -97,8 +97,8 @@ def test_current_demand_fades_and_current_memory_does_not() -> None:
     peak = {**TRAINING, Signal.SM_ACTIVE: 1.0, Signal.MEMORY_USED_BYTES: 72 * GIBIBYTE}
     calm = {**TRAINING, Signal.SM_ACTIVE: 0.6, Signal.MEMORY_USED_BYTES: 8 * GIBIBYTE}
     accounts = NodeAccounts()
-    live(accounts, ticks(0, 3 * 3600, 25), {GPU: peak}, {GPU: JOB})
-    live(accounts, ticks(3 * 3600 + 25, 5 * 86_400, 25), {GPU: calm}, {GPU: JOB})
+    live(accounts, ticks(0, 3 * 3600, 100), {GPU: peak}, {GPU: JOB})
+    live(accounts, ticks(3 * 3600 + 100, 5 * 86_400, 100), {GPU: calm}, {GPU: JOB})
     found = accounts.provisioning(GPU.uuid)
     demands = {
         name: [fit.resources[each].demand for each in (Resource.COMPUTE, Resource.MEMORY)]

@@ -59,11 +59,17 @@ def day_and_night(at: int) -> Mapping[Device, Signals]:
 
 
 @pytest.fixture(scope="module")
-def past() -> Case:
-    """Ten days of a workload on two devices, over the last two."""
+def lived() -> NodeAccounts:
+    """Ten days of a workload on two devices."""
     accounts = NodeAccounts()
     live(accounts, range(24 * DAYS), day_and_night)
-    (case,) = accounts.look(EPOCH + DAYS * DAY).cases(2 * DAY)
+    return accounts
+
+
+@pytest.fixture(scope="module")
+def past(lived: NodeAccounts) -> Case:
+    """The workload over the last two days."""
+    (case,) = lived.look(EPOCH + DAYS * DAY).cases(2 * DAY)
     return case
 
 
@@ -148,17 +154,15 @@ def test_workload_that_moved_keeps_its_past() -> None:
     assert case.workload_window.known >= 47 * HOUR
 
 
-def test_restart_keeps_the_past() -> None:
+def test_restart_keeps_the_past(lived: NodeAccounts) -> None:
     """Through the bytes of a history."""
-    before = NodeAccounts()
-    live(before, range(24 * DAYS), day_and_night)
     after = NodeAccounts()
-    for known in before.device_records():
+    for known in lived.device_records():
         after.restore_record(known)
-    for window in (*before.drain_closed(), *before.open_windows()):
+    for window in (*lived.drain_closed(), *lived.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + DAYS * DAY
-    (was,), (found,) = before.look(now).cases(2 * DAY), after.look(now).cases(2 * DAY)
+    (was,), (found,) = lived.look(now).cases(2 * DAY), after.look(now).cases(2 * DAY)
     assert found.shape() == was.shape()
     assert found.trend(Measure.MEMORY_BYTES) == was.trend(Measure.MEMORY_BYTES)
     assert found.effective_samples() == was.effective_samples()

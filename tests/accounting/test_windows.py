@@ -4,6 +4,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
@@ -174,6 +175,12 @@ def long_run(hours: int, start: int = EPOCH, length: int = 100) -> list[Entry]:
     return entries_of([(KINDS[n % len(KINDS)], length) for n in range(count)], start)
 
 
+@cache
+def ten_days() -> tuple[DeviceWindows, list[Window]]:
+    """Windows to look at, and all that were closed."""
+    return windows_of(long_run(240, length=300))
+
+
 def test_running_sums_equal_sums_made_anew() -> None:
     """After ten days of adding and taking away, a day is a day and a week is a week."""
     device, closed = windows_of(long_run(240))
@@ -338,7 +345,7 @@ def test_any_span_is_the_sum_of_the_five_minutes_in_it(
 )
 def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) -> None:
     """On whole hours nothing is missing and nothing too much, ten days later too."""
-    device, closed = windows_of(long_run(240, length=300))
+    device, closed = ten_days()
     window_query = device.rollups.window_query()
     assert window_query.grain(EPOCH + start, EPOCH + end) == FINE_SPAN
     found = window_query.window(EPOCH + start, EPOCH + end)
@@ -352,7 +359,7 @@ def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) ->
 
 def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
     """Its blocks are exact to five minutes all the same."""
-    device, _ = windows_of(long_run(240, length=300))
+    device, _ = ten_days()
     start, end = EPOCH + DAY + 10 * MINUTE, EPOCH + DAY + 100 * MINUTE
     window_query = device.rollups.window_query()
     assert window_query.grain(start, end) == HOUR

@@ -222,12 +222,12 @@ def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
     """The agent forgets it after a month; the one who replays two months wants to know."""
     story = write_story(
         tmp_path / "log.csv",
-        (State.IDLE_HELD, 6 * HOUR),
-        (State.COMPUTE_BOUND, 40 * 24 * HOUR),
+        (State.IDLE_HELD, 12 * HOUR),
+        (State.COMPUTE_BOUND, 33 * 24 * HOUR),
         interval_seconds=1800,
     )
-    every_three_hours = replace(Settings().recommender, interval=3.0 * HOUR)
-    settings = replace(Settings(), recommender=every_three_hours)
+    every_six_hours = replace(Settings().recommender, interval=6.0 * HOUR)
+    settings = replace(Settings(), recommender=every_six_hours)
 
     assert [advice.finding.rule for advice in replayed(story, settings=settings).advice] == ["idle"]
 
@@ -323,7 +323,9 @@ def test_unknown_time_says_why(
 
 def test_texts_call_a_gpu_what_its_log_calls_it(tmp_path: Path) -> None:
     """The index that only orders the devices of a log without one is never told."""
-    story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x")
+    story = write_story(
+        tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), device="pod-x", interval_seconds=10
+    )
     result = replayed(story)
     told = json.dumps(replay_form(result)) + replay_text(result)
 
@@ -378,9 +380,9 @@ def test_productive_is_not_used(tmp_path: Path) -> None:
 
 def test_advice_to_scale_with_the_load_closes_when_the_pods_end(tmp_path: Path) -> None:
     """Within two looks of the ledger's hour, though others on the node go on."""
-    ended = 139 * HOUR
+    ended = 91 * HOUR
     rows = []
-    for at in range(0, 144 * HOUR, 300):
+    for at in range(0, 96 * HOUR, 300):
         is_day = 8 <= at // HOUR % 24 < 20
         loads = {f"pod-{phase}": 0.4 * (is_day and at // 300 % 4 != phase) for phase in range(2)}
         for pod, load in loads.items() if at <= ended else ():

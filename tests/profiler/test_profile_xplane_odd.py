@@ -116,17 +116,17 @@ def test_nothing_of_who_recorded_it_comes_out(tmp_path: Path) -> None:
 
 
 def test_a_long_file_is_never_in_memory(tmp_path: Path) -> None:
-    """Of 24 MB a piece at a time is, whether its events are of use or not."""
+    """Of 12 MB a piece at a time is, whether its events are of use or not."""
     event = length_field(4, number_field(1, 1) + number_field(2, 9) + length_field(4, b"x" * 480))
-    line = length_field(2, "python3") + event * 50_000
+    line = length_field(2, "python3") + event * 25_000
     path = tmp_path / "long.xplane.pb"
     path.write_bytes(length_field(1, length_field(2, "/host:CPU") + length_field(3, line)))
     tracemalloc.start()
     profile = XPLANE.read(path, LIMITS)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert profile.unread == {"events of the host": 50_000}
-    assert peak < 4 * 2**20
+    assert profile.unread == {"events of the host": 25_000}
+    assert peak < 3 * 2**20
 
 
 def test_a_packed_file_reads_the_same(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import pynvml
@@ -11,6 +12,7 @@ from instrumented_library import InstrumentedLibrary
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario import SimulatedScenario
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
@@ -27,7 +29,13 @@ def hour(hours: float) -> Nanoseconds:
 
 def node_of(scenario: str, start: Nanoseconds | None = MIDNIGHT) -> SimulatedNode:
     """The node of a packaged scenario."""
-    return SimulatedNode(load_scenario(scenario, built_in()), built_in(), start)
+    return SimulatedNode(_packaged(scenario), built_in(), start)
+
+
+@cache
+def _packaged(scenario: str) -> SimulatedScenario:
+    """It does not change, and takes as long to read as a tick of its node."""
+    return load_scenario(scenario, built_in())
 
 
 @dataclass
