@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 __all__ = ["Asked", "FaultyStore", "Reply", "answer", "faulty_store", "refusal"]
 
 _RANGE: Final = "/api/v1/query_range"
+_PACKED: Final = b"\x1f\x8b"
+"""What a body begins with that is packed already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
                 store.ended.wait(30)
                 return
             body = reply.body
-            if reply.headers.get("Content-Encoding") == "gzip":
+            if reply.headers.get("Content-Encoding") == "gzip" and not body.startswith(_PACKED):
                 body = gzip.compress(body)
             self.send_response(reply.status)
             for name, text in {"Content-Type": "application/json", **reply.headers}.items():
