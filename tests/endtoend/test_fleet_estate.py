@@ -71,7 +71,7 @@ def test_what_is_planted_is_found_and_nothing_else(ask: Ask, metrics: Metrics) -
 
 def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> None:
     """Those that rest on distributions of every second; docs/cost.md has the figure."""
-    less = at_level(life, Level.STANDARD)
+    less = at_level(replace(life, fine_hours=1), Level.STANDARD)
     with filled_victoria(less, *sources_of(less, Metrics.OWN)) as server:
         found = ask_fleet(server.url, life.end)
     result = score(SMALL, Metrics.OWN, found.findings)

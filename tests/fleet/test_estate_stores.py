@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -22,7 +23,8 @@ STATES: Final = "rightsizer_state_seconds_total"
 @pytest.fixture(scope="module")
 def life() -> Life:
     """Two days of the small estate."""
-    return live(SMALL, DAYS, START, tick_seconds=300, variants=1)
+    # What the present is judged by is as fine as in life; a whole day of it is most of the work.
+    return replace(live(SMALL, DAYS, START, tick_seconds=300, variants=1), fine_hours=1)
 
 
 @pytest.fixture(scope="module")

@@ -61,6 +61,8 @@ class Life:
     """Seconds since the epoch at which the first day begins, UTC."""
     gpus: tuple[Gpu, ...]
     variants: tuple[Mapping[str, Character], ...]
+    fine_hours: int = 24
+    """For how long before the end samples are a minute apart, as agents are scraped."""
 
     @property
     def slots(self) -> int:
@@ -69,11 +71,11 @@ class Life:
 
     @property
     def fine_from(self) -> int:
-        """The first slot whose samples are a minute apart, as agents are scraped.
+        """The first slot whose samples are a minute apart.
 
         Before it one a slot is all there is, so that a store can be filled in no time.
         """
-        return max(0, self.slots - SLOTS)
+        return max(0, self.slots - self.fine_hours * SLOTS // 24)
 
     @property
     def end(self) -> int:
