@@ -89,7 +89,8 @@ class ServingModelSettings:
         expert_imbalance_ratio: What the fullest GPU gets of the tokens of experts that replicas
             share, of the mean: all wait for it.
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
-            H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out
+            H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out. Kernels
+            alone take x1.2 to x1.6 with uneven tokens (aiconfigurator-core 0.12.0)
         network_bytes_per_second: What each GPU sends at most to GPUs of other servers, where
             replicas on several servers share experts.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
