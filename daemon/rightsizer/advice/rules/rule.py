@@ -95,8 +95,15 @@ class TunableRule(Generic[SettingsT]):
 
     name: str
     settings: SettingsT
-    market: Market = field(default_factory=Market, kw_only=True)
-    """What else there is to run on, and what it costs."""
+    given_market: Market | None = field(default=None, kw_only=True)
+
+    @property
+    def market(self) -> Market:
+        """What else there is to run on, and what it costs; by itself all boards, without prices.
+
+        Only who asks reads the catalogue: rules are part of the settings, which all commands read.
+        """
+        return self.given_market or Market()
 
     def relaxed(self, factor: float) -> Self:
         """The same rule with a lower threshold: what is still true enough to stay open."""
@@ -109,7 +116,7 @@ class TunableRule(Generic[SettingsT]):
 
     def in_market(self, market: Market) -> Self:
         """The same rule with an operator's boards and prices."""
-        return replace(self, market=market)
+        return replace(self, given_market=market)
 
 
 @dataclass(frozen=True, slots=True)
