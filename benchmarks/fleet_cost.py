@@ -20,7 +20,11 @@ from measured import Figure
 __all__ = ["measure"]
 
 _SIZES: Final = (1_000, 10_000)
-_KINDS: Final = {"our agents": (), "dcgm-exporter": ("--dcgm",)}
+_KINDS: Final = {
+    "our agents": (),
+    "dcgm-exporter": ("--dcgm",),
+    "dcgm-exporter, recorded by rules": ("--dcgm", "--recorded"),
+}
 """By whose metrics there are, the store's flags."""
 _MOST_SECONDS: Final = 60.0
 """Apart from the store's own work; of the largest."""

@@ -8,6 +8,8 @@ from typing import Final
 __all__ = ["instants", "ranges"]
 
 _NAMES: Final = re.compile(r"DCGM_FI_[A-Z_0-9]+")
+_RECORDED: Final = re.compile(r"uuid(?:_pod)?:(DCGM_FI_[A-Z_0-9]+):[a-z0-9]+")
+_RECORDED_SECONDS: Final = 300
 _GPUS_A_NODE: Final = 8
 _GPUS_A_POD: Final = 4
 _VARIANTS: Final = 8
@@ -47,7 +49,20 @@ def ranges(
     elif promql.startswith("group by (UUID"):
         for uuid, number in uuids.items():
             yield f'{{"metric":{{{_facts(uuid, number)},{_pod(number)}}},{_always(1, times)}}}'
-    elif "(count_over_time(" in promql and "sum_over_time" not in promql:
+    elif "(count_over_time(uuid_pod:" in promql:
+        for uuid in uuids:
+            recorded = _always(int(step) // _RECORDED_SECONDS, times)
+            yield f'{{"metric":{{"UUID":"{uuid}"}},{recorded}}}'
+    else:
+        yield from _metrics(uuids, promql, times, step)
+
+
+def _metrics(
+    uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
+) -> Iterator[str]:
+    """The series of a metric, or the samples by holder."""
+    is_counted = "(count_over_time(" in promql and "sum_over_time" not in promql
+    if is_counted or "uuid_pod:" in promql:
         counts = _always(int(step) // _SCRAPE_SECONDS, times)
         for uuid, number in uuids.items():
             yield f'{{"metric":{{"UUID":"{uuid}",{_pod(number)}}},{counts}}}'
@@ -61,7 +76,10 @@ def instants(uuids: dict[str, int], promql: str, time: str) -> Iterator[str]:
     """The series of an instant query."""
     names = [name for name in dict.fromkeys(_NAMES.findall(promql)) if name in _LEVELS]
     if promql.startswith("count by (__name__)"):
-        for name in names:
+        is_recorded = "last_over_time(" in promql
+        found = _RECORDED.finditer(promql) if is_recorded else _NAMES.finditer(promql)
+        there = [each[0] for each in found if each[is_recorded] in _LEVELS]
+        for name in dict.fromkeys(there):
             yield f'{{"metric":{{"__name__":"{name}"}},"value":[{time},"{len(uuids)}"]}}'
     elif promql.startswith("quantile("):
         yield f'{{"metric":{{}},"value":[{time},"{600 // _SCRAPE_SECONDS}"]}}'

@@ -3,7 +3,7 @@
 It keeps nothing: each answer is put together from pieces of text that were made once. What that
 takes is counted, so that a benchmark can tell the store's work from its client's. It knows the
 questions that the source of our own agents asks, or with `--dcgm` those of the other source
-(`fleet_dcgm.py`), and has no samples of anything else.
+(`fleet_dcgm.py`), with `--recorded` about recorded series too, and has no samples of anything else.
 """
 
 import argparse
@@ -83,15 +83,24 @@ class Estate:
 
     is_dcgm: bool = False
     """Whether dcgm-exporters are there in place of our agents."""
+    is_recorded: bool = False
+    """Whether their metrics were recorded, too."""
 
     @classmethod
-    def of(cls, gpus: int, until: float = math.inf, *, is_dcgm: bool = False) -> "Estate":
+    def of(
+        cls,
+        gpus: int,
+        until: float = math.inf,
+        *,
+        is_dcgm: bool = False,
+        is_recorded: bool = False,
+    ) -> "Estate":
         """An estate of a size."""
         # A part of a fleet is chosen by the first digits, which real ones share out evenly.
         starts = (number * _SPREAD % 2**32 for number in range(gpus))
         uuids = tuple(f"GPU-{e:08x}-0000-4000-8000-{n:012d}" for n, e in enumerate(starts))
         numbers = {uuid: number for number, uuid in enumerate(uuids)}
-        return cls(gpus, until, uuids, numbers, is_dcgm)
+        return cls(gpus, until, uuids, numbers, is_dcgm, is_recorded)
 
     def asked(self, promql: str) -> Sequence[str]:
         """The devices that a question names, or whose uuids begin so; all where it names none."""
@@ -114,6 +123,8 @@ class Estate:
         """The series of an instant query."""
         if not self.is_dcgm:
             return _vector(self, promql, time)
+        if ":" in promql.partition("__name__")[2] and not self.is_recorded:
+            return iter(())
         return fleet_dcgm.instants(self._numbered(promql), promql, time)
 
     def _numbered(self, promql: str) -> dict[str, int]:
@@ -318,6 +329,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("gpus", type=int)
     parser.add_argument("--until", type=float, default=math.inf, help="time of the last sample")
     parser.add_argument("--dcgm", action="store_true", dest="is_dcgm", help="no agents")
+    parser.add_argument("--recorded", action="store_true", dest="is_recorded", help="by rules")
     estate = Estate.of(**vars(parser.parse_args(arguments)))
     handler = type("Handler", (_Handler,), {"estate": estate})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

@@ -34,9 +34,9 @@ class LoopbackStore:
 
 
 @contextmanager
-def loopback_store(gpus: int) -> Iterator[LoopbackStore]:
-    """A store of so many GPUs, at work for as long as one asks."""
-    estate = Estate.of(gpus)
+def loopback_store(gpus: int, *, is_dcgm: bool = False) -> Iterator[LoopbackStore]:
+    """A store of so many GPUs, at work for as long as one asks; of agents, or dcgm-exporters."""
+    estate = Estate.of(gpus, is_dcgm=is_dcgm)
     store = LoopbackStore("")
     store.goes_on.set()
 

@@ -14,9 +14,10 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 
-_LABELS: Final = (
+CLUSTER_LABELS: Final = (
     *("cluster", "k8s_cluster", "cluster_name", "k8s_cluster_name", "kubernetes_cluster"),
 )
+"""Those that usually tell clusters apart."""
 _TENANT: Final = "__tenant_id__"
 """Of Mimir, where `fleet.store.tenant` names several: each has clusters of its own."""
 _DEVICES: Final = (
@@ -52,7 +53,7 @@ def clusters_in(
     Raises:
         StoreError: the store does not answer.
     """
-    labels = (label,) if label else _LABELS
+    labels = (label,) if label else CLUSTER_LABELS
     by = ", ".join(dict.fromkeys((_TENANT, *labels)))
     devices, schedulers = (
         " or ".join(f"group by ({by}) ({each})" for each in some)

@@ -9,7 +9,7 @@ from operator import gt, lt
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.console.command import Command, add_flags, answer, help_of
+from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
     add_config_flag,
@@ -33,7 +33,13 @@ _HELP: Final = help_of(__file__)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("merge",), nargs="?", help="make one answer of several")
+    parser.add_argument(
+        "action",
+        choices=("merge", "rules"),
+        nargs="?",
+        help="make one answer of several; write recording rules for dcgm-exporter's metrics, of "
+        "those in the store where one is named",
+    )
     parser.add_argument(
         "answers", type=Path, nargs="*", metavar="ANSWER.json", help="answers in JSON, to merge"
     )
@@ -57,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from rightsizer.fleet.answers import merged, read_answers
         from rightsizer.fleet.encoder import encode_answer, encode_plan
         from rightsizer.fleet.judge import FleetJudge
-        from rightsizer.fleet.run import explain_once, run_once
+        from rightsizer.fleet.run import dcgm_rules, explain_once, run_once
         from rightsizer.fleet.service import serve_fleet
         from rightsizer.fleet.text import plan_text
     except ImportError as error:
@@ -70,6 +76,9 @@ def _run(arguments: argparse.Namespace) -> int:
         _show(arguments, form)
         return 0
     settings = _settings(arguments)
+    if arguments.action == "rules":
+        say(dcgm_rules(settings.fleet, SystemClock().wall_time()))
+        return 0
     if arguments.serve:
         serve_fleet(settings)
         return 0
@@ -136,6 +145,10 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
 _SELECTED: Final = ("top", "cluster", "team", "since")
 _REFUSED: Final[dict[str, tuple[str, ...]]] = {
     "merge": ("store.url", "shard", "lookback", "at", "serve", "dry-run", "explain", "save"),
+    "rules": (
+        *("shard", "lookback", "at", "serve", "dry-run", "explain", "save", "html", "all", "json"),
+        *_SELECTED,
+    ),
     "--serve": ("save", "html", "at", "all", "json", *_SELECTED),
     "--dry-run": ("save", "html", "all", *_SELECTED),
     "--explain": ("save", "html", "all", *_SELECTED),
@@ -151,7 +164,8 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
     if arguments.answers and not is_merge:
         raise UsageError("files are for `rightsizer fleet merge`; leave them out")
     for mode, flags in _REFUSED.items():
-        if not (is_merge if mode == "merge" else _given(arguments, mode.strip("-"))):
+        is_asked = _given(arguments, mode[2:]) if mode[0] == "-" else arguments.action == mode
+        if not is_asked:
             continue
         for flag in flags:
             if _given(arguments, flag):

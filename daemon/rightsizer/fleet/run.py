@@ -12,17 +12,25 @@ from rightsizer.advice.restoration import Restoration, restored
 from rightsizer.advice.service import AdviceService, EventSink, RecommenderResult
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP
+from rightsizer.fleet.clusters import CLUSTER_LABELS
 from rightsizer.fleet.context import store_of
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import loss_of, opened_ledger
-from rightsizer.fleet.settings import FleetConfig, ledger_settings, rule_trees
+from rightsizer.fleet.prometheus.selector import Matchers
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, ledger_settings, rule_trees
 from rightsizer.fleet.source import MetricStore
+from rightsizer.fleet.sources.dcgm_exporter.recording_rules import (
+    USUAL_METRICS,
+    metrics_in,
+    recorded_series,
+    rules_text,
+)
 from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.model.advice import OPEN_STATES, AdviceEvent, AdviceState, Region, Scraped
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import StoreError, UsageError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.notify.grafana.client import GrafanaClient
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
@@ -268,3 +276,23 @@ def _unsaved(
 def _at_once(_: float) -> bool:
     """Do not wait for a peer that is away: the next run tries again."""
     return True
+
+
+def dcgm_rules(settings: FleetSettings, now: Nanoseconds) -> str:
+    """The recording rules for dcgm-exporter's metrics: of a store's, else of all that are usual.
+
+    Recorded series keep the labels that tell clusters apart, and those that every query matches.
+
+    Raises:
+        StoreError: the store does not answer, or has none of them.
+        ConfigurationError: its address or credentials are at fault.
+    """
+    if not settings.store.url:
+        matched, metrics = Matchers.parse(settings.matchers), USUAL_METRICS
+    else:
+        with closing(store_of(settings)) as store:
+            matched, metrics = store.matchers, metrics_in(store, now)
+        if not recorded_series(metrics):
+            raise StoreError(f"the store at {settings.store.url} has no metrics of dcgm-exporter")
+    labels = (*CLUSTER_LABELS, settings.cluster_label, *matched.names)
+    return rules_text(metrics, dict.fromkeys(filter(None, labels)))

@@ -16,6 +16,7 @@ from estate.life import Life
 from estate.series import Run
 from estate.writing import json_lines, open_metrics
 from prometheus_server import Prometheus, binary, prometheus_server, scrape_config
+from recorded_past import recording
 from victoria_server import victoria_server
 
 __all__ = ["Source", "filled_prometheus", "filled_victoria", "stretches"]
@@ -27,6 +28,8 @@ _STRETCH_SECONDS: Final = 18 * 3600
 """The largest block that Prometheus lays out in one piece and that a file of one pass makes."""
 _AT_ONCE: Final = 2
 """Stretches that are laid out beside each other; each has its text on the disk until then."""
+_RECORDED_SECONDS: Final = 48 * 3600
+"""As many as are looked at: promtool takes its time."""
 _SEND_BYTES: Final = 8 * 2**20
 _SEARCHABLE_SECONDS: Final = 30.0
 
@@ -45,12 +48,20 @@ def stretches(life: Life, step_seconds: int = 300) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def filled_prometheus(life: Life, *sources: Source) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped all of it; what it was configured to scrape is gone."""
+def filled_prometheus(life: Life, *sources: Source, rules: str = "") -> Iterator[Prometheus]:
+    """A Prometheus that has scraped all of it; what it was configured to scrape is gone.
+
+    Where there are rules, it has recorded for the last two days.
+    """
     with tempfile.TemporaryDirectory(prefix="estate-") as name:
         folder = Path(name)
         _make_blocks(life, sources, folder)
-        with prometheus_server(scrape_config(), data=folder / "data") as server:
+        data = folder / "data"
+        with (
+            recording(data, rules, life.end - _RECORDED_SECONDS, life.end)
+            if rules
+            else prometheus_server(scrape_config(), data=data)
+        ) as server:
             yield server
 
 

@@ -50,7 +50,7 @@ def _matcher(name: str, values: tuple[str, ...]) -> str:
 
 
 _STRING: Final = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`]*`'
-_MATCHER: Final = re.compile(rf"\s*[A-Za-z_][A-Za-z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:{_STRING})\s*")
+_MATCHER: Final = re.compile(rf"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:=~|!~|!=|=)\s*(?:{_STRING})\s*")
 _TOKEN: Final = re.compile(
     rf"(?P<string>{_STRING})"
     r"|(?P<space>\s+|#[^\n]*)"
@@ -99,6 +99,11 @@ class Matchers:
                 )
             at = found.end() + 1
         return cls(inner)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels that they are about."""
+        return tuple(each[1] for each in _MATCHER.finditer(self.text))
 
     def merge(self, promql: str) -> str:
         """The query with the matchers in each of its selectors."""

@@ -136,21 +136,29 @@ def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_V
 
 
 def names_of(
-    store: MetricStore, names: Sequence[str], now: Nanoseconds, labels: Sequence[str] = ()
+    store: MetricStore,
+    names: Sequence[str],
+    now: Nanoseconds,
+    labels: Sequence[str] = (),
+    within: str = "",
 ) -> frozenset[str]:
-    """Those of some metrics that have series; `labels` may hold the uuid of a series' device.
+    """Those of some metrics that have series, now or `within` a duration before.
+
+    `labels` may hold the uuid of a series' device.
 
     Where all at once are too much they are asked for one by one, and one of them by devices.
     """
 
     def ask(part: MetricStore, some: Sequence[str]) -> Sequence[SampledSeries]:
-        return part.instant(f"count by (__name__) ({{{one_of('__name__', some)}}})", now)
+        series = f"{{{one_of('__name__', some)}}}"
+        latest = f"last_over_time({series}[{within}])" if within else series
+        return part.instant(f"count by (__name__) ({latest})", now)
 
     try:
         found = ask(store, names)
     except StoreLimitError:
         if len(names) > 1:
-            each = (names_of(store, (name,), now, labels) for name in names)
+            each = (names_of(store, (name,), now, labels, within) for name in names)
             return frozenset[str]().union(*each)
         if not labels:
             raise

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import product
-from typing import Final
+from itertools import chain, product
+from typing import Final, Self
 
 import numpy as np
 
@@ -14,41 +14,40 @@ from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
-from rightsizer.fleet.sources.series import placed, together
+from rightsizer.fleet.sources.dcgm_exporter.forms import (
+    GAINED,
+    LOWEST,
+    MEAN,
+    OWN_MEAN,
+    PEAK,
+    RECORDED_STEP,
+    Form,
+    times_recorded,
+)
+from rightsizer.fleet.sources.series import placed, runs_of, together
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit, convert, seconds
 
-_DEVICE: Final = ", ".join(dcgm.DEVICE_LABELS)
-_SCRAPED: Final = ", ".join((*dcgm.DEVICE_LABELS, *dcgm.SCRAPER_LABELS))
-_HELD: Final = ", ".join((*dcgm.DEVICE_LABELS, *dcgm.HOLDER_LABELS))
 # A scrape may write the exporter's own pod where the holder's would be.
 _NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{dcgm.EXPORTER}.*"'
 
-MEAN: Final = (
-    f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (sum_over_time({{0}}))"
-    f" / sum by ({_SCRAPED}) (count_over_time({{0}})))"
-)
-"""Of a gauge, over the samples of each interval."""
-_OWN_MEAN: Final = f"max by ({_DEVICE}) (avg_over_time({{0}}))"
-PEAK: Final = f"max by ({_DEVICE}) (max_over_time({{0}}))"
-LOWEST: Final = f"min by ({_DEVICE}) (min_over_time({{0}}))"
-GAINED: Final = f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (increase({{0}})))"
-"""By a counter, in each interval."""
-COUNTED: Final = f"max by ({_HELD}) (count_over_time({{0}}))"
-"""Samples of each interval, by holder."""
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Intervals of a grid, the last one too, and whether they were recorded."""
+
+    first: int
+    last: int
+    is_recorded: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DayQueries:
-    """Queries of each metric by interval and device.
-
-    A device's series end and begin with its holders, so that sums and counts of all of them
-    make the mean; of several scrapes of one device, the largest counts.
-    """
+    """Queries of each metric by interval and device."""
 
     store: MetricStore
     grid: Grid
@@ -57,28 +56,78 @@ class DayQueries:
     uuid_labels: tuple[str, ...]
     divided: frozenset[str] = frozenset()
     """Metrics of which each holder's series has its own part."""
+    recorded: frozenset[str] = frozenset()
+    """Names of recorded series that may be read in place of samples."""
+    stretches: tuple[Stretch, ...] = ()
+    """Of the grid, by whether it was recorded; as one that was not where there are none."""
 
-    def read(self, form: str, metrics: Collection[str]) -> list[SampledSeries]:
+    def read(self, form: Form, metrics: Collection[str]) -> list[SampledSeries]:
         """A form of each metric, by interval.
 
         Where holders' series have parts of a mean and the device's own has all of it, that is
-        beside it, and larger.
+        beside it, and larger; it is not recorded.
         """
-        queries = [form.format(text) for text in self._chosen(metrics)]
-        if form == MEAN:
-            divided = [name for name in metrics if name in self.divided]
-            queries += [_OWN_MEAN.format(text) for text in self._chosen(divided, _NO_HOLDER)]
-        grid = self.grid
-        return [
-            series
-            for query in queries
-            for series in self.store.range(query, grid.start + grid.step, grid.end, grid.step)
-        ]
+        divided = [name for name in metrics if form is MEAN and name in self.divided]
+        answers = [self._form(form, name) for name in metrics]
+        answers += [self._raw(OWN_MEAN, name, self._whole, _NO_HOLDER) for name in divided]
+        return list(chain.from_iterable(chain.from_iterable(answers)))
 
-    def _chosen(self, metrics: Iterable[str], *own: str) -> Iterator[str]:
-        for metric, label in product(metrics, self.uuid_labels):
-            chosen = selector(metric, {label: self.uuids}, *own)
-            yield f"{chosen}[{self.grid.step // NANOSECONDS_PER_SECOND}s]"
+    def where_recorded(self, names: Iterable[str]) -> tuple[Self, AbstractSet[str]]:
+        """The same, of recorded series for as long as there are samples of some of them.
+
+        Of these devices: of others there was nothing recorded.
+        """
+        found = [
+            series
+            for chosen in self._selected(names)
+            for series in self._ask(times_recorded(chosen, self.grid.step), self._whole)
+        ]
+        times = placed(found, self.grid, 0.0).max(axis=0, initial=0.0)
+        is_whole = times >= self.grid.step // RECORDED_STEP
+        runs = runs_of(np.where(is_whole, 1, 2))
+        stretches = tuple(Stretch(first, last, value == 1) for first, last, value in runs)
+        entities = (dcgm.device_of(series.labels) for series in found)
+        devices = frozenset(each.device for each in entities if each is not None)
+        return replace(self, stretches=stretches), devices
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether any of it is."""
+        return any(each.is_recorded for each in self.stretches)
+
+    @property
+    def _whole(self) -> Stretch:
+        return Stretch(0, self.grid.count - 1, is_recorded=False)
+
+    def _form(self, form: Form, metric: str) -> Iterator[Sequence[SampledSeries]]:
+        """The recorded series where they are, and samples for the rest."""
+        name = form.name(metric)
+        is_divided = form is MEAN and metric in self.divided
+        if name not in self.recorded or is_divided or not self.is_recorded:
+            yield from self._raw(form, metric, self._whole)
+            return
+        for stretch in self.stretches:
+            if not stretch.is_recorded:
+                yield from self._raw(form, metric, stretch)
+                continue
+            for chosen in self._selected((name,)):
+                yield self._ask(form.recorded(chosen, self.grid.step), stretch)
+
+    def _raw(
+        self, form: Form, metric: str, stretch: Stretch, *own: str
+    ) -> Iterator[Sequence[SampledSeries]]:
+        length = self.grid.step // NANOSECONDS_PER_SECOND
+        for chosen in self._selected((metric,), *own):
+            yield self._ask(form.raw(f"{chosen}[{length}s]"), stretch)
+
+    def _selected(self, names: Iterable[str], *own: str) -> Iterator[str]:
+        for name, label in product(names, self.uuid_labels):
+            yield selector(name, {label: self.uuids}, *own)
+
+    def _ask(self, query: str, stretch: Stretch) -> Sequence[SampledSeries]:
+        grid = self.grid
+        first, last = (grid.time(place + 1) for place in (stretch.first, stretch.last))
+        return self.store.range(query, first, last, grid.step)
 
 
 _AT_WORK: Final = 0.5
@@ -183,7 +232,7 @@ def read_devices(
 ) -> DeviceReadings:
     """All that a day's queries give, by the rows of devices."""
 
-    def read(form: str, wanted: DcgmField) -> Floats | None:
+    def read(form: Form, wanted: DcgmField) -> Floats | None:
         names = dcgm.spelled(wanted, metrics)
         if not names or wanted.signal is None:
             return None
@@ -191,7 +240,7 @@ def read_devices(
         found = by_device(answer, queries.grid, rows, is_of_card=wanted.is_of_card)
         return plausible_values(found, wanted, wanted.signal)
 
-    def signals(form: str, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
+    def signals(form: Form, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
         """Of several fields for one signal, the highest rank wins."""
         found: dict[Signal, Floats] = {}
         for each in sorted(fields, key=lambda known: known.rank):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
+from rightsizer.fleet.sources.dcgm_exporter.forms import COUNTED
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
@@ -30,14 +31,15 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
     probe,
 )
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
-    COUNTED,
     DayQueries,
     DeviceReadings,
     read_devices,
 )
+from rightsizer.fleet.sources.dcgm_exporter.recording_rules import with_recorded
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
+from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
@@ -70,6 +72,11 @@ def add_serving_signals(
                 own[:] = together(column, own, both)
 
 
+def _wholes(devices: Iterable[Device]) -> tuple[str, ...]:
+    """The uuids of GPUs, those of instances' too."""
+    return tuple(sorted({each.mig.parent_uuid if each.mig else each.uuid for each in devices}))
+
+
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
 """Between two collections of a dcgm-exporter, by default."""
 
@@ -93,7 +100,7 @@ class DcgmExporterSource:
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution."""
-        return probe(store, now, lookback)
+        return with_recorded(store, probe(store, now, lookback), now)
 
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
@@ -112,15 +119,31 @@ class DcgmExporterSource:
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """One day of some devices, duplicates of a scrape taken once."""
+        """One day of some devices, duplicates of a scrape taken once.
+
+        What was recorded is read in place of samples; devices that were not, by their samples.
+        """
         names = presence_names(report.metrics)
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:
             return FleetDay({})
-        uuid_labels, holder_labels = self._labels_of(store, names, grid)
-        wholes = {each.mig.parent_uuid if each.mig else each.uuid for each in chosen}
-        queries = DayQueries(store, grid, tuple(sorted(wholes)), uuid_labels)
+        queries = DayQueries(store, grid, _wholes(chosen), self._labels_of(store, names, grid)[0])
+        recorded_names = report.metrics & {COUNTED.name(name) for name in names}
+        of_recorded, uuids = queries.where_recorded(recorded_names)
+        of_recorded = replace(of_recorded, recorded=report.metrics)
+        some = [each for each in chosen if each.uuid in uuids]
+        rest = [each for each in chosen if each.uuid not in uuids]
+        ones, others = self._day(report, some, of_recorded), self._day(report, rest, queries)
+        return FleetDay({**ones.frames, **others.frames}, {**ones.holdings, **others.holdings})
+
+    def _day(self, report: SourceReport, chosen: Sequence[Device], queries: DayQueries) -> FleetDay:
+        """What queries give of some devices."""
+        if not chosen:
+            return FleetDay({})
+        queries = replace(queries, uuids=_wholes(chosen))
+        store, grid, names = queries.store, queries.grid, presence_names(report.metrics)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
+        holder_labels = self._labels_of(store, names, grid)[1]
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
         if any(one.has_own_series for one in present.values()):
             queries = replace(queries, divided=DIVIDED_NAMES)

@@ -1,0 +1,125 @@
+"""Recording rules of dcgm-exporter's metrics, for any ruler that speaks PromQL."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
+from rightsizer.fleet.sources.dcgm_exporter.forms import (
+    COUNTED,
+    GAINED,
+    LOWEST,
+    MEAN,
+    PEAK,
+    RECORDED_STEP,
+    Form,
+)
+from rightsizer.fleet.sources.series import names_of, shares_of
+from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.units import Nanoseconds, seconds
+
+RULES_IN_A_GROUP: Final = 20
+"""As many as Mimir and Cortex take by default."""
+_FORMS: Final[Sequence[tuple[Form, Sequence[DcgmField]]]] = (
+    (MEAN, dcgm.MEASURED),
+    (PEAK, dcgm.PEAKED),
+    (GAINED, (dcgm.ENERGY, dcgm.POWER_VIOLATION, dcgm.THERMAL_VIOLATION)),
+)
+_LOOK: Final = "15m"
+"""Recorded samples are five minutes apart, so that a query of one moment might miss them."""
+_AT_ONCE: Final = 24
+_SHOWN: Final = 3
+_HEAD: Final = """\
+# Recording rules of dcgm-exporter's metrics, written by `rightsizer fleet rules`, named
+# level:metric:operations. `rightsizer fleet` finds the series and reads them in place of raw ones.
+#
+# Each is of five minutes of the clock, whenever its group is evaluated, a minute after their end.
+# They go by named labels: an exporter's others, and those of pods, are without end.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSeries:
+    """One recording rule."""
+
+    form: Form
+    metric: str
+
+    @property
+    def name(self) -> str:
+        """Of what it records."""
+        return self.form.name(self.metric)
+
+
+def recorded_series(metrics: Collection[str]) -> tuple[RecordedSeries, ...]:
+    """All that a look reads of some metrics of an estate by interval."""
+    names = frozenset(metrics)
+    found = [RecordedSeries(COUNTED, name) for name in dcgm.presence_names(names)]
+    for form, fields in _FORMS:
+        found += (RecordedSeries(form, name) for each in fields for name in _spelled(each, names))
+    reasons = next(filter(None, (_spelled(each, names) for each in dcgm.REASONS)), ())
+    found += (RecordedSeries(form, name) for form in (MEAN, PEAK, LOWEST) for name in reasons)
+    return tuple(found)
+
+
+def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) -> SourceReport:
+    """The report, with the recorded series that are in the store, and what is missing of them."""
+    wanted = [each.name for each in recorded_series(report.metrics)]
+    parts = (
+        names_of(store, part, now, dcgm.UUID_LABELS, within=_LOOK)
+        for part in shares_of(wanted, _AT_ONCE)
+    )
+    found = frozenset[str]().union(*parts)
+    missing = sorted(frozenset(wanted) - found)
+    if not found:
+        return report
+    can = (
+        f"Long spans at little cost to the store: {len(found)} series of each GPU are recorded, "
+        f"of {len(wanted)} that are read."
+    )
+    told = list(report.warnings)
+    if missing:
+        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        told.append(
+            f"Recorded series are missing ({len(missing)}: {shown}), which are read from samples: "
+            "write the rules again (`rightsizer fleet rules --store.url ...`), and check that the "
+            "ruler evaluates every group."
+        )
+    return replace(
+        report, metrics=report.metrics | found, can=(*report.can, can), warnings=tuple(told)
+    )
+
+
+_FIELDS: Final = (*dcgm.MEASURED, *dcgm.THROTTLING, dcgm.ENERGY)
+USUAL_METRICS: Final = frozenset(each.name for each in _FIELDS)
+"""Today's names of all metrics that a look reads by interval."""
+
+
+def metrics_in(store: MetricStore, now: Nanoseconds) -> frozenset[str]:
+    """Of the metrics that a look reads by interval, in all spellings, those of an estate."""
+    names = [name for each in dict.fromkeys(_FIELDS) for name in dcgm.spellings(each)]
+    parts = (names_of(store, part, now, dcgm.UUID_LABELS) for part in shares_of(names, _AT_ONCE))
+    return frozenset[str]().union(*parts)
+
+
+def rules_text(metrics: Collection[str], labels: Iterable[str] = ()) -> str:
+    """The rules file for some metrics; series keep `labels`, such as a cluster's, too."""
+    kept = tuple(labels)
+    groups = shares_of(recorded_series(metrics), RULES_IN_A_GROUP)
+    lines = (line for number, some in enumerate(groups, 1) for line in _group(number, some, kept))
+    return f"{_HEAD}groups:\n" + "\n".join(lines)
+
+
+def _group(number: int, some: Iterable[RecordedSeries], labels: Sequence[str]) -> Iterator[str]:
+    yield f"  - name: rightsizer-dcgm-{number}"
+    yield f"    interval: {seconds(RECORDED_STEP) / 60:.0f}m"
+    yield "    rules:"
+    for each in some:
+        yield f"      - record: {each.name}"
+        yield "        expr: |"
+        yield f"          {each.form.rule(each.metric, labels)}"
+
+
+def _spelled(field: DcgmField, names: frozenset[str]) -> tuple[str, ...]:
+    return dcgm.spelled(field, names)

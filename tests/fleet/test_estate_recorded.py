@@ -1,0 +1,60 @@
+"""The generated estate with dcgm-exporter alone, read from recorded series and from samples."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+
+from estate.command import Answer, ask_fleet
+from estate.dcgm import dcgm_runs
+from estate.layout import SMALL
+from estate.life import Life, live
+from estate.series import Counters
+from estate.stores import filled_prometheus
+from estate.truth import Metrics
+from evaluation.fleet import START, same_verdicts, sources_of
+from rightsizer.fleet.sources.dcgm_exporter.recording_rules import rules_text
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
+
+DAYS: Final = 3
+"""The last has a sample a minute and is read by five; the one before is read by the hour."""
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[dict[str, Answer]]:
+    """By what was read."""
+    life: Life = live(SMALL, DAYS, START, tick_seconds=300, variants=1)
+    metrics = {run.name for run in dcgm_runs(life, Counters(), 0, 1)}
+    found = {}
+    with ExitStack() as stack:
+        for name, rules in (("raw", ""), ("recorded", rules_text(metrics))):
+            sources = sources_of(life, Metrics.DCGM)
+            server = stack.enter_context(filled_prometheus(life, *sources, rules=rules))
+            settings = {"lookback": f"{DAYS - 1}d"}
+            found[name] = ask_fleet(server.url, life.end, settings=settings)
+        yield found
+
+
+def test_the_look_reads_what_was_recorded(answers: dict[str, Answer]) -> None:
+    """The probe says so."""
+    for name, answer in answers.items():
+        (source,) = (e for e in answer.form["sources"] if e["source"] == "dcgm-exporter")
+        assert any("recorded" in each for each in source["can"]) == (name == "recorded")
+        assert not any("ecorded" in each for each in source["warnings"])
+
+
+def test_judgements_are_the_same(answers: dict[str, Answer]) -> None:
+    """Ids, reasons and actions of complaints; teams' hours and energy to 3 % of all they held."""
+    raw, recorded = answers["raw"], answers["recorded"]
+    both, one = same_verdicts(raw.findings, recorded.findings)
+    assert one == frozenset()
+    assert len(both) == len(raw.findings) > 0
+    assert recorded.form["coverage_ratio"] == pytest.approx(raw.form["coverage_ratio"], abs=1e-6)
+    for ours, theirs in zip(recorded.form["teams"], raw.form["teams"], strict=True):
+        assert ours["team"] == theirs["team"]
+        near = 0.03 * theirs["held_gpu_hours"]
+        for key in ("held_gpu_hours", "used_gpu_hours", "wasted_gpu_hours"):
+            assert ours[key] == pytest.approx(theirs[key], abs=near), key
+        assert ours["kilowatt_hours"] == pytest.approx(theirs["kilowatt_hours"], rel=0.03)

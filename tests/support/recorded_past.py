@@ -1,0 +1,42 @@
+"""A Prometheus with what recording rules would have recorded of its past, by promtool itself."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from prometheus_server import Prometheus, prometheus_server, promtool, scrape_config
+
+__all__ = ["laid_out", "recording"]
+
+
+def laid_out(past: str, data: Path) -> None:
+    """Make blocks of OpenMetrics with timestamps."""
+    text = data.parent / "past.txt"
+    text.write_text(past)
+    done = promtool("tsdb", "create-blocks-from", "openmetrics", "--quiet", text, data)
+    assert not done.returncode, done.stderr
+
+
+_AT_ONCE_SECONDS: Final = 16 * 3600
+"""Of which promtool makes blocks in good time; it writes one of every rule for two hours."""
+
+
+@contextmanager
+def recording(data: Path, rules: str, start: float, end: float) -> Iterator[Prometheus]:
+    """A server over a folder of blocks, beside which rules were evaluated for a while.
+
+    Each group is evaluated at moments of its own, as it is by a ruler.
+    """
+    file = data.parent / "rules.yaml"
+    file.write_text(rules)
+    with prometheus_server(scrape_config(), data=data) as server:
+        for first in range(int(start), int(end), _AT_ONCE_SECONDS):
+            last = min(int(end), first + _AT_ONCE_SECONDS)
+            done = promtool(
+                *("tsdb", "create-blocks-from", "rules", "--quiet", f"--url={server.url}"),
+                *(f"--start={first}", f"--end={last}", f"--output-dir={data}", file),
+            )
+            assert not done.returncode, done.stderr
+    with prometheus_server(scrape_config(), data=data) as server:
+        yield server
