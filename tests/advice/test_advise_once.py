@@ -69,7 +69,7 @@ def test_it_refuses_beside_an_agent(history: Path) -> None:
 def test_there_must_be_a_history(tmp_path: Path) -> None:
     """None is made where there was none, and an empty one is no ground for advice."""
     absent = tmp_path / "none.db"
-    with pytest.raises(HistoryError, match="there is no history"):
+    with pytest.raises(HistoryError, match="does not exist; name one"):
         run_offline(absent, Settings(), save=True)
     assert not absent.exists()
     with filled_history(tmp_path / "empty.db"):

@@ -122,7 +122,7 @@ def test_what_cannot_be_done_is_told(config: Path, capsys: Captured) -> None:
     assert run(config, "dismiss", id_) == 2
     said = capsys.readouterr().err.splitlines()
 
-    assert "there is no history" in said[0]
+    assert "does not exist; name one with --history.path" in said[0]
     assert f"no agent answers at {config.parent}/s" in said[0]
     assert f"did you mean {id_}?" in said[1]
     assert f"no agent answers at {config.parent}/s" in said[2]

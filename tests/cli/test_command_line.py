@@ -295,7 +295,7 @@ def test_a_value_that_makes_no_sense_is_told_with_its_flag(
 def test_advice_from_where_no_history_is(tmp_path: Path, capsys: Captured) -> None:
     """The path is named, and so is what makes one."""
     assert main(["advise", "--history.path", str(tmp_path / "no.db")]) == 1
-    assert "does not exist; run the agent first" in faults_of(capsys)[0]
+    assert "ask a running agent with --url http://127.0.0.1:19400" in faults_of(capsys)[0]
     assert list(tmp_path.iterdir()) == []
 
 

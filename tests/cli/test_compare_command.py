@@ -91,7 +91,7 @@ def test_people_get_a_line(capsys: Captured, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "--workload, --from, --to: is missing"),
+        ((), "--workload, --from, --to missing"),
         (("--workload", "cooking", *FLAGS[2:]), "--workload: 'cooking'"),
         ((*FLAGS[:4], "--to", "L44"), "did you mean L4"),
         ((*FLAGS, "--precision", "fp17"), "--precision: 'fp17'"),

@@ -164,4 +164,4 @@ def test_advice_of_a_history_is_explained(
         "idle_ratio",
     ]
     assert main(["explain", id_, "--history.path", str(tmp_path / "none.db")]) == 1
-    assert "there is no history" in capsys.readouterr().err
+    assert "does not exist; name one with --history.path" in capsys.readouterr().err

@@ -259,7 +259,8 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--rps 3", "--model: is missing; name a model, such as llama-3.1-70b"),
+        ("--rps 3", "--model is missing; name a model, such as llama-3.1-70b"),
+        ("llama-3.1-70b", "llama-3.1-70b: there is no such file; check the path, or name a model"),
         (
             "--model llama-3.1-71b",
             "--model: 'llama-3.1-71b' is none of the models that are known by",

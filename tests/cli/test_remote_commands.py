@@ -24,6 +24,7 @@ from publish_reports import node_report
 from publish_stories import NOW
 from rightsizer.advice.policy import RuleTree
 from rightsizer.cli.main import main
+from rightsizer.console.node_table import NodeFrame, node_rows
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import RightsizerError
@@ -82,6 +83,32 @@ def test_one_table_where_there_is_no_terminal(place: Place, capsys: Captured) ->
     assert len(lines) - 1 == ROWS
     assert "\x1b" not in text
     assert re.match(rf"{ROWS} (GPUs|x \S.*): ", text)
+
+
+def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
+    """The same to-do as the page has."""
+
+    def advice(found: str, dollars: float) -> dict[str, object]:
+        savings = {"dollars_per_hour_low": 0.0, "dollars_per_hour_high": dollars}
+        about = {"id": found, "severity": "medium", "devices": ["GPU-0"], "closed": None}
+        return {**about, "savings": savings}
+
+    device = {
+        "uuid": "GPU-0",
+        "index": 0,
+        "name": None,
+        "board": None,
+        "state": "productive",
+        "signals": {},
+        "workloads": [],
+        "down": None,
+        "mig_profile": None,
+        "has_mig_instances": False,
+    }
+    report = {"devices": [device], "advice": [advice("cheap", 3.0), advice("dear", 5.0)]}
+    (row,) = node_rows(NodeFrame(report, {"devices": []}))
+    assert row.advice is not None
+    assert row.advice["id"] == "dear"
 
 
 def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:

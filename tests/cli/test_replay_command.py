@@ -108,8 +108,10 @@ def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> 
     assert "GPU-0" in text
     assert "40 min" in text
     assert "profiling tier" in text
-    assert "hidden_stall 75.0%, compute_bound 25.0%" in text
-    assert re.search(r"^1 finding, \d+ abstentions, 0 recommendations opened", text, re.MULTILINE)
+    assert "Hidden stall 75.0%, Compute bound 25.0%" in text
+    assert re.search(
+        r"^1 finding; \d+ checks could not be judged; 0 recommendations opened", text, re.MULTILINE
+    )
 
 
 def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:

@@ -183,6 +183,17 @@ def test_the_table_of_gpus_begins_with_what_wastes_most() -> None:
     assert daily_label(advised["GPU 3"].savings) == "$72 a day"
 
 
+def test_of_equally_urgent_advice_on_a_gpu_the_one_that_saves_most_stands_first() -> None:
+    """As `advise` and the tile of savings count it."""
+    report = rated_report()
+    idle = next(each for each in report.advice if each.finding.rule == "held_idle")
+    savings = replace(idle.finding.savings, dollars_per_hour_high=9.0)
+    worth_more = replace(idle.finding, id="dearer", confidence=0.6, savings=savings)
+    view = view_of(replace(report, advice=(*report.advice, replace(idle, finding=worth_more))))
+    row = next(each for each in view.overview if each.card.title == "GPU 3")
+    assert [each.id for each in row.to_do] == ["dearer", idle.id]
+
+
 def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:
     """Trouble that comes from everybody needs no second list of the same names."""
     stall = next(each for each in node_advice() if each.finding.rule == "hidden_stall")

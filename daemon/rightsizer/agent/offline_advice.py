@@ -33,6 +33,7 @@ def run_offline(
     Raises:
         HistoryError: there is no history, or it holds nothing; to save, an agent holds it.
     """
+    _must_exist(path)
     opened = _opened(path, settings) if save else Storage(str(path), read_only=True)
     with closing(opened) as storage:
         accountant = AccountingService(settings.accounting)
@@ -174,5 +175,6 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
 def _must_exist(path: Path) -> None:
     if not path.exists():
         raise HistoryError(
-            f"there is no history '{path}'; name it with --history.path, or let an agent run first"
+            f"history '{path}' does not exist; name one with --history.path, or ask a running "
+            "agent with --url http://127.0.0.1:19400"
         )

@@ -35,7 +35,7 @@ def advise_text(
         cut = (line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in told)
         lines += ["Closed:", *cut, ""]
     if others := unadvised(findings, advice):
-        lines.append("Findings over the whole history that are no open advice:")
+        lines.append("Findings over the whole history without an open recommendation:")
         for finding in others:
             lines += wrapped(finding_line(finding), 2)
         lines.append("")
@@ -44,20 +44,20 @@ def advise_text(
         lines += ["No verdict:", *_abstentions(findings), ""]
     elif abstained:
         rules = counted(len(abstained), "rule lacks", "rules lack")
-        lines += [f"No verdict: {rules} what it takes to judge some GPU; -v tells what.", ""]
+        lines += [f"No verdict: {rules} the data to judge some GPU; -v tells which.", ""]
     return "\n".join([*lines, _open_count(len(still_open))])
 
 
 def open_lines(forms: Sequence[Form]) -> list[str]:
     """Open advice in the order of its worth."""
-    lines = ["To do, by money, then by severity:"] if forms else []
+    lines = ["To do, by savings, then by severity:"] if forms else []
     first_of: dict[str, str] = {}
     for each in sorted(forms, key=dearest_first):
         holder = (each["workload"] or "").rpartition("/")[2]
         lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
         first = first_of.setdefault(each["exclusive_group"] or each["id"], each["id"])
         if first != each["id"]:
-            lines.append(f"    in place of {first}: only one of the two can be done")
+            lines.append(f"    conflicts with {first}: apply only one of the two")
     return [*lines, ""] if forms else []
 
 

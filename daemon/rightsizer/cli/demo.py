@@ -107,8 +107,9 @@ def where_to_look(address: str, scheme: str = "http") -> str:
     return (
         f"  page      {scheme}://{address}/\n"
         f"  metrics   {scheme}://{address}/metrics\n"
-        f"  advice    {scheme}://{address}/api/v1/advice\n"
+        f"  JSON      {scheme}://{address}/api/v1/advice\n"
         f"  terminal  {_command()} top --url {scheme}://{address}\n"
+        f"            {_command()} advise --url {scheme}://{address}\n"
         "Stop it with Ctrl-C."
     )
 

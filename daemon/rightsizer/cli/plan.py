@@ -95,10 +95,15 @@ def _answered(
     if arguments.file is not None:
         if given:
             raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
+        if not arguments.file.exists():
+            raise RequirementError(
+                f"{arguments.file}: there is no such file; check the path, or name a model with "
+                "--model, such as --model llama-3.1-70b"
+            )
         file = read_plan_file(arguments.file)
         return file, plan_answers(file, planner)
     if "model" not in given:
-        raise UsageError("--model: is missing; name a model, such as llama-3.1-70b, or give a FILE")
+        raise UsageError("--model is missing; name a model, such as llama-3.1-70b, or give a FILE")
     file = plan_of_flags(given)
     try:
         return file, plan_answers(file, planner)

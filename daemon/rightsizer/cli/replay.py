@@ -18,10 +18,11 @@ from rightsizer.console.progress import ProgressLine
 from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
+from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, seconds
-from rightsizer.report.labels import unknown_parts
+from rightsizer.report.labels import display_name, unknown_parts
 from rightsizer.report.timeline import Timeline
 from rightsizer.telemetry.recordings.source import open_recording
 from rightsizer.telemetry.recordings.text_file import no_progress
@@ -43,9 +44,9 @@ def replay_text(result: Replay) -> str:
     lines.append("")
     lines.extend(finding_line(finding) for finding in found)
     lines.append(
-        f"{counted(len(found), 'finding')}, {counted(abstained, 'abstention')}, "
-        f"{counted(len(result.advice), 'recommendation')} "
-        f"opened over the recording, {sum(each.is_open for each in result.advice)} open at its end."
+        f"{counted(len(found), 'finding')}; {counted(abstained, 'check')} could not be judged; "
+        f"{counted(len(result.advice), 'recommendation')} opened, "
+        f"{sum(each.is_open for each in result.advice)} still open at the end."
     )
     return "\n".join(lines)
 
@@ -53,7 +54,7 @@ def replay_text(result: Replay) -> str:
 def _device_lines(summary: DeviceSummary) -> Iterator[str]:
     device, window, fit = summary.device, summary.window, summary.provisioning
     yield (
-        f"{device.uuid}  {device.name or 'unknown board'}  "
+        f"{_device_name(device)}  {device.name or 'unknown board'}  "
         f"{format_duration(seconds(window.accounted))}  {window.tier} tier"
     )
     accounted = window.accounted
@@ -61,13 +62,19 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
         yield "  nothing to account for: a single reading has no length"
         return
     longest = sorted(window.states.items(), key=lambda item: -item[1])[:_STATES_SHOWN]
-    shares = ", ".join(f"{state} {time / accounted:.1%}" for state, time in longest)
+    shares = ", ".join(f"{display_name(state)} {time / accounted:.1%}" for state, time in longest)
     yield f"  {shares}"
     yield from _use_lines(summary)
     for why, time in unknown_parts(window.unknown_reasons):
         yield f"  unknown {time / accounted:.1%}: {why}"
     if fit.overprovisioned is not None:
         yield f"  {fit.overprovisioned:.0%} over-provisioned by the largest need"
+
+
+def _device_name(device: Device) -> str:
+    """Its UUID; its index where the recording has no more."""
+    is_numbered = device.uuid == f"index:{device.index}"
+    return f"GPU {device.index}" if is_numbered else device.uuid
 
 
 def _use_lines(summary: DeviceSummary) -> Iterator[str]:

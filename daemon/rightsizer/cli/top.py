@@ -16,7 +16,7 @@ _LEAST_SECONDS: Final = 0.2
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_url_flags(parser, DEFAULT_URL)
     flags = """
---interval SECONDS: how often the agent is asked (default: 2)
+--interval SECONDS: how often the agent is asked
 --once: print one table and end
 """
     add_flags(parser.add_argument, flags, interval={"type": float, "default": 2.0})

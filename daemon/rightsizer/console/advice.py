@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.console.text import wrapped
-from rightsizer.model.finding import Finding, Severity
-from rightsizer.report.labels import reason_label
+from rightsizer.model.finding import Action, Finding, Severity
+from rightsizer.report.labels import action_label, reason_label
 
 _HOURS_A_DAY: Final = 24.0
 _LEAST_GPUS: Final = 0.005
@@ -43,7 +43,10 @@ def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterat
 
 def finding_line(finding: Finding) -> str:
     """One finding in one line."""
-    return f"{finding.id}  {finding.summary} [{finding.action}, {finding.confidence:.2f}]"
+    action = (
+        "" if finding.action is Action.NONE else f"{action_label(finding.action, finding.kind)}; "
+    )
+    return f"{finding.id}  {finding.summary} [{action}confidence {finding.confidence:.2f}]"
 
 
 def _savings(savings: Mapping[str, Any]) -> str:

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from rightsizer.console.text import wrapped
 from rightsizer.model.units import format_duration
+from rightsizer.report.explanation import risk_word, risks_text
 from rightsizer.report.json_encoder import Form
+from rightsizer.report.labels import action_label
 
 _INDENT: Final = "  "
 _TOLD: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
@@ -39,7 +41,7 @@ def _head(advice: Form) -> Iterator[str]:
     yield f"{advice['id']}  {advice['finding']} ({reasons}), severity {advice['severity']}"
     yield advice["summary"]
     yield f"Where: {where} on {', '.join(advice['devices'])}"
-    yield f"Action: {str(advice['action']).replace('_', ' ')}"
+    yield f"Action: {action_label(advice['action'], advice['finding'])}"
 
 
 def _threshold(threshold: Form) -> str:
@@ -51,11 +53,11 @@ def _threshold(threshold: Form) -> str:
 
 
 def _risk(advice: Form) -> Iterator[str]:
+    risk = risk_word(advice["risk"])
     if not advice["options"] or not advice["options"][0]["risks"]:
-        yield f"{advice['risk']}: how likely the workload fails once the advice is followed"
+        yield f"{risk}: how likely the workload fails once the advice is followed"
     else:
-        by_resource = _plain(advice["options"][0]["risks"])
-        yield f"{advice['risk']} (of the first option: {by_resource})"
+        yield f"{risk} (of the first option: {risks_text(advice['options'][0]['risks'])})"
 
 
 def _seen(form: Form) -> Iterator[str]:

@@ -83,7 +83,7 @@ class NodeRow:
     holders: tuple[str, ...]
     down: str
     advice: Form | None
-    """The most urgent that is open."""
+    """The most urgent that is open; of several, what saves most."""
 
     @property
     def text(self) -> str:
@@ -107,7 +107,6 @@ def _row(device: Form, past: Form, opened: Sequence[Form]) -> NodeRow:
     waste: Mapping[str, float] = past.get("waste_seconds", {})
     known = past.get("used_seconds", 0.0) + sum(waste.values())
     wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
-    urgency = list(_SEVERITIES)
     about = [each for each in opened if uuid in each["devices"]]
     profile = device["mig_profile"]
     return NodeRow(
@@ -120,8 +119,12 @@ def _row(device: Form, past: Form, opened: Sequence[Form]) -> NodeRow:
         signals=device["signals"],
         holders=tuple(harmless(each["workload"]) for each in device["workloads"]),
         down="" if down is None else harmless(str(down.get("detail") or down.get("reason"))),
-        advice=min(about, key=lambda each: urgency.index(each["severity"]), default=None),
+        advice=min(about, key=_urgent_first, default=None),
     )
+
+
+def _urgent_first(advice: Form) -> tuple[int, float]:
+    return list(_SEVERITIES).index(advice["severity"]), -dollars_per_day(advice)
 
 
 def _stretches(cells: Sequence[Form]) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ _UNAUTHORIZED: Final = 401
 
 def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     """`--url`, and what an agent behind TLS and users needs."""
-    shown = f" (default: {default})" if default else ""
-    flags = f"""
---url URL: the address of an agent, such as http://node:19400{shown}
+    flags = """
+--url URL: the address of an agent, such as http://node:19400
 --user NAME: the user to ask as
 --password-file FILE: a file whose first line is the password of that user
 --ca-file FILE: a PEM file with the authorities to trust; without it the system's own

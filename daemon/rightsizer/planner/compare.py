@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _of_flags(given: Mapping[str, Any], find: _Find) -> dict[str, Any]:
     if missing := ", ".join(f"--{key}" for key in _NEEDED if key not in given):
-        raise UsageError(f"{missing}: is missing; give --workload, --from and --to, or a FILE")
+        raise UsageError(f"{missing} missing; give --workload, --from and --to, or a FILE")
     try:
         return _comparison(given, find)
     except RequirementError as error:

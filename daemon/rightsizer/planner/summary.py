@@ -209,6 +209,6 @@ def _to_be_sure(plan: GpuPlan) -> Iterator[SummaryLine]:
 def _run_text(requirement: Requirement, step: ValidationStep) -> str:
     at = number(step.concurrency)
     if requirement.task.trains:
-        return f"train with {at} a GPU at a time"
+        return f"train with a micro batch of {at}"
     is_of_tokens = requirement.answers_in_tokens
     return f"keep {at} requests in flight" if is_of_tokens else f"serve batches of {at}"

@@ -17,6 +17,7 @@ from rightsizer.report.json_encoder import (
     finding_form,
     lifecycle_form,
 )
+from rightsizer.report.labels import readable_name, reason_label
 
 _IDLE: Final = 'state=~"idle_.*"'
 _KNOWN: Final = 'state!="unknown"'
@@ -230,9 +231,9 @@ def product(factors: Mapping[str, float], confidence: float) -> str:
 
 def why(option: Option) -> str:
     """What puts an option where it stands among the others."""
-    parts = [f"risk {option.risk}"]
+    parts = [f"risk {risk_word(option.risk)}"]
     if option.risks:
-        parts[0] += f" ({', '.join(f'{name} {risk}' for name, risk in option.risks.items())})"
+        parts[0] += f" ({risks_text(option.risks)})"
     if option.fits is not None:
         parts.append("memory fits" if option.fits else "memory does not fit")
     if option.time_ratio is not None:
@@ -244,8 +245,18 @@ def why(option: Option) -> str:
         parts.append(f"costs {cost} $/h")
     if option.savings is not None and option.savings.gpus_low is not None:
         saved = _range(option.savings.gpus_low, option.savings.gpus_high)
-        parts.append(f"saves {saved} GPUs")
+        parts.append("saves no GPU" if saved == "0.00" else f"saves {saved} GPUs")
     return "; ".join(parts)
+
+
+def risk_word(risk: str) -> str:
+    """`very low` of `VeryLow`."""
+    return reason_label(risk).lower()
+
+
+def risks_text(risks: Mapping[str, str]) -> str:
+    """The risk by resource: `compute very low, memory bandwidth medium`."""
+    return ", ".join(f"{readable_name(name)} {risk_word(risk)}" for name, risk in risks.items())
 
 
 def _range(low: float, high: float | None) -> str:

@@ -24,7 +24,7 @@ class OverviewRow:
     headroom_gpu_hours: float
     """Hours of a GPU that stayed free while it worked."""
     to_do: tuple[Advice, ...]
-    """What is advised, the most urgent first."""
+    """What is advised, the most urgent first, then what saves most."""
     instances: tuple["OverviewRow", ...] = ()
 
 
@@ -83,13 +83,15 @@ def _row(
 
 
 def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> tuple[Advice, ...]:
-    """The most urgent first; of a job, what its culprits are to do first."""
+    """The most urgent first, then by savings; of a job, what its culprits are to do first."""
     about = [each for each in open_advice if not uuids.isdisjoint(each.finding.devices)]
     urgency = list(SEVERITY_COLORS)
 
-    def rank(advice: Advice) -> tuple[int, bool, float]:
+    def rank(advice: Advice) -> tuple[int, bool, float, float]:
         finding = advice.finding
         is_cause = not uuids.isdisjoint(finding.culprits)
-        return urgency.index(finding.severity), not is_cause, -finding.confidence
+        low, high = finding.savings.dollars_per_hour_low, finding.savings.dollars_per_hour_high
+        worth = (low or 0.0) + (high or 0.0)
+        return urgency.index(finding.severity), not is_cause, -worth, -finding.confidence
 
     return tuple(sorted(about, key=rank))
