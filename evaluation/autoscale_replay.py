@@ -138,7 +138,9 @@ def evaluate(folder: Path) -> Iterator[str]:
     told = {pod.name: len(pod.times) * group.step for pod in pods(folder)}
     judged = {name: _judge(fleet_case(folder, names, days)) for name, names, days in _views(told)}
     yield from _told_of(judged)
-    yield "\nWhat a user is told of it, with the rule's own figures, over the recording as it is:\n"
+    yield (
+        "\nWhat `DiurnalAutoscale` recommends over the recording as it is, with its own figures:\n"
+    )
     columns = ("pods", "at once", "following saves", "short", "schedule saves", "short", "replicas")
     yield table(
         (
@@ -236,6 +238,6 @@ def verdict(judged: Sequence[Sequence[Finding]]) -> str:
         }
     )
     return (
-        f"`DiurnalAutoscale` is said: {'pass' if says else 'FAIL'}. Nobody says fewer replicas or "
-        f"GPUs for good: {'FAIL: ' + ', '.join(against) if against else 'pass'}."
+        f"`DiurnalAutoscale` is found: {'pass' if says else 'FAIL'}. No rule advises fewer "
+        f"replicas or GPUs for good: {'FAIL: ' + ', '.join(against) if against else 'pass'}."
     )

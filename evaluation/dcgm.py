@@ -44,7 +44,7 @@ def evaluate(folder: Path) -> Iterator[str]:
         unused.update(_because(line) for line, said in found if said == UNUSED)
         wrong += [f"- {file.name}: `{line.text}`" for line, said in found if said == WRONG]
     yield table(rows, ("page", "lines", "devices", *_VERDICTS))
-    yield "\nWeaker: another field of the same device has a better figure. Of no use:\n"
+    yield "\nWeaker: another field of the same device has a better figure. Not used:\n"
     for (metric, because), count in sorted(unused.items()):
         yield f"- `{metric}` ({count}): {because}"
     yield ""

@@ -54,11 +54,12 @@ _REDUCTIONS: Final = {Tier.POWER: without_profiling, Tier.BASIC: without_power}
 _HOW: Final = """\
 A day of each scenario, after a week of history where telemetry is whole. Advice is due while the
 truth of the ticks passes the rule's own threshold over its own spans; within a tenth of the
-threshold nobody is blamed. Of sizes, sharing and forecasts a label says what is right. Found after:
-the median time from when it was due, so beyond the spans that the rule waits for by design.
-Silent rightly: the share of judgements that abstained, of those where the tier cannot tell; answers
-rightly: that did not, of those where advice was due. A flap is an opening within two hours of a
-closing of the same; an entity is a workload, or a device that nobody holds.
+threshold neither advice nor silence counts as a mistake. For sizes, sharing and forecasts a label
+says what is right. Found after: the median time from when advice was due, which is after the spans
+that the rule waits for by design. Silent rightly: of judgements where the tier cannot tell, the
+share that abstained. Answers rightly: of judgements where advice was due, the share that did not
+abstain. A flap is an opening within two hours of a closing of the same advice. An entity is a
+workload, or a device without one.
 """
 
 

@@ -125,7 +125,7 @@ def evaluate(_: Options) -> Iterator[str]:
     wall = month.wall
     yield (
         f"{_DAYS} days of seven GPUs, a reading every {_TICK_SECONDS:.0f} s and a run of the rules "
-        f"every hour, lived through in {time.perf_counter() - started:.0f} s.\n"
+        f"every hour, simulated in {time.perf_counter() - started:.0f} s.\n"
     )
     counts = [(str(kind), str(month.count(kind))) for kind in AdviceEventKind]
     flaps = month.flaps / month.entity_days

@@ -40,8 +40,8 @@ def evaluate(options: Options) -> Iterable[str]:
     wrong = [row for row in rows if "no" in row[6:8] or "of" in row[8]]
     how = (
         "Totals in milliseconds, from the reader and from the raw events by a few lines of their "
-        "own; idle time is that of the reader. Events are those that the file holds, left aside "
-        "ones among them.\n"
+        "own; idle time is that of the reader. Events are all that the file holds, with those "
+        "that the reader leaves out.\n"
     )
     return [
         how,

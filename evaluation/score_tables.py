@@ -40,9 +40,9 @@ def by_tier(total: Scores) -> Iterator[str]:
         for each in (total.abstained, total.rightly_unknown, total.invented)
     )
     yield (
-        f"\nOver the states that a tier can tell apart. Beside these {unread} were unknown because "
-        f"nothing was read that tells, and {lost} that had no state, as when a GPU is lost; "
-        f"{invented} were given a state without having one.\n"
+        f"\nOver the states that a tier can tell apart. Not in the table: {unread} were unknown "
+        f"because no signal was read that tells, and {lost} had no true state, as when a GPU is "
+        f"lost; {invented} were given a state though they had none.\n"
     )
 
 
@@ -110,9 +110,9 @@ def by_state(total: Scores) -> Iterator[str]:
             ),
         )
         for label, confusion in (("", plain), (", disturbed", other)):
-            yield f"\nWhat each was called, in percents of it{label}:\n"
+            yield f"\nCalled, in percent of each true state{label}:\n"
             yield table(confusion.matrix_rows(), ("truth", *confusion.findings))
-        yield "\nTaken for something else most often:\n"
+        yield "\nMost frequent mistakes:\n"
         yield table(_mistakes(plain, other), ("", "truth", "taken for", "hours", "of that truth"))
         yield ""
 

@@ -106,7 +106,7 @@ def test_the_verdict_needs_autoscaling_and_nothing_for_good() -> None:
     )
 
     assert "FAIL" not in verdict([[DIURNAL], [DIURNAL]])
-    assert "is said: FAIL" in verdict([[DIURNAL], []])
+    assert "is found: FAIL" in verdict([[DIURNAL], []])
     assert "FAIL: gpu_count" in verdict([[DIURNAL, removing]])
     assert "FAIL: sharing" in verdict([[DIURNAL, hidden]])
 
@@ -121,5 +121,5 @@ def test_a_fleet_that_sleeps_at_night_is_to_be_scaled(tmp_path: Path) -> None:
 
     assert "DiurnalAutoscale (autoscale)" in text
     assert "gpu_count" in text
-    assert "What a user is told" in text
+    assert "What `DiurnalAutoscale` recommends" in text
     assert "FAIL" not in text
