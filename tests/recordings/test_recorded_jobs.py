@@ -187,7 +187,9 @@ def test_eight_gpus_of_which_one_works_are_one_story(
     write_log(log)
     assert main(["replay", str(log)]) == 0
     told = capsys.readouterr()
-    lines = [line for line in told.out.splitlines() if "Find the rank that the others wait for" in line]
+    lines = [
+        line for line in told.out.splitlines() if "[Find the rank that the others wait" in line
+    ]
     assert len(lines) == 1
     assert "of inferred job 0-7" in lines[0]
     assert "they wait for GPU 3" in lines[0]
