@@ -179,9 +179,9 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
 def _in_engine_format(requirement: Requirement) -> Requirement:
     """Keys and values as the engine's own checkpoints have them, where the plan says nothing."""
     precision, own = requirement.precision, ENGINES[requirement.engine]
+    serves = isinstance(requirement.model, Transformer) and not requirement.task.trains
     is_open = precision.kv_cache is None and precision.weights in _WITH_CACHE
-    is_open = is_open and not requirement.task.trains
-    if not is_open or not own.is_cache_quantized or not isinstance(requirement.model, Transformer):
+    if not (serves and is_open and own.is_cache_quantized):
         return requirement
     return replace(requirement, precision=replace(precision, kv_cache=NumberFormat.FP8))
 

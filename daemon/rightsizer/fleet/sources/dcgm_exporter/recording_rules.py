@@ -57,8 +57,10 @@ def recorded_series(metrics: Collection[str]) -> tuple[RecordedSeries, ...]:
     names = frozenset(metrics)
     found = [RecordedSeries(COUNTED, name) for name in dcgm.presence_names(names)]
     for form, fields in _FORMS:
-        found += (RecordedSeries(form, name) for each in fields for name in _spelled(each, names))
-    reasons = next(filter(None, (_spelled(each, names) for each in dcgm.REASONS)), ())
+        found += (
+            RecordedSeries(form, name) for each in fields for name in dcgm.spelled(each, names)
+        )
+    reasons = next(filter(None, (dcgm.spelled(each, names) for each in dcgm.REASONS)), ())
     found += (RecordedSeries(form, name) for form in (MEAN, PEAK, LOWEST) for name in reasons)
     return tuple(found)
 
@@ -119,7 +121,3 @@ def _group(number: int, some: Iterable[RecordedSeries], labels: Sequence[str]) -
         yield f"      - record: {each.name}"
         yield "        expr: |"
         yield f"          {each.form.rule(each.metric, labels)}"
-
-
-def _spelled(field: DcgmField, names: frozenset[str]) -> tuple[str, ...]:
-    return dcgm.spelled(field, names)
