@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rightsizer.model.block import Measure
-from rightsizer.model.finding import Case, Option, Risk, Savings
+from rightsizer.model.finding import Case, Option, Risk, Savings, typical
 from rightsizer.model.pattern import Exceedance
 from rightsizer.model.state import Resource
 
@@ -163,8 +163,8 @@ def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
 
     def saved(savings: Savings) -> float:
         if has_prices:
-            return (savings.dollars_per_hour_low or 0.0) + (savings.dollars_per_hour_high or 0.0)
-        return (savings.gpus_low or 0.0) + (savings.gpus_high or 0.0)
+            return savings.dollars_per_hour
+        return typical(savings.gpus_low, savings.gpus_high)
 
     given.sort(key=lambda each: (each[0].risk.rank, -saved(each[1])))
     return tuple(option for option, _ in given)

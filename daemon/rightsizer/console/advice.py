@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.console.text import wrapped
-from rightsizer.model.finding import Action, Finding, Severity
+from rightsizer.model.finding import Action, Finding, typical, worth_rank
 from rightsizer.report.labels import action_label, reason_label
 
 _HOURS_A_DAY: Final = 24.0
@@ -15,17 +15,14 @@ _CENTS_BELOW: Final = 10.0
 
 
 def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
-    """Sorts what is critical first, then by money; what has no price follows by severity."""
-    severity, worth = advice["severity"], dollars_per_day(advice)
-    urgency = Severity(severity).rank
-    return severity != Severity.CRITICAL, -worth, -urgency, -advice["confidence"]
+    """Sort key: critical first, then by money."""
+    return worth_rank(advice["severity"], dollars_per_day(advice), advice["confidence"])
 
 
 def dollars_per_day(advice: Mapping[str, Any]) -> float:
     """What it typically saves; 0 without a price."""
-    low = advice["savings"]["dollars_per_hour_low"] or 0.0
-    high = advice["savings"]["dollars_per_hour_high"]
-    return float((low + (low if high is None else high)) / 2 * _HOURS_A_DAY)
+    low, high = (advice["savings"][f"dollars_per_hour_{end}"] for end in ("low", "high"))
+    return typical(low, high) * _HOURS_A_DAY
 
 
 def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
@@ -63,7 +60,7 @@ def _savings(savings: Mapping[str, Any]) -> str:
 def _dollars_a_day(low: float, high: float) -> str:
     least, most = low * _HOURS_A_DAY, high * _HOURS_A_DAY
     digits = 2 if 0.0 < most < _CENTS_BELOW else 0
-    middle = f"${(least + most) / 2:,.{digits}f} a day"
+    middle = f"${typical(least, most):,.{digits}f} a day"
     return middle if low == high else f"{middle} (${least:,.{digits}f} to ${most:,.{digits}f})"
 
 

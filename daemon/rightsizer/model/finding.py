@@ -167,6 +167,21 @@ class Savings:
     price_date: str = ""
     """When the price held; it is no quote of today."""
 
+    @property
+    def dollars_per_hour(self) -> float:
+        """What is typically saved; 0 without a price."""
+        return typical(self.dollars_per_hour_low, self.dollars_per_hour_high)
+
+
+def typical(low: float | None, high: float | None) -> float:
+    """The middle of an interval; 0 where it is unknown."""
+    return 0.0 if low is None else (low + (low if high is None else high)) / 2
+
+
+def worth_rank(severity: str, dollars: float, confidence: float) -> tuple[bool, float, int, float]:
+    """Sort key of recommendations: critical first, then by money; without a price by severity."""
+    return severity != Severity.CRITICAL, -dollars, -Severity(severity).rank, -confidence
+
 
 @dataclass(frozen=True, slots=True)
 class Option:

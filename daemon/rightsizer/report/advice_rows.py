@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.finding import Finding, Reason, Savings, Severity
+from rightsizer.model.finding import Finding, Reason, Savings, Severity, typical
 from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts, spanning_rate
@@ -140,9 +140,8 @@ def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRo
 
 def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
     low, high = row.savings.dollars_per_month_low, row.savings.dollars_per_month_high
-    dollars = 0.0 if low is None else (low + (low if high is None else high)) / 2
     severity = Severity(row.severity).rank
-    return (-dollars, -(row.savings.gpus_high or 0.0), -severity, row.id)
+    return (-typical(low, high), -(row.savings.gpus_high or 0.0), -severity, row.id)
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:

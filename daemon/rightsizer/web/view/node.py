@@ -7,18 +7,13 @@ from typing import Final
 from rightsizer import __version__
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
-from rightsizer.model.finding import Severity
+from rightsizer.model.finding import worth_rank
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.report.labels import (
-    SEVERITY_COLORS,
-    MomentLabel,
-    moment_label,
-    percent_label,
-)
+from rightsizer.report.labels import MomentLabel, moment_label, percent_label
 from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.device import (
@@ -319,12 +314,8 @@ class _NodePage:
 
 
 def _rank(advice: Advice) -> tuple[bool, float, int, float]:
-    """What is critical first, then by money; what has no price follows by severity."""
-    finding, savings = advice.finding, advice.finding.savings
-    low, high = savings.dollars_per_hour_low or 0.0, savings.dollars_per_hour_high
-    dollars = low + (low if high is None else high)
-    urgency = list(SEVERITY_COLORS).index(finding.severity)
-    return finding.severity is not Severity.CRITICAL, -dollars, urgency, -finding.confidence
+    finding = advice.finding
+    return worth_rank(finding.severity, finding.savings.dollars_per_hour, finding.confidence)
 
 
 def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span) -> str:

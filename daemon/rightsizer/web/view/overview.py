@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from rightsizer.model.advice import Advice
+from rightsizer.model.finding import typical
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS
-from rightsizer.report.labels import SEVERITY_COLORS
 from rightsizer.web.view.device import DeviceCardView
 from rightsizer.web.view.totals import WasteView, waste_view
 
@@ -51,8 +51,8 @@ def _worst_first(row: OverviewRow) -> tuple[bool, float]:
     saved = 0.0
     for piece in row.to_do:
         savings = piece.finding.savings
-        low, high = savings.gpus_low or 0.0, savings.gpus_high or 0.0
-        saved = max(saved, (low + high) / 2 / len(piece.finding.devices))
+        gpus = typical(savings.gpus_low, savings.gpus_high)
+        saved = max(saved, gpus / len(piece.finding.devices))
     known = row.wasted_gpu_hours + row.headroom_gpu_hours
     won = min(row.headroom_gpu_hours, saved * known)
     return row.card.report.down is None, -max(row.wasted_gpu_hours, won)
@@ -85,13 +85,11 @@ def _row(
 def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> tuple[Advice, ...]:
     """The most urgent first, then by savings; of a job, what its culprits are to do first."""
     about = [each for each in open_advice if not uuids.isdisjoint(each.finding.devices)]
-    urgency = list(SEVERITY_COLORS)
 
     def rank(advice: Advice) -> tuple[int, bool, float, float]:
         finding = advice.finding
         is_cause = not uuids.isdisjoint(finding.culprits)
-        low, high = finding.savings.dollars_per_hour_low, finding.savings.dollars_per_hour_high
-        worth = (low or 0.0) + (high or 0.0)
-        return urgency.index(finding.severity), not is_cause, -worth, -finding.confidence
+        worth = finding.savings.dollars_per_hour
+        return -finding.severity.rank, not is_cause, -worth, -finding.confidence
 
     return tuple(sorted(about, key=rank))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Savings, Severity
+from rightsizer.model.finding import Savings, Severity, typical
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan, Report, Totals
 from rightsizer.model.signal import Signal
@@ -107,9 +107,8 @@ def savings_notes(savings: Savings) -> str:
 
 def daily_label(savings: Savings | SavingsSum) -> str:
     """Money that is typically saved in a day; empty where none is known."""
-    low, high = savings.dollars_per_hour_low, savings.dollars_per_hour_high
-    typical = 0.0 if low is None else (low + (low if high is None else high)) / 2
-    return f"${typical * 24:,.0f} a day" if typical > 0 else ""
+    dollars = typical(savings.dollars_per_hour_low, savings.dollars_per_hour_high)
+    return f"${dollars * 24:,.0f} a day" if dollars > 0 else ""
 
 
 def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
