@@ -1,19 +1,22 @@
 """One run of the recommender over a history without an agent: kept, told, refused beside one."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from grafana_server import TOKEN, grafana_server
+from kept_advice import keep_advice, saved_advice
 from recordings import BOARD, write_story
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.offline_advice import run_offline, saved_advice
+from rightsizer.agent.offline_advice import explain_offline, run_offline
 from rightsizer.agent.replay import filled_history, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.model.errors import HistoryError
+from rightsizer.model.finding import Risk
 from rightsizer.model.state import State
 from rightsizer.telemetry.recordings.source import open_recording
 
@@ -37,9 +40,20 @@ def test_what_advise_only_shows_is_kept(history: Path) -> None:
     _, shown = run_offline(history, Settings())
     _, kept = run_offline(history, Settings(), save=True)
     assert [each.id for each in kept] == [each.id for each in shown] != []
-    assert [each.id for each in saved_advice(history, Settings())] == [each.id for each in kept]
+    assert [each.id for each in saved_advice(history)] == [each.id for each in kept]
     _, again = run_offline(history, Settings(), save=True)
     assert [(each.id, each.opened) for each in again] == [(each.id, each.opened) for each in kept]
+
+
+def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
+    """Whatever the agent saved before its history went on."""
+    findings, (shown,) = run_offline(history, Settings())
+    (found,) = (each for each in findings if each.id == shown.id)
+    old = {each.name: getattr(found, each.name) for each in fields(found)} | {"risk": Risk.VERY_LOW}
+    keep_advice(history, shown.opened, **old)
+    assert saved_advice(history)[0].finding.risk is Risk.VERY_LOW
+    explained = explain_offline(history, Settings(), shown.id)["advice"]
+    assert explained["risk"] == shown.finding.risk != Risk.VERY_LOW
 
 
 def test_grafana_is_told_once(history: Path, tmp_path: Path) -> None:
@@ -51,7 +65,7 @@ def test_grafana_is_told_once(history: Path, tmp_path: Path) -> None:
         flags = ("--history.path", str(history), "--config.file", str(config))
         for _ in range(2):
             assert main(["advise", "--save", *flags]) == 0
-        assert len(server.annotations) == len(saved_advice(history, Settings()))
+        assert len(server.annotations) == len(saved_advice(history))
         assert not server.complaints
 
 

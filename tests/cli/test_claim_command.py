@@ -10,11 +10,9 @@ from structlog.testing import capture_logs
 
 from advice_book import Book
 from grafana_server import grafana_server
-from kept_advice import keep_advice
+from kept_advice import keep_advice, saved_advice
 from rightsizer.advice.policy import RuleTree
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.offline_advice import saved_advice
-from rightsizer.agent.settings import Settings
 from rightsizer.cli.main import main
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
@@ -87,7 +85,7 @@ def test_without_an_agent_the_history_is_changed(
     id_ = keep_advice(history)
     assert run(config, verb, id_, "--why", "later", "--actor", "ana", "--json") == 0
     form = json.loads(capsys.readouterr().out)["advice"]
-    (advice,) = saved_advice(history, Settings())
+    (advice,) = saved_advice(history)
 
     assert (form["state"], form["actor"]) == (state, "ana")
     assert (advice.state, advice.actor, advice.why) == (state, "ana", "later")

@@ -4,18 +4,35 @@ from pathlib import Path
 from typing import Any
 
 from cases import NOW, judgement
+from readings import gpu
+from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.advice import Advice
+from rightsizer.model.state import State
+from rightsizer.model.units import HOUR, Nanoseconds
+from rightsizer.model.window import Window
 
-__all__ = ["keep_advice"]
+__all__ = ["keep_advice", "saved_advice"]
 
 
 def keep_advice(path: Path, now: Nanoseconds = NOW, **facts: Any) -> str:
-    """Open one piece of advice in a history's ledger; its id."""
+    """Open one recommendation in the ledger of a history that ends then; its id."""
     storage = Storage(str(path))
+    if storage.history is None or storage.history.extent() is None:
+        window = Window("GPU-0", now - HOUR, now, {State.PRODUCTIVE: HOUR})
+        storage.save_windows([window], (), [DeviceRecord(gpu(0), None, now)])
     ledger = Ledger()
     (opened,) = ledger.update([judgement(**facts)], now)
     storage.save_ledger(ledger)
     storage.close()
     return opened.advice.id
+
+
+def saved_advice(path: Path) -> tuple[Advice, ...]:
+    """All advice that a history keeps."""
+    storage = Storage(str(path), read_only=True)
+    advice = storage.ledger(LedgerSettings()).advice()
+    storage.close()
+    return advice

@@ -138,30 +138,17 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
         return service.act(advice_id, state, actor, why, for_seconds)
 
 
-def saved_advice(path: Path, settings: Settings) -> tuple[Advice, ...]:
-    """All advice that a history keeps, which stays as it is; beside a running agent too.
-
-    Raises:
-        HistoryError: there is no history, or it cannot be read.
-    """
-    _must_exist(path)
-    with closing(Storage(str(path), read_only=True)) as storage:
-        return storage.ledger(settings.recommender.ledger).advice()
-
-
 def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
-    """The reasoning behind advice, or behind what the rules say of the history now.
+    """The reasoning behind advice or a verdict of one run over the history.
 
     Raises:
         UsageError: nothing has that id.
         HistoryError: there is no history, or it cannot be read.
     """
+    # As `advise` has it: what an agent saved is older, and may have another risk.
     rules = settings.rule_trees
-    advice = saved_advice(path, settings)
+    findings, advice = run_offline(path, settings)
     known = next((each for each in advice if each.id == asked), None)
-    if known is None:
-        findings, would_be = run_offline(path, settings)
-        known = next((each for each in would_be if each.id == asked), None)
     if known is not None:
         return explain_advice(known, rules)
     for finding in findings:
@@ -169,7 +156,7 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
             with closing(Storage(str(path), read_only=True)) as storage:
                 extent = None if storage.history is None else storage.history.extent()
             return explain_finding(finding, 0 if extent is None else extent[1], rules)
-    raise UsageError(unknown_advice_message(would_be or advice, asked) or "")
+    raise UsageError(unknown_advice_message(advice, asked) or "")
 
 
 def _must_exist(path: Path) -> None:
