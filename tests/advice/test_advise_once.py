@@ -49,8 +49,9 @@ def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
     """Whatever the agent saved before its history went on."""
     findings, (shown,) = run_offline(history, Settings())
     (found,) = (each for each in findings if each.id == shown.id)
-    old = {each.name: getattr(found, each.name) for each in fields(found)} | {"risk": Risk.VERY_LOW}
-    keep_advice(history, shown.opened, **old)
+    old = {each.name: getattr(found, each.name) for each in fields(found)}
+    old["risk"] = Risk.VERY_LOW
+    keep_advice(history, shown.opened, key=found.workload or found.devices[0], **old)
     assert saved_advice(history)[0].finding.risk is Risk.VERY_LOW
     explained = explain_offline(history, Settings(), shown.id)["advice"]
     assert explained["risk"] == shown.finding.risk != Risk.VERY_LOW
