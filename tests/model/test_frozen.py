@@ -54,6 +54,34 @@ class Own:
         return 7
 
 
+@dataclass(frozen=True, slots=True)
+class Size(Point):
+    """Fields by name alone, a check, and a default that differs from the base's."""
+
+    note: str = "sized"
+    unit: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.x < 0:
+            raise ValueError(self.unit)
+
+
+def test_fields_are_given_in_their_order_or_by_name() -> None:
+    """Defaults are one's own each time, checks are made, what is unknown or missing is refused."""
+    size: Any = Size
+    assert Point(1).tags == []
+    assert Point(1).tags is not Point(1).tags
+    assert (Size(1, unit="m").note, Size(1, ["a"], "b", unit="m").tags) == ("sized", ["a"])
+    with pytest.raises(ValueError, match="m"):
+        Size(-1, unit="m")
+    with pytest.raises(TypeError, match="'unit'"):
+        size(1)
+    with pytest.raises(TypeError, match="'y'"):
+        size(1, unit="m", y=2)
+    with pytest.raises(TypeError):
+        size(1, [], "", "m")
+
+
 def test_equality_is_of_class_and_of_what_is_compared() -> None:
     """As the standard library has it."""
     assert Point(1, ["a"], "n") == Point(1, ["a"], "m")
