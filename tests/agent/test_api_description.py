@@ -16,7 +16,7 @@ from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import actions_route
 from rightsizer.advice.policy import RuleTree
-from rightsizer.agent.local_api import ControlRoutes
+from rightsizer.agent.local_api import ControlRoutes, report_route
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import closed_routes, place_route
 from rightsizer.exposition.exposition import MetricsExposition
@@ -49,6 +49,7 @@ def site_of(report: Report | None) -> Router:
         captures_route(CaptureState),
         actions_route(ActionState),
         place_route(Settings),
+        report_route(Settings),
         *closed_routes(),
         *fleet_routes(),
     )

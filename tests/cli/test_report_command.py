@@ -16,9 +16,14 @@ from recordings import BOARD, SIGNALS_OF, write_story
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.storage import Storage
+from rightsizer.agent.local_api import report_route
+from rightsizer.agent.settings import Settings
 from rightsizer.cli.main import main
+from rightsizer.console.flags import with_values
+from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.state import Cause, State
 from rightsizer.model.window import Window, workload_subject
+from rightsizer.web.server import WebServer
 
 Captured = pytest.CaptureFixture[str]
 HOURS: Final = 50
@@ -68,6 +73,32 @@ def refused(capsys: Captured, *flags: str) -> tuple[int, str]:
     out, err = capsys.readouterr()
     assert out == ""
     return status, err
+
+
+def test_an_agent_elsewhere_gives_the_same_document(
+    history: Path, capsys: Captured, tmp_path: Path
+) -> None:
+    """Byte for byte; what is wrong with a flag is said as by a local history's."""
+    form, file = reported(capsys, history, "--last", "30h"), tmp_path / "report.html"
+    settings = with_values(Settings(), {"history.path": str(history)})
+    server = WebServer(
+        ["127.0.0.1:0"],
+        latest=lambda: None,
+        exposition=MetricsExposition(lambda: None),
+        local_routes=(report_route(lambda: settings),),
+    )
+    server.start()
+    try:
+        url = ("--url", f"http://{server.addresses[0]}")
+        assert main(["report", *url, "--last", "30h", "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out) == form
+        assert main(["report", *url, "--output", str(file)]) == 0
+        assert file.read_text().startswith("<!doctype html>")
+        assert "give one of them" in refused(capsys, *url, "--last", "30h", "--from", "5")[1]
+        settings = with_values(settings, {"history.path": ""})
+        assert "keeps no history" in refused(capsys, *url)[1]
+    finally:
+        server.stop()
 
 
 def test_all_that_there_is_by_default(history: Path, capsys: Captured) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from readings import DAY, EPOCH, HOUR, gpu
 from report_stories import HOSTILE, device_facts, story_facts
-from rightsizer.cli.report import REPORT_FORMATS
+from rightsizer.agent.report_document import REPORT_FORMATS
 from rightsizer.model.state import State
 from rightsizer.report.builder import report_model
 from rightsizer.report.model import ReportModel

@@ -24,7 +24,7 @@ from rightsizer.advice.service import (
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator, Heartbeat, slow_driver_gauges
 from rightsizer.agent.history_writer import HistoryWriter
-from rightsizer.agent.local_api import flush_route
+from rightsizer.agent.local_api import flush_route, report_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
@@ -231,6 +231,7 @@ class Agent:
                 actions_route(partial(action_state, self._actions, self._storage.database)),
                 flush_route(self.history_writer.flush),
                 place_route(lambda: self.settings, self._broker),
+                report_route(lambda: self.settings),
                 *(self._broker.routes if self._broker else closed_routes()),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),

@@ -1,14 +1,18 @@
-"""Routes of the local socket: release and reopen GPUs, flush the history."""
+"""Routes of the agent's own: release and reopen GPUs, flush the history, report on it."""
 
 import json
+import threading
 from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 
 import structlog
 
-from rightsizer.console.flags import FLUSH_PATH
+from rightsizer.agent.settings import Settings
+from rightsizer.console.flags import FLUSH_PATH, REPORT_PATH
 from rightsizer.io.clock import Clock
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import Form
 from rightsizer.telemetry.source import (
@@ -20,6 +24,7 @@ from rightsizer.telemetry.source import (
 from rightsizer.web.message import WebRequest, WebResponse, duration_of, fields_of
 from rightsizer.web.router import Route, Router
 
+_REPORTED: Final = ("format", "from", "to", "last", "timezone")
 _REMEDY: Final = "; leave it out to release until it is taken back"
 
 
@@ -95,3 +100,31 @@ def flush_route(flush: Callable[[], None]) -> Route:
         return WebResponse.of_json({"flushed": True})
 
     return Route("POST", FLUSH_PATH, answer, is_local=True)
+
+
+def report_route(settings: Callable[[], Settings]) -> Route:
+    """The route of the report of the history; one is made at a time."""
+    busy = threading.Lock()
+
+    def answer(_: Router, request: WebRequest) -> WebResponse:
+        # Most agents are never asked.
+        from rightsizer.agent.report_document import MEDIA_TYPES, report_document  # noqa: PLC0415
+
+        asked = {"format": "html"} | {name: each[-1] for name, each in request.query.items()}
+        if unknown := sorted(asked.keys() - set(_REPORTED)):
+            raise UsageError(f"'{unknown[0]}' is unknown; choose from {', '.join(_REPORTED)}")
+        if not (history := settings().history.path):
+            text = "this agent keeps no history; set history.path"
+            return WebResponse.of_text(text, HTTPStatus.NOT_FOUND)
+        if not busy.acquire(blocking=False):
+            text = "another report is being made; ask again"
+            return WebResponse.of_text(text, HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "5"})
+        try:
+            document = report_document(Path(history), settings(), asked)
+        except HistoryError as error:
+            return WebResponse.of_text(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+        finally:
+            busy.release()
+        return WebResponse(document.encode(), f"{MEDIA_TYPES[asked['format']]}; charset=utf-8")
+
+    return Route("GET", REPORT_PATH, answer)

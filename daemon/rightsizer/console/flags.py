@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rightsizer.host.settings import PathSettings
 
 FLUSH_PATH: Final = "/api/v1/history/flush"
+REPORT_PATH: Final = "/api/v1/report/document"
 
 _Settings = TypeVar("_Settings")
 _CONFIG: Final = """

@@ -3,6 +3,7 @@
 import argparse
 import base64
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,11 +35,19 @@ class RemoteAgent:
         self._client = client
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> "RemoteAgent":
+    def of(
+        cls,
+        arguments: argparse.Namespace,
+        *,
+        accept: str = "application/json",
+        timeout_seconds: float = HttpSettings().timeout_seconds,
+    ) -> "RemoteAgent":
         """The agent that the flags name; raises `UsageError` where the address is none."""
-        settings = HttpSettings(ca_file=arguments.ca_file or "", tries=1)
+        file = arguments.ca_file or ""
+        settings = HttpSettings(timeout_seconds=timeout_seconds, ca_file=file, tries=1)
+        login = partial(_login, arguments)
         try:
-            return cls(HttpClient(arguments.url, settings, headers=lambda: _login(arguments)))
+            return cls(HttpClient(arguments.url, settings, accept=accept, headers=login))
         except ValueError as error:
             raise UsageError(f"--url: {error}") from None
 

@@ -1,0 +1,101 @@
+"""The report of a history as a document: by flags of a command, by parameters of a request."""
+
+import argparse
+import datetime as dt
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rightsizer.agent.report_facts import ReportQuery, report_facts
+from rightsizer.agent.settings import Settings
+from rightsizer.console.flags import duration, moment
+from rightsizer.model.errors import UsageError
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.report.builder import report_model
+from rightsizer.report.documents import html_document, markdown_document, text_document
+from rightsizer.report.model import ReportModel
+from rightsizer.report.summary import summary_of
+
+SCHEMA_VERSION: Final = 1
+"""Rises when a key changes its meaning or goes away; new keys do not change it."""
+
+
+def json_document(model: ReportModel, _: dt.tzinfo) -> str:
+    """All of it, floats as they are."""
+    form = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model)), **asdict(model)}
+    return json.dumps(form, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
+    "text": text_document,
+    "html": html_document,
+    "markdown": markdown_document,
+    "json": json_document,
+}
+"""Each makes the whole document; times are told in the time zone."""
+MEDIA_TYPES: Final = {
+    "text": "text/plain",
+    "html": "text/html",
+    "markdown": "text/markdown",
+    "json": "application/json",
+}
+"""Of the formats."""
+
+
+def report_document(
+    path: Path, settings: Settings, asked: Mapping[str, str], mark: str = ""
+) -> str:
+    """The document that is asked for; errors name a parameter with the mark before it.
+
+    Raises:
+        HistoryError: there is no history, it holds nothing, or it cannot be read.
+        UsageError: a parameter is wrong.
+    """
+    form = asked["format"]
+    if form not in REPORT_FORMATS:
+        raise UsageError(f"{mark}format: '{form}'; choose from {', '.join(REPORT_FORMATS)}")
+    query = _query(asked, mark)
+    model = report_model(report_facts(path, settings, query))
+    return REPORT_FORMATS[form](model, query.timezone)
+
+
+def _query(asked: Mapping[str, str], mark: str) -> ReportQuery:
+    if "from" in asked and "last" in asked:
+        raise UsageError(
+            f"{mark}last: {mark}from already says where the report begins; give one of them"
+        )
+    timezone_name = asked.get("timezone", "UTC")
+    timezone = _timezone(timezone_name, mark)
+
+    def time(name: str) -> Nanoseconds | None:
+        return _read(name, lambda text: moment(text, timezone))
+
+    def _read(name: str, read: Callable[[str], Nanoseconds]) -> Nanoseconds | None:
+        try:
+            return read(asked[name]) if name in asked else None
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{mark}{name}: {error}") from None
+
+    return ReportQuery(
+        since=time("from"),
+        until=time("to"),
+        last=_read("last", lambda text: nanoseconds(duration(text))),
+        timezone=timezone,
+        timezone_name=timezone_name,
+    )
+
+
+def _timezone(name: str, mark: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(
+            f"{mark}timezone: '{name}' is not known on this machine; write it like Europe/Berlin, "
+            "or install tzdata"
+        ) from None
