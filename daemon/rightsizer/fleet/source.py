@@ -133,8 +133,9 @@ class SourceReport:
     resolution_by_day: Mapping[int, float] = field(default_factory=dict, hash=False)
     """Seconds between two samples on a UTC day, by its number, where the source looks that up:
     older days may be downsampled, or scraped less often."""
-    days_at_once: int = 1
-    """Days by the hour that it can be asked for with one grid."""
+    days_at_once: int = 14
+    """Days by the hour that it is asked for with one grid: a fortnight by the hour has hardly more
+    samples than a day by five minutes, and the same shards."""
     warnings: tuple[str, ...] = ()
     """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
     cluster: Cluster = field(default_factory=Cluster)
@@ -163,7 +164,4 @@ class FleetSource(Protocol):
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """A day of some devices, duplicates of a scrape taken once.
-
-        The grid has several days only where the report says that it may.
-        """
+        """A day of some devices, or several by the hour, duplicates of a scrape taken once."""

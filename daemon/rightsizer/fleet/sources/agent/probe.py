@@ -69,9 +69,6 @@ _TIERS: Final = f"count by (tier) (max by (uuid, tier) ({_TIER}) and on (uuid) {
 """Of devices with time of their own, which a GPU that is divided has not."""
 _VERSIONS_SHOWN: Final = 5
 _RULES_SHOWN: Final = 3
-_DAYS_AT_ONCE: Final = 14
-"""A fortnight by the hour has hardly more samples than a day by five minutes, and the same
-shards."""
 _CAN: Final = {
     STATES: "where each device's time went, by state, condition and cause of waste",
     "rightsizer_sm_work_ratio": "how much compute and memory bandwidth were in use, from "
@@ -126,7 +123,6 @@ class AgentProbe:
             tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,
             metrics=names.union(*names_by_day.values()),
             names_by_day=names_by_day,
-            days_at_once=_DAYS_AT_ONCE,
             resolution_by_day=seconds_by_day(self.store, some_series, self.now, self.lookback),
             can=tuple(can for name, can in _CAN.items() if name in names),
             warnings=(*self._warnings(), *_unrecorded(names)),

@@ -12,7 +12,7 @@ from typing import Final, Self
 import numpy as np
 
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
@@ -110,12 +110,14 @@ class ExporterPresence:
         """How much of each interval was watched, by the fleet's usual time between two samples.
 
         Exporters of one fleet may be scraped at different intervals, so that the fullest
-        interval of a device shows how many samples are all of them.
+        interval of a device's day shows how many samples are all of them.
         """
         length = seconds(grid.step)
-        expected = max(self.fullest, length / (_SLOWEST * resolution_seconds))
+        by_day = np.stack(list(self.counts.values())).reshape(-1, grid.days, DAY // grid.step)
+        fullest = by_day.max(axis=(0, 2))
+        expected = np.maximum(fullest, length / (_SLOWEST * resolution_seconds))
         together = np.max if self.has_own_series else np.sum
-        parts = together(list(self.counts.values()), axis=0) / expected
+        parts = (together(by_day, axis=0) / expected[:, None]).ravel()
         return length * np.where(parts >= _WHOLE, 1.0, parts)
 
 

@@ -119,7 +119,7 @@ class DcgmExporterSource:
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """One day of some devices, duplicates of a scrape taken once.
+        """Some devices on the days of a grid, duplicates of a scrape taken once.
 
         What was recorded is read in place of samples; devices that were not, by their samples.
         """
@@ -175,7 +175,7 @@ class DcgmExporterSource:
         holders = {each for one in present.values() for each in one.counts if each is not None}
         signals = self._serving.signals(store, pods_of(holders), grid)
         add_serving_signals(read, rows, present, signals, grid)
-        found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, DAY))
+        found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, grid.days * DAY))
         for holder, workload in found.items():
             if Pod(holder.namespace, holder.pod) in signals:
                 # Engines take their memory at the start, so that full says nothing.
