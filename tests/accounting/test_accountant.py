@@ -192,6 +192,26 @@ def test_what_was_kept_can_be_put_back() -> None:
     ]
 
 
+def test_remembered_days_are_kept_as_a_life_of_them_would_be() -> None:
+    """Five minutes of what is too old by the end are left out at once, and nothing else changes."""
+    device, days = gpu(), 5
+    now = EPOCH + days * 24 * 60 * MINUTE
+    found = []
+    for until in (0, now):
+        books = accountant()
+        books.remember(
+            (
+                snapshot(hour * 3600.0, [device], {device: EMPTY}, interval_seconds=3600.0)
+                for hour in range(days * 24 + 1)
+            ),
+            until,
+        )
+        found.append([case.windows for case in books.look(now).cases(4 * 24 * 60 * MINUTE)])
+        (query,) = books.remembered()[1]
+        found.append(query.fine.between(query.fine_since, now))
+    assert found[:2] == found[2:]
+
+
 def test_remembered_days_are_judged_and_neither_flushed_nor_counted() -> None:
     """A demonstration's past is not worth a disk, and a counter begins with its process."""
     books, device = accountant(), gpu()

@@ -210,7 +210,7 @@ def _summed(parts: Iterable[Mapping[Cause, float]]) -> dict[Cause, float]:
     return dict(sums)
 
 
-_FINE_KEPT: Final = 2 * DAY
+FINE_KEPT: Final = 2 * DAY
 _KEPT: Final = 30 * DAY
 _MOST_FINE: Final = 2 * FINE_SPAN
 """A small step back of the clock makes five minutes longer."""
@@ -253,7 +253,7 @@ class RollupStore:
 
     def __init__(self, uuid: str, day: Nanoseconds = 0, week: Nanoseconds = 0) -> None:
         self.uuid = uuid
-        self._fine = WindowRing(uuid, FINE_SPAN, _FINE_KEPT, day)
+        self._fine = WindowRing(uuid, FINE_SPAN, FINE_KEPT, day)
         self._hours = RollupLevel(uuid, HOUR, week)
         self._days = RollupLevel(uuid, DAY)
         self._blocks = BlockRing()
@@ -262,6 +262,8 @@ class RollupStore:
         self.slot: Nanoseconds | None = None
         """When the open five minutes began, `None` where none are open."""
         self._latest_slot: Nanoseconds = 0
+        self.hourly_before: Nanoseconds = 0
+        """Five minutes that began before are kept in their hour alone."""
 
     def add(self, part: Entry) -> Window | None:
         """Add a stretch that lies within five minutes (`split`); the window that it closed."""
@@ -292,7 +294,8 @@ class RollupStore:
         if found is None or self.slot is None:
             return None
         self._open, self._block = WindowBuilder(self.uuid), BlockBuilder()
-        self._fine.append(found, self.slot)
+        if self.slot >= self.hourly_before:
+            self._fine.append(found, self.slot)
         self._hours.add(found, self.slot)
         self._blocks.append(found.blocks, self.slot)
         self.slot = None
@@ -325,7 +328,7 @@ class RollupStore:
             open_fine=None if found is None else OpenWindow(self.slot or 0, found),
             open_hour=self._hours.open_window(),
             open_day=self._days.open_window(),
-            fine_since=-(-(self._latest_slot - _FINE_KEPT) // HOUR) * HOUR,
+            fine_since=-(-(self._latest_slot - FINE_KEPT) // HOUR) * HOUR,
             remembered=self._blocks.remembered(Blocks() if found is None else found.blocks),
         )
 

@@ -14,7 +14,7 @@ from rightsizer.accounting.device_account import DeviceAccount, DeviceRecord
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
-from rightsizer.accounting.rollup_store import WindowQuery, device_span
+from rightsizer.accounting.rollup_store import FINE_KEPT, WindowQuery, device_span
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.advice import Advice
@@ -77,7 +77,9 @@ class NodeAccounts:
     def device(self, uuid: str) -> DeviceAccount:
         """A device's account, an empty one for a device that was never seen."""
         if uuid not in self._accounts:
-            self._accounts[uuid] = DeviceAccount(uuid, self._settings, self._distributions)
+            account = DeviceAccount(uuid, self._settings, self._distributions)
+            account.windows.rollups.hourly_before = self._workloads.hourly_before
+            self._accounts[uuid] = account
         return self._accounts[uuid]
 
     def post(self, snapshot: Snapshot) -> list[Entry]:
@@ -108,6 +110,10 @@ class NodeAccounts:
             self._closed.extend(account.windows.add(entry))
         self._closed.extend(self._workloads.post(snapshot.holdings, entries))
         return entries
+
+    def keep_hours_before(self, moment: Nanoseconds) -> None:
+        """Let accounts that are new from now on keep no shorter windows of what was before."""
+        self._workloads.hourly_before = moment
 
     def begin(self) -> None:
         """Count totals from 0 again; windows stay as they are."""
@@ -297,9 +303,13 @@ class AccountingService:
         """Enrich otherwise from the next snapshot on."""
         self._enrich = enrich
 
-    def remember(self, snapshots: Iterable[Snapshot]) -> None:
-        """Account for the past without publishing it; counters start at 0 after it."""
+    def remember(self, snapshots: Iterable[Snapshot], until: Nanoseconds = 0) -> None:
+        """Account for the past without publishing it; counters start at 0 after it.
+
+        Of a past whose end is told, what would be too old by then is not kept in five minutes.
+        """
         with self._lock:
+            self._accounts.keep_hours_before(until - FINE_KEPT)
             for snapshot in snapshots:
                 self._accounts.post(self._enrich(snapshot))
             self._accounts.drain_closed()

@@ -96,6 +96,8 @@ class WorkloadAccounts:
         self._settings = settings or WorkloadAccountSettings()
         self._accounts: OrderedDict[str, WorkloadAccount] = OrderedDict()
         self._slot: Nanoseconds = 0
+        self.hourly_before: Nanoseconds = 0
+        """What new accounts begin with."""
 
     def post(
         self, holdings: Mapping[str, tuple[Holding, ...]], entries: Iterable[Entry]
@@ -174,6 +176,7 @@ class WorkloadAccounts:
         """The account of a workload that was just seen; who is too many is forgotten."""
         if key not in self._accounts:
             self._accounts[key] = WorkloadAccount(key)
+            self._accounts[key].rollups.hourly_before = self.hourly_before
         self._accounts.move_to_end(key)
         while len(self._accounts) > self._settings.most:
             _, forgotten = self._accounts.popitem(last=False)

@@ -137,7 +137,7 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         interval=interval,
         duration=span + 1,  # With the reading at the end: what comes next goes on from there.
     )
-    agent.accountant.remember(iter(source.read, None))
+    agent.accountant.remember(iter(source.read, None), until)
 
 
 def _settings(demo: DemoSettings) -> Settings:

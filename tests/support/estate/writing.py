@@ -48,10 +48,14 @@ def json_lines(life: Life, runs: Iterable[Run]) -> Iterator[str]:
         metric = json.dumps(
             {"__name__": run.name, **{key: value for key, value in run.labels if value}}
         )
-        samples = _samples(life, run)
-        values = ",".join([f"{value:.10g}" for value in samples.values])
-        times = ",".join([f"{time}000" for time in samples.times])
-        yield f'{{"metric":{metric},"values":[{values}],"timestamps":[{times}]}}\n'
+        times, values = _samples(life, run)
+        texts = ",".join(["%.10g"] * len(values)) % tuple(values)
+        yield f'{{"metric":{metric},"values":[{texts}],"timestamps":[{_milliseconds(times)}]}}\n'
+
+
+@lru_cache(maxsize=256)
+def _milliseconds(times: range) -> str:
+    return ",".join([f"{time}000" for time in times])
 
 
 def _samples(life: Life, run: Run) -> _Samples:
