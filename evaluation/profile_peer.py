@@ -36,6 +36,8 @@ _WHY: Final = (
 def beside_peer(folder: Path) -> Iterable[str]:
     """A table of every trace with a time line, or why there is none."""
     paths = sorted(folder.rglob("*.json.gz"))
+    if not paths:
+        return []
     try:
         python = environment("peers")
     except Absent as reason:

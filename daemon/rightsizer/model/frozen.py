@@ -18,7 +18,6 @@ from dataclasses import (
     field,
     fields,
     is_dataclass,
-    make_dataclass,
     replace,
 )
 from operator import attrgetter
@@ -34,7 +33,6 @@ __all__ = [
     "field",
     "fields",
     "is_dataclass",
-    "make_dataclass",
     "replace",
 ]
 

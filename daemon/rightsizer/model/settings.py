@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from rightsizer.model.frozen import Field, dataclass, field, fields, make_dataclass
+from rightsizer.model.frozen import Field, dataclass, field, fields
 
 _TOLD: Final = "told"
 """The key of a setting's help, unit, limits and source, before its name is known."""
@@ -80,8 +80,10 @@ def settings_class(
 
     So that what has settings is registered in one place.
     """
-    names = {"__doc__": words, "__module__": module}
-    return make_dataclass(name, parts, frozen=True, slots=True, namespace=names)
+    names: dict[str, Any] = {"__doc__": words, "__module__": module, "__annotations__": {}}
+    for key, hint, each in parts:
+        names["__annotations__"][key], names[key] = hint, each
+    return dataclass(type(name, (), names), frozen=True, slots=True)
 
 
 def group(settings: type) -> Any:
