@@ -9,6 +9,7 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.serving_apart import is_computed_in_full, readings, server_of, set_apart
 from evaluation.serving_fit import Constants, Linear, fit, fit_bunching
+from evaluation.serving_intervals import interval_coverage
 from evaluation.serving_offline import OFFLINE_FILE, distance, offline_rows, predicted
 from evaluation.serving_peer import PeerTimes, peer_times
 from evaluation.serving_published import published_errors
@@ -52,8 +53,7 @@ _ON_READINGS: Final = (
     " None of this is used in the product or counted above.\n"
 )
 _ON_INTERVALS: Final = (
-    "\nIntervals are for loads as people state them, files that are set apart among them; where"
-    " all is as stated they are wider than they need be.\n"
+    "\nIntervals are for loads as people state them, files that are set apart among them.\n"
 )
 _ON_GPUS: Final = (
     "\nNo GPU can be left out, since all files that can be computed are of one. What they give is"
@@ -67,6 +67,7 @@ def evaluate(options: Options) -> Iterator[str]:
     yield from arrival_errors()
     yield from published_errors()
     if options.truth is None or not (options.truth / FILE).is_file():
+        yield from interval_coverage(None)
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
     rows = list(read_rows(options.truth / FILE))
@@ -97,6 +98,7 @@ def evaluate(options: Options) -> Iterator[str]:
     yield _constants(computed)
     yield table(_coverage(groups), ("90 % intervals", "rows", "covered"))
     yield _ON_INTERVALS
+    yield from interval_coverage(options.truth)
     if (options.truth / OFFLINE_FILE).is_file():
         yield from _offline(options.truth / OFFLINE_FILE)
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
@@ -23,7 +24,7 @@ from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingModelSettings
 
-__all__ = ["OFFLINE_FILE", "Offline", "distance", "offline_rows", "predicted"]
+__all__ = ["OFFLINE_FILE", "Offline", "best_rate", "distance", "offline_rows", "predicted"]
 
 OFFLINE_FILE: Final = "mlperf.csv.gz"
 _MODEL: Final = Transformer(
@@ -58,9 +59,15 @@ def offline_rows(path: Path) -> list[Offline]:
     ]
 
 
-def predicted(board: Board, settings: ServingModelSettings) -> float:
+def best_rate(board: Board, settings: ServingModelSettings) -> EstimateInterval:
     """Tokens a second of one GPU, in the layout that is best for it and fp4 or fp8; 0 for none."""
-    return max(_rates(board, replace(settings, requests_maximum=_REQUESTS)))
+    rates = _rates(board, replace(settings, requests_maximum=_REQUESTS))
+    return max(rates, key=lambda rate: rate.value)
+
+
+def predicted(board: Board, settings: ServingModelSettings) -> float:
+    """The same without its interval."""
+    return best_rate(board, settings).value
 
 
 def distance(rows: list[Offline], settings: ServingModelSettings) -> float:
@@ -70,7 +77,7 @@ def distance(rows: list[Offline], settings: ServingModelSettings) -> float:
     )
 
 
-def _rates(board: Board, settings: ServingModelSettings) -> Iterator[float]:
+def _rates(board: Board, settings: ServingModelSettings) -> Iterator[EstimateInterval]:
     has_fp4 = board.peak(Precision.FP4) is not None
     weights = NumberFormat.NVFP4 if has_fp4 else NumberFormat.FP8
     requirement = Requirement(_MODEL, precision=Precisions(weights, NumberFormat.FP8), load=_LOAD)
@@ -79,7 +86,8 @@ def _rates(board: Board, settings: ServingModelSettings) -> Iterator[float]:
         memory = ServingMemory(requirement, Parallelism(tensor=gpus))
         server = Server(memory, board, room, settings)
         best = best_concurrency(server)
-        yield server.at(best).tokens_per_second.value / gpus if best else 0.0
+        rate = server.at(best).tokens_per_second if best else EstimateInterval.exactly(0.0)
+        yield rate.scaled(1.0 / gpus)
 
 
 def _is_offline(values: dict[str, str]) -> bool:

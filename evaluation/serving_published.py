@@ -1,18 +1,23 @@
-"""Serving predictions against the throughput that TensorRT-LLM's makers publish.
+"""Serving predictions against what others publish.
 
-NVIDIA/TensorRT-LLM, docs/source/performance/perf-overview.md @00f3768 (release 1.0, Apache-2.0):
-output tokens a second under the highest load, of NVIDIA's quantized checkpoints. Replicas of
-Qwen3-235B-A22B share their experts, as the commands there have it.
+Of TensorRT-LLM's makers, NVIDIA/TensorRT-LLM, docs/source/performance/perf-overview.md @00f3768
+(release 1.0, Apache-2.0): output tokens a second under the highest load, of NVIDIA's quantized
+checkpoints. Replicas of Qwen3-235B-A22B share their experts, as the commands there have it.
+
+Of mixtures whose experts are cut over one group: SemiAnalysisAI/InferenceX (Apache-2.0) by pull
+request or issue, where lengths are uniform between 0.8 and 1 of what is stated, so that their means
+stand here; vllm-project/vllm; gpustack/gpustack, docs/performance-lab (Apache-2.0), where all
+prompts are sent at once.
 """
 
 import csv
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, TypeVar, get_type_hints
 
 from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
@@ -24,15 +29,28 @@ from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingModelSettings
 
-__all__ = ["PublishedRate", "published_errors", "published_rates"]
+__all__ = [
+    "SHARED_EXPERTS",
+    "PublishedMixture",
+    "PublishedRate",
+    "published_errors",
+    "published_mixtures",
+    "published_rates",
+]
 
 _FILE: Final = Path(__file__).with_name("published_throughput.csv")
-_SHARED_EXPERTS: Final = "Qwen3-235B-A22B"
+_MIXTURES_FILE: Final = Path(__file__).with_name("published_mixtures.csv")
+SHARED_EXPERTS: Final = "Qwen3-235B-A22B"
 _IMBALANCES: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4)
 _ON_PUBLISHED: Final = (
     "\nThe most output tokens a second that TensorRT-LLM 1.0's makers publish, each model asked for"
     " as its checkpoint is. Of these rows one figure is fitted, `expert_imbalance_ratio`, to those"
     " whose replicas share experts; below it is fitted with a board left out and judged on that.\n"
+)
+_ON_MIXTURES: Final = (
+    "\nMixtures whose experts are cut over the GPUs of one group, in vLLM, SGLang and TensorRT-LLM;"
+    " only intervals are read off these rows. Rates are of vLLM and SGLang with all prompts sent at"
+    " once; those of gpt-oss do not depend on what is asked, so that something else bounds them.\n"
 )
 
 
@@ -50,17 +68,10 @@ class PublishedRate:
 
     def predicted(self, settings: ServingModelSettings | None = None) -> EstimateInterval:
         """What the planner says of the same layout at its best."""
-        settings = settings or ServingModelSettings()
-        asked = {"model": self.model, "precision": self.format, "engine": "tensorrt-llm"}
-        sizes = {"in": str(self.input_tokens), "out": str(self.output_tokens)}
-        requirement = plan_of_flags(asked | sizes).items[0].requirement
-        assert requirement is not None
         layout = Parallelism(tensor=self.gpus)
-        if self.model == _SHARED_EXPERTS:
+        if self.model == SHARED_EXPERTS:
             layout = Parallelism(data=self.gpus, expert=self.gpus)
-        board = built_in().boards[self.board]
-        room = available_bytes(requirement, board.memory_bytes)
-        server = Server(ServingMemory(requirement, layout), board, room, settings)
+        server = _server(self, "tensorrt-llm", layout, settings)
         return server.at(best_concurrency(server)).tokens_per_second
 
     def error(self, settings: ServingModelSettings | None = None) -> float:
@@ -68,15 +79,73 @@ class PublishedRate:
         return abs(math.log(self.predicted(settings).value / self.tokens_per_second))
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedMixture:
+    """What a mixture of experts on one group of GPUs was measured to do; what is not said is 0."""
+
+    model: str
+    board: str
+    gpus: int
+    format: str
+    engine: str
+    input_tokens: int
+    output_tokens: int
+    concurrency: float
+    first_ms: float
+    between_ms: float
+    tokens_per_second: float
+    source: str
+
+    def measures(self) -> Iterator[tuple[str, float, EstimateInterval]]:
+        """What it is, as measured and as predicted."""
+        server = _server(self, self.engine, Parallelism(tensor=self.gpus), None)
+        served = server.at(self.concurrency)
+        pairs = (
+            ("TPOT", self.between_ms, served.tpot_ms),
+            ("TTFT", self.first_ms, served.ttft_ms),
+            ("tokens/s", self.tokens_per_second, served.tokens_per_second),
+        )
+        return (pair for pair in pairs if pair[1])
+
+
+def _server(
+    row: PublishedRate | PublishedMixture,
+    engine: str,
+    layout: Parallelism,
+    settings: ServingModelSettings | None,
+) -> Server:
+    asked = {"model": row.model, "precision": row.format, "engine": engine}
+    sizes = {"in": str(row.input_tokens), "out": str(row.output_tokens)}
+    requirement = plan_of_flags(asked | sizes).items[0].requirement
+    assert requirement is not None
+    board = built_in().boards[row.board]
+    room = available_bytes(requirement, board.memory_bytes)
+    memory = ServingMemory(requirement, layout)
+    return Server(memory, board, room, settings or ServingModelSettings())
+
+
+_Row = TypeVar("_Row", PublishedRate, PublishedMixture)
+
+
+def _read(kind: type[_Row], path: Path) -> tuple[_Row, ...]:
+    kinds = get_type_hints(kind)
+    with path.open(encoding="utf-8", newline="") as file:
+        return tuple(
+            kind(**{name: kinds[name](cell or 0) for name, cell in row.items()})
+            for row in csv.DictReader(file)
+        )
+
+
+@cache
+def published_mixtures() -> tuple[PublishedMixture, ...]:
+    """All rows."""
+    return _read(PublishedMixture, _MIXTURES_FILE)
+
+
 @cache
 def published_rates() -> tuple[PublishedRate, ...]:
     """All rows."""
-    kinds = {each.name: each.type for each in fields(PublishedRate)}
-    with _FILE.open(encoding="utf-8", newline="") as file:
-        return tuple(
-            PublishedRate(**{name: kinds[name](cell) for name, cell in row.items()})
-            for row in csv.DictReader(file)
-        )
+    return _read(PublishedRate, _FILE)
 
 
 def published_errors() -> Iterator[str]:
@@ -86,21 +155,38 @@ def published_errors() -> Iterator[str]:
     for row in rows:
         groups[row.model, row.format, row.board, row.gpus].append(row)
     cells = [
-        (f"{model}, {form}, {gpus} x {board}", *_cells(group))
+        (f"{model}, {form}, {gpus} x {board}", *_cells(_pairs(group)))
         for (model, form, board, gpus), group in groups.items()
     ]
-    cells.append(("all", *_cells(rows)))
+    cells.append(("all", *_cells(_pairs(rows))))
     yield table(cells, ("published throughput", "rows", "median", "p90", "in the range"))
     yield _ON_PUBLISHED
-    shared = [row for row in rows if row.model == _SHARED_EXPERTS]
+    shared = [row for row in rows if row.model == SHARED_EXPERTS]
     yield table(_left_out(shared), ("left out", "fitted", "off", "without it"))
     yield ""
+    headings = ("mixtures in one group", "measured", "rows", "median", "p90", "in the range")
+    yield table(_mixture_errors(), headings)
+    yield _ON_MIXTURES
 
 
-def _cells(rows: Sequence[PublishedRate]) -> Iterator[str]:
-    predicted = [(row.predicted(), row.tokens_per_second) for row in rows]
+def _mixture_errors() -> Iterator[tuple[str, ...]]:
+    groups = dict[tuple[str, str], list[tuple[EstimateInterval, float]]]()
+    for row in published_mixtures():
+        for what, measured, told in row.measures():
+            title = f"{row.model}, {row.format}, {row.gpus} x {row.board}, {row.engine}"
+            for name in (title, "all"):
+                groups.setdefault((name, what), []).append((told, measured))
+    for (title, what), pairs in sorted(groups.items(), key=lambda each: each[0][0] == "all"):
+        yield title, what, *_cells(pairs)
+
+
+def _pairs(rows: Sequence[PublishedRate]) -> list[tuple[EstimateInterval, float]]:
+    return [(row.predicted(), row.tokens_per_second) for row in rows]
+
+
+def _cells(predicted: Sequence[tuple[EstimateInterval, float]]) -> Iterator[str]:
     errors = [abs(math.log(each.value / said)) for each, said in predicted]
-    yield str(len(rows))
+    yield str(len(predicted))
     yield from (f"x{math.exp(quantile(errors, share)):.2f}" for share in (0.5, 0.9))
     yield str(sum(each.low <= said <= each.high for each, said in predicted))
 

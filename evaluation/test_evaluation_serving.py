@@ -13,9 +13,10 @@ from evaluation.options import Options
 from evaluation.serving import closed_form_ms, evaluate
 from evaluation.serving_apart import is_computed_in_full, readings, server_of, set_apart
 from evaluation.serving_fit import Constants, Linear, fit
+from evaluation.serving_intervals import interval_coverage
 from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
 from evaluation.serving_peer import PeerTimes, peer_times
-from evaluation.serving_published import published_errors, published_rates
+from evaluation.serving_published import published_errors, published_mixtures, published_rates
 from evaluation.serving_truth import FILE, Row, read_rows
 from profiler_environment import Absent
 from rightsizer.sizing.parameters import NumberFormat
@@ -179,7 +180,8 @@ def test_published_throughput_is_within_the_range() -> None:
     predicted = [row.predicted() for row in rows]
     pairs = list(zip(rows, predicted, strict=True))
     assert len(rows) == 141
-    assert [row for row, each in pairs if not each.low <= row.tokens_per_second <= each.high] == []
+    covered = sum(each.low <= row.tokens_per_second <= each.high for row, each in pairs)
+    assert covered >= 0.9 * len(rows)
     fitted = [row for row in rows if row.model == "Qwen3-235B-A22B"]
     others = [row.error() for row in rows if row not in fitted]
     assert median(others) < math.log(1.1)
@@ -189,10 +191,38 @@ def test_published_throughput_is_within_the_range() -> None:
 def test_experts_that_replicas_share_wait_for_the_fullest() -> None:
     """Without an imbalance more is said than was published; with one of a board left out less."""
     text = "\n".join(published_errors())
-    last = [line.split("|") for line in text.splitlines() if line.startswith("|")][-3:]
-    for _, _, fitted, off, without, _ in last:
+    after = text.partition("| left out ")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(after) == 3
+    for _, _, fitted, off, without, _ in (line.split("|") for line in after):
         assert float(fitted) > 1.0
         assert float(off.strip().removeprefix("x")) < float(without.strip().removeprefix("x"))
+
+
+def test_mixtures_in_one_group_are_met() -> None:
+    """Times between tokens of mixtures that nothing was fitted to, on boards that were measured."""
+    errors = [
+        abs(math.log(told.value / measured))
+        for row in published_mixtures()
+        if not row.board.startswith("MI")
+        for what, measured, told in row.measures()
+        if what == "TPOT"
+    ]
+    assert len(errors) == 41
+    assert median(errors) < math.log(1.08)
+
+
+def test_intervals_cover_nine_in_ten() -> None:
+    """Of published rows by kind, neither few nor all; a source left out says so too."""
+    text = "".join(interval_coverage(None))
+    cells = [line.split("|") for line in text.splitlines() if line.startswith("|")][2:]
+    covered = {kind.strip(): float(part.strip().rstrip("%")) for _, kind, _, part, *_ in cells}
+    assert set(covered) == {
+        "dense, TPOT and tokens/s",
+        "mixtures, TPOT and tokens/s",
+        "mixtures, TTFT",
+        "boards with assumed efficiencies",
+    }
+    assert all(85.0 <= each < 99.0 for each in covered.values()), covered
 
 
 def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:

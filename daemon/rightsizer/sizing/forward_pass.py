@@ -48,9 +48,9 @@ class Experts:
         self.common_active_parameters = active - self.chosen_share * self.expert_parameters
         """That one token is multiplied with outside of its experts."""
 
-    def read_parameters(self, tokens: float) -> float:
-        """Of experts, at least one token's; of many that choose evenly, soon all of them."""
-        missed: float = (1.0 - self.chosen_share) ** max(1.0, tokens)
+    def read_parameters(self, tokens: float, choosing_ratio: float) -> float:
+        """Of experts, at least one token's; of many tokens that part choosing anew, soon all."""
+        missed: float = (1.0 - self.chosen_share) ** (1.0 + choosing_ratio * max(0.0, tokens - 1.0))
         return self.expert_parameters * (1.0 - missed)
 
 
@@ -212,7 +212,8 @@ class ForwardPass:
         layers = model.layers - model.dense_layers
         fullest = tokens * (settings.expert_imbalance_ratio if spread > 1 else 1.0)
         flops = 2.0 * experts.chosen_share * experts.expert_parameters * fullest / gpus
-        read = experts.read_parameters(tokens * spread) * stored_bytes / (gpus * spread)
+        touched = experts.read_parameters(tokens * spread, settings.expert_choice_ratio)
+        read = touched * stored_bytes / (gpus * spread)
         speed = settings.expert_compute_ratio * self.flops_per_second
         products = self._overlapped(flops, read, speed)
         vectors = fullest * model.experts_per_token * model.hidden * _BF16_BYTES

@@ -17,26 +17,9 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.settings import ServingErrorSettings, ServingModelSettings
 
-_STEP: Final = 1.3
-"""Factors within which what is measured lies with a probability of 90 %, read off the evaluation's
-rows. This one of a decode step of a dense model on a board with measured efficiencies."""
-_PROMPTS: Final = 1.6
-"""Prompts beside it may cost so much less, since engines keep what they have in common."""
-_FIRST_TOKEN: Final = 2.4
-"""Those who measure let prompts arrive together or apart."""
-_ASSUMED_BOARD: Final = 1.15
-"""Beside that, where a board's efficiencies are those of its like; assumed."""
-_FITTED_ARCHITECTURE: Final = "Hopper"
-_OTHER_ARCHITECTURE: Final = 1.15
-"""Beside that, where kernels are others than those that the constants were fitted on; assumed."""
-_EXPERTS: Final = 1.2
-"""Beside that, where tokens choose experts unevenly; assumed."""
-_SHARED_EXPERTS: Final = 1.4
-"""Beside that, where replicas wait for one another at the experts that they share; assumed."""
-_ASSUMED_SHAPE: Final = 1.1
-"""Beside that, where layers or widths were taken as is usual; assumed."""
+_SERVER_GPUS: Final = 8
 _HALVINGS: Final = 12
 _BATCH_TOKENS: Final = 8192
 """Of encoders, in one pass."""
@@ -46,16 +29,53 @@ _LEFT: Final = 0.02
 _DEFAULTS: Final = ServingModelSettings()
 
 
-def _error_ratio(model: Transformer, board: Board, layout: Parallelism) -> float:
+class ErrorFactors(NamedTuple):
+    """Within which what is measured lies with a probability of 90 %."""
+
+    below: float
+    """How much shorter a time is, and how much higher a rate."""
+    above: float
+    first_below: float
+    """Of the time to the first token."""
+    first_above: float
+
+    def around(self, value: float) -> EstimateInterval:
+        """A time to the first token."""
+        return EstimateInterval(value, value / self.first_below, value * self.first_above)
+
+
+def _error_factors(
+    model: Transformer, board: Board, layout: Parallelism, settings: ServingErrorSettings
+) -> ErrorFactors:
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
-    wider = (
-        _ASSUMED_BOARD if is_assumed else 1.0,
-        _OTHER_ARCHITECTURE if board.architecture != _FITTED_ARCHITECTURE else 1.0,
-        _EXPERTS if model.experts > 1 else 1.0,
-        _SHARED_EXPERTS if layout.expert > 1 else 1.0,
-        _ASSUMED_SHAPE if model.assumed else 1.0,
+    is_mixture, group = model.experts > 1, layout.tensor * layout.expert
+    is_spread = layout.expert > 1 and group > max(_SERVER_GPUS, board.linked_gpu_count or 1)
+    beside = [
+        factor
+        for factor, applies in (
+            (settings.assumed_board_factor, is_assumed),
+            (settings.servers_factor, is_spread),
+            (settings.other_kind_factor, _is_other_kind(model)),
+            (settings.assumed_shape_factor, bool(model.assumed)),
+        )
+        if applies
+    ]
+
+    def factor(known: float, of_experts: float) -> float:
+        all_factors = (known, of_experts if is_mixture else 1.0, *beside)
+        return math.exp(math.hypot(*map(math.log, all_factors)))
+
+    return ErrorFactors(
+        below=factor(settings.step_factor, settings.experts_below_factor),
+        above=factor(settings.step_factor, settings.experts_above_factor),
+        first_below=factor(settings.first_token_factor, settings.experts_below_factor),
+        first_above=factor(settings.first_token_factor, settings.experts_first_token_factor),
     )
-    return math.prod(wider)
+
+
+def _is_other_kind(model: Transformer) -> bool:
+    has_mixers = bool(model.layer_kinds) or model.state_elements > 0.0
+    return has_mixers or model.is_encoder or model.input_ratio > 0.0 or model.indexer is not None
 
 
 def _capacity(memory: ServingMemory, available_bytes: float) -> float:
@@ -157,7 +177,7 @@ class Server:
         most = settings.requests_maximum
         self.places = self.capacity if most is None else min(self.capacity, float(most))
         """Requests that one replica runs at a time, at most."""
-        self.error_ratio = _error_ratio(model, board, memory.layout)
+        self.errors = _error_factors(model, board, memory.layout, settings.errors)
 
     def at(self, concurrency: float, generated: AnswerRound | None = None) -> Serving:
         """With so many requests in flight on all GPUs together; a round that is known is given."""
@@ -195,8 +215,8 @@ class Server:
         first = 1e3 * waiting.quantile(_part(load.ttft_percentile or load.latency_percentile))
         between = _part(load.tpot_percentile or load.latency_percentile)
         most = min(self.places, queueing.running_seen(running, variance, between))
-        told = EstimateInterval.around(first, _FIRST_TOKEN * self.error_ratio)
         slowest = self.at(max(1.0, most) * data).tpot_ms
+        told = self.errors.around(first)
         return replace(serving, ttft_ms=told, tpot_ms=slowest, running=running * data)
 
     def answered(self, running: float) -> float:
@@ -253,10 +273,11 @@ class Server:
         first = step.seconds + max(bunch * alone, alone + beside * prompt.seconds)
         rate = served * self._answer / residence
         # Prompts beside a step are surer to be cheaper than to be dearer.
-        step_factor, prompt_factor = _STEP * self.error_ratio, _PROMPTS * self.error_ratio
         whole = step.seconds + prompt.seconds * beside
-        low = (step.seconds + prompt.seconds * beside / prompt_factor) / step_factor
-        between = EstimateInterval(1e3 * whole, 1e3 * low, 1e3 * whole * step_factor)
+        low = step.seconds + prompt.seconds * beside / self.settings.errors.prompts_factor
+        between = EstimateInterval(
+            1e3 * whole, 1e3 * low / self.errors.below, 1e3 * whole * self.errors.above
+        )
         return Serving(
             ttft_ms=self._first(first, asked, running, residence),
             tpot_ms=between,
@@ -270,7 +291,7 @@ class Server:
     def _first(self, seconds: float, asked: float, running: float, stay: float) -> EstimateInterval:
         """To the first token, with what a request waits until it runs (Little's law)."""
         queue = max(0.0, asked / running - 1.0) * stay
-        return EstimateInterval.around(1e3 * (seconds + queue), _FIRST_TOKEN * self.error_ratio)
+        return self.errors.around(1e3 * (seconds + queue))
 
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.load.input_tokens
@@ -279,7 +300,9 @@ class Server:
         return Serving(
             ttft_ms=self._first(batch.seconds, asked, running, batch.seconds),
             tpot_ms=EstimateInterval(0.0, 0.0, 0.0),
-            tokens_per_second=EstimateInterval.around(rate, _STEP * self.error_ratio),
+            tokens_per_second=EstimateInterval(
+                rate, rate / self.errors.above, rate * self.errors.below
+            ),
             bound=batch.bound,
             running=served,
         )

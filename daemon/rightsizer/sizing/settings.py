@@ -70,6 +70,50 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServingErrorSettings:
+    """Factors within which what is measured of a server lies with a probability of 90 %.
+
+    What applies adds in squares. The evaluation prints what each covers of what is known, and what
+    the rest of it says with a model, board or source left out.
+
+    Attributes:
+        step_factor: Of times between tokens and of rates, for dense models on boards with measured
+            efficiencies.
+            Source: 247 rows of vLLM, TensorRT-LLM and MLPerf (make eval)
+        prompts_factor: How much less prompts beside a step may cost: engines keep what they share.
+            Source: 21 rows of a server that cannot have computed all its prompts
+        first_token_factor: Of times to the first token, whose prompts arrive together or apart.
+            Source: 159 rows of vLLM
+        assumed_board_factor: Beside that, where a board's efficiencies are those of its like.
+            Source: eight kinds of boards in MLPerf, two with mixtures of experts
+        experts_below_factor: Beside that, of mixtures of experts: how much faster they may be.
+            Source: 110 rows of mixtures in TensorRT-LLM, vLLM and SGLang
+        experts_above_factor: How much slower, where kernels are not tuned for their shapes.
+            Source: the same
+        experts_first_token_factor: How much later their first token.
+            Source: 33 rows of the same
+        servers_factor: Beside that, where replicas on several servers share experts.
+            Source: assumed
+        other_kind_factor: Beside that, of models that nobody measured here: encoders, recurrent
+            mixers, attention over picked tokens.
+            Source: assumed
+        assumed_shape_factor: Beside that, where layers or widths were taken as is usual.
+            Source: assumed
+    """
+
+    step_factor: float = _factor(1.17)
+    prompts_factor: float = _factor(1.7)
+    first_token_factor: float = _factor(1.9)
+    assumed_board_factor: float = _factor(1.25)
+    experts_below_factor: float = _factor(1.1)
+    experts_above_factor: float = _factor(1.65)
+    experts_first_token_factor: float = _factor(3.0)
+    servers_factor: float = _factor(1.4)
+    other_kind_factor: float = _factor(1.4)
+    assumed_shape_factor: float = _factor(1.1)
+
+
+@dataclass(frozen=True, slots=True)
 class ServingModelSettings:
     """Figures of serving engines; a site that has measured its own sets them.
 
@@ -86,6 +130,11 @@ class ServingModelSettings:
             products.
         expert_passes: How often a layer's experts move the vector of each token that each of them
             gets: handing out, between products, summing up.
+        expert_choice_ratio: What part of a batch's tokens chooses experts anew; the others want
+            those that are chosen already.
+            Source: fitted on kernels of vLLM, SGLang and TensorRT-LLM with uneven tokens on seven
+            boards (aiconfigurator-core 0.12.0): x1.14 off for 4 to 256 tokens on the middle board
+            that is left out, x1.18 without it; 0.61 to 0.69 with a board left out
         expert_imbalance_ratio: What the fullest GPU gets of the tokens of experts that replicas
             share, of the mean: all wait for it.
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
@@ -120,6 +169,7 @@ class ServingModelSettings:
     expert_layer_seconds: float = setting(40e-6, source=_EXPERTS)
     expert_compute_ratio: float = _part(0.53, source=_EXPERTS)
     expert_passes: float = _amount(4.7, source=_EXPERTS)
+    expert_choice_ratio: float = _part(0.65)
     expert_imbalance_ratio: float = setting(1.8, within=(1.0, 10.0))
     network_bytes_per_second: float = setting(50e9, within=(1e8, None))
     attention_compute_ratio: float = _part(0.65)
@@ -128,6 +178,7 @@ class ServingModelSettings:
     latency_headroom_ratio: float = setting(0.1, within=(0.0, 0.9))
     chunk_tokens: int | None = setting(None, within=(1, None))
     requests_maximum: int | None = setting(None, within=(1, None))
+    errors: ServingErrorSettings = field(default_factory=ServingErrorSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,124 @@
+"""How much the intervals of serving predictions cover, and what the rest of the rows would say."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from evaluation.serving_apart import server_of, set_apart
+from evaluation.serving_offline import OFFLINE_FILE, best_rate, offline_rows
+from evaluation.serving_published import SHARED_EXPERTS, published_mixtures, published_rates
+from evaluation.serving_truth import FILE, read_rows
+from measured import quantile, table
+from rightsizer.catalogue.board import Board, OriginKind
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.settings import ServingModelSettings
+
+__all__ = ["interval_coverage"]
+
+_LEVEL: Final = 0.9
+_DENSE, _MIXTURE = "dense", "mixtures"
+_ON_COVERAGE: Final = (
+    "\nCovered: by the product's 90 % intervals. Scale: what their widths would be multiplied by to"
+    " hold nine in ten of these rows. A model, board or source left out: what part of its rows lies"
+    " within the intervals that are scaled by all others. Files that are set apart are left out.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One figure that was measured and predicted."""
+
+    kind: str
+    model: str
+    board: str
+    source: str
+    distance: float
+    """Of the prediction, where the interval's end on that side is 1 away."""
+
+    @classmethod
+    def of(  # noqa: PLR0913, PLR0917 - a row's names and figures.
+        cls,
+        family: str,
+        what: str,
+        model: str,
+        board: Board,
+        source: str,
+        measured: float,
+        told: EstimateInterval,
+    ) -> Self:
+        """By whether it is a time or a rate."""
+        is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
+        first = what == "TTFT"
+        kind = f"{family}, {'TTFT' if first else 'TPOT and tokens/s'}"
+        if is_assumed:
+            kind = "boards with assumed efficiencies"
+        end = told.high if measured > told.value else told.low
+        distance = math.log(measured / told.value) / math.log(end / told.value)
+        return cls(kind, model, board.key, source, distance)
+
+
+def interval_coverage(truth: Path | None) -> Iterator[str]:
+    """A table by kind of figure; of published rows alone where there is no truth."""
+    rows = [*_published(), *(_measured(truth) if truth else ())]
+    cells = (_cells(kind, [row for row in rows if row.kind == kind]) for kind in _kinds(rows))
+    left_out = ("model left out", "board left out", "source left out")
+    yield table(cells, ("90 % intervals", "rows", "covered", "scale", *left_out))
+    yield _ON_COVERAGE
+
+
+def _published() -> Iterator[Known]:
+    boards = built_in().boards
+    for rate in published_rates():
+        family = _MIXTURE if "A3B" in rate.model or rate.model == SHARED_EXPERTS else _DENSE
+        figure = ("tokens/s", rate.model, boards[rate.board], "TensorRT-LLM")
+        yield Known.of(family, *figure, rate.tokens_per_second, rate.predicted())
+    for row in published_mixtures():
+        source = row.source.partition(" ")[0]
+        for what, measured, told in row.measures():
+            figure = (what, row.model, boards[row.board], source)
+            yield Known.of(_MIXTURE, *figure, measured, told)
+
+
+def _measured(truth: Path) -> Iterator[Known]:
+    rows = list(read_rows(truth / FILE))
+    apart = set_apart(rows)
+    for row in rows:
+        if row.file not in apart:
+            served = server_of(row).at(row.concurrency)
+            names = (row.model_name, row.board, row.file)
+            yield Known.of(_DENSE, "TPOT", *names, row.tpot_ms, served.tpot_ms)
+            yield Known.of(_DENSE, "TTFT", *names, row.ttft_ms, served.ttft_ms)
+    if (truth / OFFLINE_FILE).is_file():
+        for offline in offline_rows(truth / OFFLINE_FILE):
+            told = best_rate(offline.board, ServingModelSettings())
+            figure = ("tokens/s", "Llama-2-70B", offline.board, "MLPerf")
+            yield Known.of(_DENSE, *figure, offline.tokens_per_second, told)
+
+
+def _kinds(rows: Iterable[Known]) -> list[str]:
+    return list(dict.fromkeys(row.kind for row in rows))
+
+
+def _cells(kind: str, rows: Sequence[Known]) -> tuple[str, ...]:
+    covered = sum(row.distance <= 1.0 for row in rows) / len(rows)
+    names = ([row.model for row in rows], [row.board for row in rows], [row.source for row in rows])
+    held = (_held_out(rows, of) for of in names)
+    return kind, str(len(rows)), f"{covered:.0%}", f"{_scale(rows):.2f}", *held
+
+
+def _held_out(rows: Sequence[Known], names: Sequence[str]) -> str:
+    """What the scale by the others holds of each that is left out; empty where there is but one."""
+    if len(set(names)) == 1:
+        return ""
+    pairs, held = list(zip(rows, names, strict=True)), 0
+    for left in set(names):
+        scale = _scale([row for row, name in pairs if name != left])
+        held += sum(row.distance <= scale for row, name in pairs if name == left)
+    return f"{held / len(rows):.0%}"
+
+
+def _scale(rows: Iterable[Known]) -> float:
+    return quantile((row.distance for row in rows), _LEVEL)
