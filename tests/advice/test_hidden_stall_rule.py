@@ -89,7 +89,7 @@ def test_it_tells_where_to_look() -> None:
     late = window({State.HOST_BOUND: 9, BUSY: 1})
     found = RULE.judge(case([spinning, spinning, late], JOB))
     stacks, limit, ranks = found.instructions
-    assert stacks.title == "See where the process on GPU 2 stands"
+    assert stacks.title == "Dump the stacks of the processes on GPU 2"
     assert stacks.text == (
         "nvidia-smi --id=GPU-2 --query-compute-apps=pid --format=csv,noheader"
         " | xargs -rn1 sudo py-spy dump --native --pid"

@@ -45,8 +45,8 @@ def test_a_pair_across_sockets_moves_to_a_free_pair() -> None:
     assert found.reasons == (Reason.NVLINK_ABSENT,)
     assert found.action is Action.MOVE_GPUS
     assert found.summary == (
-        "GPUs 0 and 2 of llama: joined by SYS at the weakest; GPUs 0 and 1 would be better "
-        "joined, which are free."
+        "GPUs 0 and 2 of llama: connected by SYS at the weakest; GPUs 0 and 1 would be better "
+        "connected, which are free."
     )
     assert found.instructions[1].text == "CUDA_VISIBLE_DEVICES=GPU-0,GPU-1 COMMAND"
     assert found.evidence["better_score"] == [400, 400]
@@ -67,7 +67,7 @@ def test_gpus_of_another_job_of_several_are_not_taken() -> None:
         on_node(job(0, 2, traffic=0.5), 1, 3, holdings=held(workload("other"), 1, 3))
     )
     assert not found.is_complaint
-    assert "no other GPUs" in found.summary
+    assert "no available GPUs" in found.summary
 
 
 @pytest.mark.parametrize(

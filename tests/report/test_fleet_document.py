@@ -92,7 +92,7 @@ def test_names_that_others_gave_do_no_harm() -> None:
 def test_closed_advice_is_not_shown_and_claimed_advice_names_who() -> None:
     """The page is what is to be done."""
     page = fleet_document(form_of())
-    assert tile(page, "Open advice") == "3"
+    assert tile(page, "Open recommendations") == "3"
     assert 'id="a2b3c4d5e6f7"' not in page
     assert "claimed by ana" in page
 

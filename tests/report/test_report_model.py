@@ -192,7 +192,7 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
     busy = device_facts(gpu(0), [{State.PRODUCTIVE: 24}] * 3)
     lines = list(summary_of(report_model(story_facts(devices=(busy,), advice=(), rules=()))))
 
-    assert "No advice is open, and no rule has a finding over the span." in lines
+    assert "No recommendation is open, and no rule has a finding over the span." in lines
     assert any(line.startswith("How much of the GPUs was used is not known") for line in lines)
     assert lines[-1] == "All of the span is known."
 

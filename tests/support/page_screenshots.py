@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from agent_process import agent_process, eventually
-from screenshots import FOLDER, photograph
+from screenshots import DARK, FOLDER, FRAME, LIGHT, photograph
 
 __all__ = ["DAY_SECONDS", "DEMO", "PICTURES", "Picture"]
 
-_DARK: Final = "--blink-settings=preferredColorScheme=0"
-_LIGHT: Final = "--blink-settings=preferredColorScheme=1"
-_FRAME: Final = '<body style="margin:0"><iframe src="{}" style="border:0;width:{}px;height:{}px">'
 DAY_SECONDS: Final = 86400.0
 DEMO: Final = """\
 import sys
@@ -39,7 +36,7 @@ class Picture:
 
     width: int
     height: int
-    scheme: str = _LIGHT
+    scheme: str = LIGHT
     scenario: str = "eight-gpu-node"
     query: str = ""
     """With the uuid of a GPU in place of `{gpu}`."""
@@ -55,11 +52,11 @@ _LOOKED_AT: Final = 5
 """The GPU that waits for its data loader before noon, and for its kernels' launches after it."""
 PICTURES: Final[Mapping[str, Picture]] = {
     "page-light": Picture(1440, 900),
-    "page-dark": Picture(1440, 900, _DARK, query="?span=7d"),
+    "page-dark": Picture(1440, 900, DARK, query="?span=7d"),
     "page-advice": Picture(1160, 1500, anchor="s-advice", is_open=True),
     "page-gpu": Picture(1160, 1150, query="?gpu={gpu}"),
     "page-topology": Picture(1160, 1150, anchor="s-topology"),
-    "page-mig": Picture(1440, 900, _DARK, "h100-mig"),
+    "page-mig": Picture(1440, 900, DARK, "h100-mig"),
     "page-phone": Picture(390, 1500, is_framed=True),
 }
 
@@ -76,7 +73,7 @@ def _take(name: str, picture: Picture, page: str, folder: Path) -> None:
     file.write_text(document, encoding="utf-8")
     if picture.is_framed:
         frame = folder / "frame.html"
-        frame.write_text(_FRAME.format(file.name, picture.width, picture.height), encoding="utf-8")
+        frame.write_text(FRAME.format(file.name, picture.width, picture.height), encoding="utf-8")
         file = frame
     size = (picture.width + (110 if picture.is_framed else 0), picture.height)
     photograph(file, FOLDER / f"{name}.png", size, picture.scheme)

@@ -18,7 +18,7 @@ from month_history import fill_month
 from profile_traces import KinetoTrace
 from rightsizer.cli.main import main as rightsizer
 
-__all__ = ["PICTURES", "photograph"]
+__all__ = ["DARK", "FRAME", "LIGHT", "PICTURES", "photograph"]
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "screenshots"
 _FLAGS: Final = (
@@ -26,13 +26,16 @@ _FLAGS: Final = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--allow-file-access-from-files",
 )
-_DARK: Final = "--blink-settings=preferredColorScheme=0"
-_LIGHT: Final = "--blink-settings=preferredColorScheme=1"
+DARK: Final = "--blink-settings=preferredColorScheme=0"
+LIGHT: Final = "--blink-settings=preferredColorScheme=1"
 _A4_WIDTH: Final = 703
 """Of what is printed on A4 between the margins, in pixels of a style sheet."""
 _A4_HEIGHT: Final = 1010
 _PHONE: Final = 390
-_FRAME: Final = '<body style="margin:0"><iframe src="{}" style="border:0;width:{}px;height:{}px">'
+FRAME: Final = (
+    '<body style="margin:0;background:#cbd2d9;text-align:center">'
+    '<iframe src="{}" style="border:0;width:{}px;height:{}px">'
+)
 _PLAN: Final = """\
 model: {name: Llama 3.1 8B, parameters: 8e9}
 load: {input_tokens: 2000, output_tokens: 300, tokens_per_second: 3000, tpot_ms: 40}
@@ -60,12 +63,12 @@ def photograph(page: Path, picture: Path, size: tuple[int, int], *flags: str) ->
 
 def report_light(report: Path, picture: Path) -> None:
     """What a manager sees first."""
-    photograph(report, picture, (1100, 1500), _LIGHT)
+    photograph(report, picture, (1100, 1500), LIGHT)
 
 
 def report_dark(report: Path, picture: Path) -> None:
     """The same at night."""
-    photograph(report, picture, (1100, 1500), _DARK)
+    photograph(report, picture, (1100, 1500), DARK)
 
 
 def report_print(report: Path, picture: Path) -> None:
@@ -73,14 +76,14 @@ def report_print(report: Path, picture: Path) -> None:
     text = report.read_text(encoding="utf-8").replace("@media print", "@media all")
     paper = report.with_name("paper.html")
     paper.write_text(text.replace("(max-width: 700px)", "(max-width: 1px)"), encoding="utf-8")
-    photograph(paper, picture, (_A4_WIDTH, _A4_HEIGHT), _LIGHT)
+    photograph(paper, picture, (_A4_WIDTH, _A4_HEIGHT), LIGHT)
 
 
 def report_phone(report: Path, picture: Path) -> None:
     """On a phone, in a frame, for no window is so narrow."""
     frame = report.with_name("frame.html")
-    frame.write_text(_FRAME.format(report.name, _PHONE, 1500), encoding="utf-8")
-    photograph(frame, picture, (_PHONE + 110, 1500), _LIGHT)
+    frame.write_text(FRAME.format(report.name, _PHONE, 1500), encoding="utf-8")
+    photograph(frame, picture, (_PHONE + 110, 1500), LIGHT)
 
 
 def plan(report: Path, picture: Path) -> None:
@@ -88,7 +91,7 @@ def plan(report: Path, picture: Path) -> None:
     asked, page = report.with_name("plan.yaml"), report.with_name("plan.html")
     asked.write_text(_PLAN, encoding="utf-8")
     rightsizer(["plan", str(asked), "--html", str(page)])
-    photograph(page, picture, (1100, 1200), _LIGHT)
+    photograph(page, picture, (1100, 1200), LIGHT)
 
 
 def profile(report: Path, picture: Path) -> None:
@@ -119,7 +122,7 @@ def profile(report: Path, picture: Path) -> None:
     folder.mkdir()
     file = trace.write(folder, "training.pt.trace.json.gz")
     rightsizer(["profile", str(file), "--report", str(page)])
-    photograph(page, picture, (1000, 1560), _LIGHT)
+    photograph(page, picture, (1000, 1560), LIGHT)
 
 
 _KERNELS: Final = (
@@ -147,12 +150,14 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         history, report = arguments.history or Path(name) / "month.db", Path(name) / "report.html"
-        if arguments.history is None:
-            fill_month(history)
-        flags = ["--last", "30d", "--output", str(report)]
-        if rightsizer(["report", "--history.path", str(history), *flags]):
-            sys.exit(1)
-        for each in arguments.names or PICTURES:
+        wanted = arguments.names or list(PICTURES)
+        if any(each.startswith("report") for each in wanted):
+            if arguments.history is None:
+                fill_month(history)
+            flags = ["--last", "30d", "--output", str(report)]
+            if rightsizer(["report", "--history.path", str(history), *flags]):
+                sys.exit(1)
+        for each in wanted:
             PICTURES[each](report, FOLDER / f"{each}.png")
 
 

@@ -125,7 +125,7 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
         "idle": "34\u00a0%",
         "used": "35\u00a0%",
         "advice": "3",
-        "savings": "$72 a day",
+        "savings": "$72/day",
     }
     assert tiles["gpus"][1] == "1 without fresh readings"
 

@@ -15,7 +15,7 @@ _CENTS_BELOW: Final = 10.0
 
 
 def dearest_first(advice: Mapping[str, Any]) -> tuple[bool, float, int, float]:
-    """Sort key: critical first, then by money."""
+    """Sort key: critical first, then by savings."""
     return worth_rank(advice["severity"], dollars_per_day(advice), advice["confidence"])
 
 

@@ -55,7 +55,7 @@ def _threshold(threshold: Form) -> str:
 def _risk(advice: Form) -> Iterator[str]:
     risk = risk_word(advice["risk"])
     if not advice["options"] or not advice["options"][0]["risks"]:
-        yield f"{risk}: how likely the workload fails once the advice is followed"
+        yield f"{risk}: that the workload fails after the change"
     else:
         yield f"{risk} (of the first option: {risks_text(advice['options'][0]['risks'])})"
 

@@ -28,7 +28,7 @@ class Selection:
 
 
 def by_worth(advice: Mapping[str, Any]) -> tuple[float, int, float, str]:
-    """Sorts by money, then by severity, then by GPUs."""
+    """Sorts by savings, then by severity, then by GPUs."""
     savings = advice["savings"]
 
     def middle(name: str) -> float:

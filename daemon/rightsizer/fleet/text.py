@@ -110,7 +110,7 @@ def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
     """Open advice in the order of its worth."""
     still_open = [each for each in advice if each["state"] in OPEN_STATES]
     if still_open:
-        yield "Advice, by money, then by severity:"
+        yield "To do, by savings, then by severity:"
     for each in still_open[:top]:
         yield from advice_lines(each, _action(each["action"]), each["key"] or "")
     if len(still_open) > top:

@@ -179,7 +179,7 @@ def typical(low: float | None, high: float | None) -> float:
 
 
 def worth_rank(severity: str, dollars: float, confidence: float) -> tuple[bool, float, int, float]:
-    """Sort key of recommendations: critical first, then by money; without a price by severity."""
+    """Sort key of recommendations: critical first, then by savings; without a price by severity."""
     return severity != Severity.CRITICAL, -dollars, -Severity(severity).rank, -confidence
 
 

@@ -36,7 +36,7 @@ class Collector(StrEnum):
     NVLINK = "nvlink", "All NVLinks of a device together."
     SERVING = "serving", "What serving engines say of themselves."
     PROVISIONING = "provisioning", "Need, over- and under-provisioning by window."
-    ADVICE = "advice", "Open advice, and how advice ended."
+    ADVICE = "advice", "Open recommendations and how they ended."
     RECOMMENDER = "recommender", "The recommender's runs, and how its advice is passed on."
     TOPOLOGY = "topology", "The way between any two GPUs: 28 series for eight."
     LINKS = "links", "Each NVLink by itself: 6 series a link."

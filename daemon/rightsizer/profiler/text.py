@@ -79,7 +79,7 @@ def _device(form: ProfileForm) -> list[str]:
     if form["kernels"]:
         lines += wrapped(f"kernels by family: {figures.family_text(form['kernels'])}", 4)
     if form["memory_peak_bytes"] is not None:
-        lines.append(f"    {figures.size_text(form['memory_peak_bytes'])} of memory at the most")
+        lines.append(f"    peak memory {figures.size_text(form['memory_peak_bytes'])}")
     lines += [
         f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
         f"{figures.size_text(each['bytes'])} in {figures.time_text(each['seconds'])}"

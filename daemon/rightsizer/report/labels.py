@@ -93,6 +93,11 @@ def display_name(word: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def uncapitalized(name: str) -> str:
+    """A label within a sentence: `Idle held` is `idle held`, `PCIe bound` stays."""
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
+
+
 def readable_name(name: str) -> str:
     """`power_cap` as `power cap`."""
     return name.replace("_", " ")

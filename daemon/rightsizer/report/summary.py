@@ -107,11 +107,11 @@ def _wasted(model: ReportModel) -> str:
 def _to_do(model: ReportModel) -> str:
     if not model.advice:
         if not model.findings:
-            return "No advice is open, and no rule has a finding over the span."
+            return "No recommendation is open, and no rule has a finding over the span."
         found, told = len(model.findings), model.findings[0].summary
         if found == 1:
-            return f"No advice is open; there is 1 finding over the span. {told}"
-        return f"No advice is open; there are {found} findings over the span. First: {told}"
+            return f"No recommendation is open; there is 1 finding over the span. {told}"
+        return f"No recommendation is open; there are {found} findings over the span. First: {told}"
     count = len(model.advice)
     pieces = "1 recommendation is" if count == 1 else f"{count} recommendations are"
     total = model.summary.savings
@@ -134,8 +134,8 @@ def _returned(model: ReportModel) -> Iterator[str]:
     if not succeeded and not failed:
         return
     yield (
-        f"Of the advice that was followed up so far {succeeded} paid off and {failed} did not; "
-        f"{number(saved)} GPU-hours are measured to have been saved."
+        f"Of the recommendations followed so far {succeeded} paid off and {failed} did not; "
+        f"measured savings: {number(saved)} GPU-hours."
     )
 
 

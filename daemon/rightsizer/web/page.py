@@ -88,7 +88,11 @@ def _template() -> Template:
     from rightsizer.web.view import advice, device, totals  # noqa: PLC0415
 
     environment = environment_of("rightsizer.web")
-    environment.filters |= {"name": labels.display_name, "percent": labels.percent_label}
+    environment.filters |= {
+        "name": labels.display_name,
+        "percent": labels.percent_label,
+        "uncapitalized": labels.uncapitalized,
+    }
     words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}
     environment.globals |= words | {"spans": SPANS}
     return environment.get_template("page.html")

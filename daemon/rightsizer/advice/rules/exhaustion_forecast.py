@@ -60,7 +60,7 @@ class _Forecast:
 
 
 def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding:
-    """Whether the memory or the load of a workload grows to its end within the horizon."""
+    """Whether the memory or the load of a workload outgrows its GPUs within the horizon."""
     case = subject.case
     if case.workload is None:
         return subject.find_nothing("It is free, so nothing grows.")
@@ -74,7 +74,7 @@ def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding
     if case.trend(Measure.MEMORY_BYTES) is None:
         why = "too few days of memory readings to tell a trend"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
-    summary = f"{subject.name}: nothing grows to its end within the horizon."
+    summary = f"{subject.name}: nothing runs out within the horizon."
     return subject.find_nothing(summary, {}, _about(case))
 
 
@@ -160,7 +160,7 @@ def _complaint(subject: CaseSubject, forecast: _Forecast) -> Finding:
 def _advise(forecast: _Forecast) -> Instruction:
     if not forecast.is_memory:
         text = "Raise the largest number of replicas in time."
-        return Instruction("Have room when it comes", text)
+        return Instruction("Provide the room in time", text)
     return Instruction(
         "Find out what grows",
         "Look for a leak first: compare what the framework counts as allocated a day apart "

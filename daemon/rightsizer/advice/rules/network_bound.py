@@ -78,7 +78,7 @@ def _nearest(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]
     if not any(names):
         return ()
     text = f"export NCCL_IB_HCA={','.join(filter(None, names))} NCCL_NET_GDR_LEVEL=PXB"
-    return (Instruction("Let NCCL take the adapters next to these GPUs", text, "sh"),)
+    return (Instruction("Have NCCL use the adapters next to these GPUs", text, "sh"),)
 
 
 RULE: Final = Rule("network_bound", NetworkBoundSettings(), judge)

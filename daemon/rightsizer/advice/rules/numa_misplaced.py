@@ -35,7 +35,7 @@ class NumaMisplacedSettings:
 
 
 def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
-    """Whether the workload's data takes the way over another NUMA node, and where it belongs."""
+    """Whether the workload's data crosses NUMA nodes, and where it belongs."""
     case = subject.case
     why = _why_not(case)
     if why:

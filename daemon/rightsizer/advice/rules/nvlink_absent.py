@@ -122,7 +122,7 @@ class NvlinkAbsentSettings:
 
 
 def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
-    """Whether the workload's GPUs are poorly joined, and which ones would be better."""
+    """Whether the workload's GPUs are poorly connected, and which ones would be better."""
     case = subject.case
     too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
@@ -137,7 +137,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
         return subject.abstain("the way between some of the GPUs is not known")
     evidence = _evidence(_uuids(case.devices), topology, weakest)
     factors = direct_factors(case, 1.0, 0.5)
-    joined = f"joined by {weakest.label} at the weakest"
+    joined = f"connected by {weakest.label} at the weakest"
     if weakest.kind not in _FAR:
         return subject.find_nothing(f"{subject.name}: {joined}.", factors, evidence)
     # They talk over the host: does it matter, and is there anything better?
@@ -154,7 +154,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
         return subject.find_nothing(summary, factors, evidence)
     better = better_gpus(case.devices, node, topology, settings.gain_ratio)
     if better is None:
-        summary = f"{subject.name}: {joined}; no other GPUs that are to be had are better joined."
+        summary = f"{subject.name}: {joined}; no available GPUs are better connected."
         return subject.find_nothing(summary, factors, evidence)
     names, swaps = names_of(better.devices), better.swaps
     others = f", if {' and '.join(swaps)} made room" if swaps else ", which are free"
@@ -164,7 +164,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(
-            f"{subject.name}{subject.holder}: {joined}; {names} would be better joined{others}."
+            f"{subject.name}{subject.holder}: {joined}; {names} would be better connected{others}."
         ),
         factors=factors | {"exchange": exchange},
         risk=Risk.MEDIUM if swaps else Risk.LOW,

@@ -57,7 +57,7 @@ class OverprovisionedSettings:
 
 
 def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
-    """Whether every GPU of the workload is too large for all that was asked of it."""
+    """Whether every GPU of the workload is larger than the workload ever needed."""
     case, fits = subject.case, subject.case.provisioning
     active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:

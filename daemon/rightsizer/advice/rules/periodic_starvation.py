@@ -39,7 +39,7 @@ _UNSEEN: Final = (
 
 
 def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding:
-    """Whether a GPU of the workload pauses in every cycle, of which length, and for how much."""
+    """Whether a GPU of the workload pauses periodically, how often, and for how long."""
     case = subject.case
     seen = observe(
         subject,

@@ -61,7 +61,7 @@ class _PowerLimit:
 
 
 def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
-    """Whether a lowered power limit costs the workload work."""
+    """Whether a lowered power limit slows the workload down."""
     case = subject.case
     active = max((seconds(window.active) for window in case.windows), default=0.0)
     # Only work would show what a lowered limit costs.
@@ -124,7 +124,7 @@ def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]
     lost = {each.uuid: round(time / (each.known_seconds or 1.0), 4) for each, time in times}
     first = min(capped, key=lambda each: (each.watts / each.default_watts, each.device.index))
     clock = first.status.clock_ratio
-    now = "" if clock is None else f"; its clock stands at {clock:.0%} of its maximum"
+    now = "" if clock is None else f"; its clock is at {clock:.0%} of its maximum"
     return seen.complain(
         f". The limit of {names_of([first.device])} is {first.watts:.0f} W, "
         f"{first.default_watts - first.watts:.0f} W below the board's default of "

@@ -93,7 +93,7 @@ def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ..
     suspects = tuple(stragglers) or case.devices
     limits = {window.uuid: limit_of(window) for window in case.windows}
     return (
-        dump_stacks(suspects, f"See where the process on {names_of(suspects)} stands"),
+        dump_stacks(suspects, f"Dump the stacks of the processes on {names_of(suspects)}"),
         *(
             Instruction(
                 f"Begin with what limits {device.title}",

@@ -139,7 +139,7 @@ def _instructions(
     uuids = dict.fromkeys(device.uuid for device in devices)
     look = (f"nvidia-smi -i {uuid} -q -d TEMPERATURE,PERFORMANCE,POWER" for uuid in uuids)
     return (
-        Instruction("See what holds the clocks down, and how hot it is", "\n".join(look), "sh"),
+        Instruction("Check what limits the clocks, and the temperatures", "\n".join(look), "sh"),
         *instructions("show_cooling", "check_cooling"),
         *drain_instructions(case, f"{names_of(seen.devices)} slowed down to protect the hardware"),
     )

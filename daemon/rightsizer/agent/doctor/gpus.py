@@ -81,7 +81,7 @@ def check_gpu_processes(place: CheckContext) -> Check:
     readings = place.snapshot.readings.values()
     known = [reading.processes for reading in readings if reading.processes is not None]
     if len(known) < len(readings) or not readings:
-        told = f"told for {len(known)} of {len(readings)} devices"
+        told = f"known on {len(known)} of {len(readings)} devices" if readings else "no devices"
         return unwell(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", told)
     pids = {process.pid for processes in known for process in processes}
     if place.is_simulated:

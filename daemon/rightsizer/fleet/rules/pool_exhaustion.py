@@ -75,7 +75,7 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
         savings=Savings(reason="n/a (capacity shortage)"),
         instructions=(
             Instruction(
-                "Have room when it comes",
+                "Provide the room in time",
                 f"Order or reserve {missing:.0f} GPUs, or move what other "
                 "pools have room for, before then.",
             ),

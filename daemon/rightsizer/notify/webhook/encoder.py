@@ -101,7 +101,7 @@ def _annotations(advice: Advice) -> dict[str, str]:
         "risk": finding.risk.value,
         "state": advice.state.value,
         "actor": advice.actor or "",
-        "savings": "" if savings.gpus_low is None else f"{savings.gpus_low:.2f} GPUs at the least",
+        "savings": "" if savings.gpus_low is None else f"at least {savings.gpus_low:.2f} GPUs",
     }
     return {name: value for name, value in found.items() if value}
 

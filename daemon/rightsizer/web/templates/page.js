@@ -94,7 +94,7 @@
       copyButtons(section);
       acts(section);
       if (section.id === "s-overview") table();
-      if (section.id === "s-advice") put(find("#said"), "The advice has changed.");
+      if (section.id === "s-advice") put(find("#said"), "The recommendations have changed.");
     }
     if (focused && document.activeElement === document.body) { const again = document.getElementById(focused); if (again) again.focus(); }
     document.title = fresh.title;
