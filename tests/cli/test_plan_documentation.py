@@ -32,9 +32,11 @@ from rightsizer.telemetry.recordings.source import open_recording
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
 PROSE: Final = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
-TOLD: Final = frozenset(
+WORDS: Final = frozenset(
     word for span in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"[\w.-]+", span)
 )
+TOLD: Final = WORDS | {f"{word}_{end}" for word in WORDS for end in ("low", "high")}
+"""With the ends of intervals, which are told once for all."""
 PLAN: Final = """\
 model: {parameters: 8e9}
 load: {tokens_per_second: 3000}

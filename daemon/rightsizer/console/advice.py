@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rightsizer.console.text import wrapped
 from rightsizer.model.finding import Action, Finding, typical, worth_rank
-from rightsizer.report.labels import action_label, reason_label
+from rightsizer.report.labels import action_label, gpus_label, reason_label
 
 _HOURS_A_DAY: Final = 24.0
 _LEAST_GPUS: Final = 0.005
@@ -52,7 +52,7 @@ def _savings(savings: Mapping[str, Any]) -> str:
     if low is not None and high is not None:
         parts.append(_dollars_a_day(low, high))
     if savings["gpus_low"] is not None and (savings["gpus_high"] or 0.0) >= _LEAST_GPUS:
-        parts.append(_gpus(savings["gpus_low"], savings["gpus_high"]))
+        parts.append(gpus_label(savings["gpus_low"], savings["gpus_high"]))
     reason = savings["reason"] or "not known"
     return f"saves {', '.join(parts)}" if parts else f"savings: {reason}"
 
@@ -62,9 +62,3 @@ def _dollars_a_day(low: float, high: float) -> str:
     digits = 2 if 0.0 < most < _CENTS_BELOW else 0
     middle = f"${typical(least, most):,.{digits}f} a day"
     return middle if low == high else f"{middle} (${least:,.{digits}f} to ${most:,.{digits}f})"
-
-
-def _gpus(low: float, high: float) -> str:
-    least, most = (f"{each:,.2f}".rstrip("0").rstrip(".") for each in (low, high))
-    told = least if least == most else f"{least} to {most}"
-    return f"{told} {'GPU' if most == '1' else 'GPUs'}"

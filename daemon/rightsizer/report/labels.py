@@ -72,6 +72,14 @@ _ABBREVIATIONS: Final = {
 }
 
 
+def gpus_label(low: float, high: float | None) -> str:
+    """How many GPUs: `0.22 to 0.28 GPUs`."""
+    ends = (low, low if high is None else high)
+    least, most = (f"{each:,.2f}".rstrip("0").rstrip(".") for each in ends)
+    told = least if least == most else f"{least} to {most}"
+    return f"{told} {'GPU' if most == '1' else 'GPUs'}"
+
+
 def confidence_label(confidence: float) -> str:
     """How sure, as a person says it."""
     return next((word for least, word in _CONFIDENCE if confidence >= least), "uncertain")

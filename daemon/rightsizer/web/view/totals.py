@@ -15,6 +15,7 @@ from rightsizer.report.labels import (
     PAGE_CAUSE_LABELS,
     SEVERITY_COLORS,
     display_name,
+    gpus_label,
     percent_label,
 )
 from rightsizer.web.view.strip import Share
@@ -85,7 +86,7 @@ def savings_label(savings: Savings) -> str:
     """GPUs and money, or why there is no figure."""
     parts = []
     if savings.gpus_low is not None and (savings.gpus_low or savings.gpus_high):
-        parts.append(f"{interval(savings.gpus_low, savings.gpus_high, '{:.3g}')} GPU")
+        parts.append(gpus_label(savings.gpus_low, savings.gpus_high))
     if savings.dollars_per_hour_low is not None:
         parts.append(_money(savings.dollars_per_hour_low, savings.dollars_per_hour_high))
     return ", ".join(parts) or (f"no figure: {savings.reason}" if savings.reason else "no figure")
