@@ -50,7 +50,7 @@ _ON_PUBLISHED: Final = (
 _ON_MIXTURES: Final = (
     "\nMixtures whose experts are cut over the GPUs of one group, in vLLM, SGLang and TensorRT-LLM;"
     " only intervals are read off these rows. Rates are of vLLM and SGLang with all prompts sent at"
-    " once; those of gpt-oss do not depend on what is asked, so that something else bounds them.\n"
+    " once.\n"
 )
 
 

@@ -155,6 +155,26 @@ def test_experts_take_what_was_measured(
     assert 1e6 * cost.seconds == pytest.approx(microseconds, rel=0.21)
 
 
+@pytest.mark.parametrize(("tokens", "microseconds"), [(256, 757.0), (1024, 1375.5), (2048, 1766.2)])
+def test_experts_that_are_unpacked_take_what_was_measured(tokens: int, microseconds: float) -> None:
+    """gpt-oss-120b's in mxfp4 on an H100, vLLM 0.24 (aiconfigurator-core 0.12.0), uneven."""
+    layer = Transformer(
+        layers=1,
+        hidden=2880,
+        heads=64,
+        kv_heads=8,
+        head_dim=64,
+        ffn=2880,
+        vocab=201088,
+        experts=128,
+        experts_per_token=4,
+    )
+    precision = Precisions(NumberFormat.INT4, NumberFormat.BF16)
+    forward = ForwardPass(layer, precision, H100, SINGLE, ServingModelSettings())
+    cost = forward.chosen_experts(tokens, NumberFormat.INT4.bytes_per_parameter)
+    assert 1e6 * cost.seconds == pytest.approx(microseconds, rel=0.21)
+
+
 def test_narrow_experts_take_their_time_however_small() -> None:
     """Split over eight GPUs their reads are an eighth, starting their kernels is not."""
     eight = Parallelism(tensor=8)

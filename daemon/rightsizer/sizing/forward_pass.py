@@ -16,6 +16,7 @@ from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.roofline import (
     PassCost,
     all_reduce_seconds,
+    compute_format,
     matrix_flops_per_second,
     send_seconds,
 )
@@ -156,6 +157,13 @@ class ForwardPass:
         self.experts = Experts(model, self.count)
         self.flops_per_second = matrix_flops_per_second(board, precision.weights)
         """Of large products in the format of the weights; 0 where the board's peak is not known."""
+        is_unpacked = (
+            precision.weights.is_quantized
+            and compute_format(board, precision.weights) is Precision.BF16
+        )
+        self._expert_compute_ratio = (
+            settings.unpacked_expert_compute_ratio if is_unpacked else settings.expert_compute_ratio
+        )
         is_whole = precision.weights is NumberFormat.FP32
         head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
         self._head_flops_per_second = matrix_flops_per_second(board, head)
@@ -214,7 +222,7 @@ class ForwardPass:
         flops = 2.0 * experts.chosen_share * experts.expert_parameters * fullest / gpus
         touched = experts.read_parameters(tokens * spread, settings.expert_choice_ratio)
         read = touched * stored_bytes / (gpus * spread)
-        speed = settings.expert_compute_ratio * self.flops_per_second
+        speed = self._expert_compute_ratio * self.flops_per_second
         products = self._overlapped(flops, read, speed)
         vectors = fullest * model.experts_per_token * model.hidden * _BF16_BYTES
         # To the replica that holds the expert and back: each way is half of a sum's.

@@ -87,7 +87,7 @@ class ServingErrorSettings:
         assumed_board_factor: Beside that, where a board's efficiencies are those of its like.
             Source: eight kinds of boards in MLPerf, two with mixtures of experts
         experts_below_factor: Beside that, of mixtures of experts: how much faster they may be.
-            Source: 110 rows of mixtures in TensorRT-LLM, vLLM and SGLang
+            Source: 116 rows of mixtures in TensorRT-LLM, vLLM and SGLang
         experts_above_factor: How much slower, where kernels are not tuned for their shapes.
             Source: the same
         experts_first_token_factor: How much later their first token.
@@ -106,7 +106,7 @@ class ServingErrorSettings:
     first_token_factor: float = _factor(1.9)
     assumed_board_factor: float = _factor(1.25)
     experts_below_factor: float = _factor(1.1)
-    experts_above_factor: float = _factor(1.65)
+    experts_above_factor: float = _factor(1.5)
     experts_first_token_factor: float = _factor(3.0)
     servers_factor: float = _factor(1.4)
     other_kind_factor: float = _factor(1.4)
@@ -128,6 +128,10 @@ class ServingModelSettings:
             kernels.
         expert_compute_ratio: What products with experts reach of the speed of large matrix
             products.
+        unpacked_expert_compute_ratio: The same of weights that are unpacked to 16 bits on the way.
+            Source: fitted on kernels with int4 and mxfp4 weights of vLLM, SGLang and TensorRT-LLM
+            on seven boards (aiconfigurator-core 0.12.0); 0.26 to 0.33 with a board left out, x1.33
+            off on the middle one, x1.42 by the other ratio
         expert_passes: How often a layer's experts move the vector of each token that each of them
             gets: handing out, between products, summing up.
         expert_choice_ratio: What part of a batch's tokens chooses experts anew; the others want
@@ -168,6 +172,7 @@ class ServingModelSettings:
     request_layer_seconds: float = setting(0.25e-6)
     expert_layer_seconds: float = setting(40e-6, source=_EXPERTS)
     expert_compute_ratio: float = _part(0.53, source=_EXPERTS)
+    unpacked_expert_compute_ratio: float = _part(0.31)
     expert_passes: float = _amount(4.7, source=_EXPERTS)
     expert_choice_ratio: float = _part(0.65)
     expert_imbalance_ratio: float = setting(1.8, within=(1.0, 10.0))
