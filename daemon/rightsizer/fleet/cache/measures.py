@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -135,15 +135,21 @@ class CachedBlocks(Blocks):
 
 _ROUNDING: Final = 1e-9
 _RESOURCES: Final = {
-    Resource.COMPUTE: Measure.COMPUTE,
-    Resource.MEMORY: Measure.MEMORY,
-    Resource.MEMORY_BANDWIDTH: Measure.MEMORY_BANDWIDTH,
-    Resource.PCIE: Measure.PCIE,
-    Resource.NVLINK: Measure.NVLINK,
+    Measure.COMPUTE: Resource.COMPUTE,
+    Measure.MEMORY: Resource.MEMORY,
+    Measure.MEMORY_BANDWIDTH: Resource.MEMORY_BANDWIDTH,
+    Measure.PCIE: Resource.PCIE,
+    Measure.NVLINK: Resource.NVLINK,
+    Measure.COMPUTE_AT_LEAST: None,
 }
-_EMPTY: Final = (f"state:{State.IDLE_EMPTY}",)
-_IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
-_NO_POINTS: Final = np.zeros((0, 2)), np.zeros((0, 2), int)
+"""Those that have distributions."""
+_ROWS: Final = {resource: row for row, resource in enumerate((*Resource, None))}
+"""Of each distribution; the last is that of the lower bound of compute."""
+_IDLE: Final = tuple(
+    tuple(f"state:{state}" for state in states)
+    for states in ((State.IDLE_EMPTY,), sorted(IDLE_STATES))
+)
+"""States in which nothing is used: of memory, and of all else."""
 
 
 def histogram_of(weights: Floats) -> Histogram:
@@ -154,35 +160,42 @@ def histogram_of(weights: Floats) -> Histogram:
 
 @dataclass(slots=True)
 class Demands:
-    """Distributions that are still being added up, as weights by percent."""
+    """Distributions that are still being added up, as rows of weights by percent."""
 
-    exported: dict[Resource, Floats] = field(default_factory=dict)
+    exported: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
     """Over all known time, idle time included."""
-    estimated: dict[Resource, Floats] = field(default_factory=dict)
+    estimated: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
     """Over the active time, for memory over the held time."""
-    compute_at_least: Floats = field(default_factory=lambda: np.zeros(BINS))
 
     def add(self, other: Demands) -> None:
         """Add those of other intervals."""
-        for mine, others in ((self.exported, other.exported), (self.estimated, other.estimated)):
-            for resource, weights in others.items():
-                mine[resource] = mine.get(resource, 0.0) + weights
-        self.compute_at_least = self.compute_at_least + other.compute_at_least
+        self.exported += other.exported
+        self.estimated += other.estimated
 
     def by_resource(self, states: Mapping[State, Nanoseconds]) -> dict[Resource, Histogram]:
         """The distributions over the active time, for memory over the held time, by time by state.
 
         While a device idles it uses nothing, so idle time is what lies lowest.
         """
-        known = sum(states.values()) - states.get(State.UNKNOWN, 0)
-        found = dict(self.estimated)
-        for resource, weights in self.exported.items():
-            idle = (State.IDLE_EMPTY,) if resource is Resource.MEMORY else IDLE_STATES
-            time = sum(states.get(state, 0) for state in idle)
-            away = weights.sum() * time / known if known else 0.0
-            active = np.clip(np.cumsum(weights) - away, 0.0, weights)
-            found[resource] = active + found.get(resource, 0.0)
-        return {resource: histogram_of(each) for resource, each in found.items() if each.any()}
+        known, found = sum(states.values()) - states.get(State.UNKNOWN, 0), self.estimated
+        if known and self.exported.any():
+            empty = states.get(State.IDLE_EMPTY, 0)
+            idle = np.full(len(_ROWS), sum(states.get(state, 0) for state in IDLE_STATES))
+            idle[_ROWS[Resource.MEMORY]] = empty
+            away = self.exported.sum(axis=1) * idle / known
+            below = np.cumsum(self.exported, axis=1) - away[:, None]
+            found = np.clip(below, 0.0, self.exported) + self.estimated
+        is_known = np.flatnonzero(found.any(axis=1)).tolist()
+        return {
+            resource: histogram_of(found[_ROWS[resource]])
+            for resource in Resource
+            if _ROWS[resource] in is_known
+        }
+
+    @property
+    def compute_at_least(self) -> Histogram:
+        """The lower bound of compute."""
+        return histogram_of(self.estimated[_ROWS[None]])
 
 
 class DayDemands:
@@ -191,43 +204,43 @@ class DayDemands:
     def __init__(self, frame: DayFrame, known: Floats, settings: DemandSettings) -> None:
         self._frame, self._known, self._settings = frame, known, settings
         self._total = float(known.sum())
-        self._points = cache(self._points_of)
-        self._exported = cache(self._exported_weights)
 
     def over(self, first: int, last: int) -> Demands:
         """Those from an interval to another, `last` not included.
 
         Of a distribution that is exported they have their part.
         """
-        found = Demands()
         part = float(self._known[first:last].sum()) / self._total if self._total > 0 else 0.0
-        for resource, weights in self._exported().items():
-            found.exported[resource] = weights * min(1.0, part)
-        for resource, measure in _RESOURCES.items():
-            if resource not in self._frame.demands:
-                found.estimated[resource] = self._weights(measure, first, last)
-        found.compute_at_least = self._weights(Measure.COMPUTE_AT_LEAST, first, last)
-        return found
+        times, bins = (each[first:last].ravel() for each in self._points)
+        weights = np.bincount(bins, times, len(_ROWS) * BINS) * NANOSECONDS_PER_SECOND
+        return Demands(self._exported * min(1.0, part), weights.reshape(-1, BINS))
 
-    def _exported_weights(self) -> dict[Resource, Floats]:
-        found = {resource: np.zeros(BINS) for resource in self._frame.demands}
+    @cached_property
+    def _exported(self) -> Floats:
+        found = np.zeros((len(_ROWS), BINS))
         for resource, histogram in self._frame.demands.items():
             bins = dict(histogram.items())
-            found[resource][[*bins]] = [*bins.values()]
+            found[_ROWS[resource], [*bins]] = [*bins.values()]
         return found
 
-    def _weights(self, measure: Measure, first: int, last: int) -> Floats:
-        times, bins = (each[first:last].ravel() for each in self._points(measure))
-        return np.bincount(bins, times, BINS) * NANOSECONDS_PER_SECOND
+    @cached_property
+    def _points(self) -> tuple[Floats, Floats]:
+        """By interval and measure, times at its peak and below, and bins of peak and what is left.
 
-    def _points_of(self, measure: Measure) -> tuple[Floats, Floats]:
-        """Of each interval, times at its peak and below, and the bins of peak and what is left."""
-        means = self._frame.column(f"mean:{measure}")
-        if means is None:
-            return _NO_POINTS
-        peaks = self._frame.column(f"peak:{measure}")
-        peaks = means if peaks is None else peaks
-        time = self._time_without(_EMPTY if measure is Measure.MEMORY else _IDLE)
+        The bins of a measure follow those of the one before.
+        """
+        values, places = self._frame.values, self._frame.layout.places
+        wanted = [
+            measure
+            for measure, resource in _RESOURCES.items()
+            if resource not in self._frame.demands and f"mean:{measure}" in places
+        ]
+        columns = [places[f"mean:{measure}"] for measure in wanted]
+        means = values[columns]
+        peaks = values[[places.get(f"peak:{each}", columns[at]) for at, each in enumerate(wanted)]]
+        held, active = map(self._time_without, _IDLE)
+        usable = [held if each is Measure.MEMORY else active for each in wanted]
+        time: Floats = np.reshape(usable, means.shape)
         # Nothing that is unknown is more than 0.
         counts = (time > 0) & (peaks >= 0) & (means >= 0)
         time, known, means, peaks = (
@@ -235,8 +248,10 @@ class DayDemands:
         )
         left = np.minimum(means * known / np.where(counts, time, 1.0), peaks)
         share = self._settings.peak_share_ratio
-        bins = (bins_of(peaks), bins_of(left))
-        return np.stack((time * share, time * (1.0 - share)), 1), np.stack(bins, 1)
+        begins = np.array([_ROWS[_RESOURCES[each]] * BINS for each in wanted], int)[:, None, None]
+        times = np.stack((time * share, time * (1.0 - share)), 2)
+        bins = np.stack((bins_of(peaks), bins_of(left)), 2) + begins
+        return times.transpose(1, 0, 2), bins.transpose(1, 0, 2)
 
     def _time_without(self, states: Sequence[str]) -> Floats:
         """Known seconds of each interval without those of some states."""

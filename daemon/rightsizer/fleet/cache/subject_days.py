@@ -25,7 +25,6 @@ from rightsizer.fleet.cache.measures import (
     CachedBlocks,
     DayDemands,
     Demands,
-    histogram_of,
 )
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
@@ -255,7 +254,7 @@ class SubjectDays:
             used_joules=found[ColumnKind.USED].get("joules", 0.0),
             energy_joules=found[ColumnKind.ENERGY].get("joules", 0.0),
             demands=demands.by_resource(states),
-            compute_at_least=histogram_of(demands.compute_at_least),
+            compute_at_least=demands.compute_at_least,
             blocks=self.blocks(start, end),
         )
 

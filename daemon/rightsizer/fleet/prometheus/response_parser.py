@@ -1,6 +1,7 @@
 """Parser of API responses: bytes to series, without an object for each sample."""
 
 import json
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ def parse_response(raw: bytes) -> ParsedResponse:
     """
     try:
         envelope, series = _cut(raw)
-    except ValueError:
+    except (ValueError, TypeError):
         envelope = _loaded(raw)
         series = list(map(_slowly, _results(envelope)))
     if b"\\" in raw and any(each in raw for each in _HALF_CHARACTERS):
@@ -92,7 +93,8 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     No quoted text can hold what is searched for, as its quotes have backslashes.
 
     Raises:
-        ValueError: the text is not written as usual, or has samples that are no numbers.
+        ValueError: the text is not written as usual.
+        TypeError: it has samples that are no numbers.
     """
     opening, closing = next((form for form in _FORMS if form[0] in raw), _FORMS[0])
     first, *others = raw.split(opening)
@@ -105,7 +107,7 @@ def _cut(raw: bytes) -> tuple[Mapping[str, Any], list[SampledSeries]]:
     metrics = orjson.loads(b"[" + b",".join(texts) + b"]")
     # Times and values in turn, the latter without their quotes.
     numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
-    pairs = np.array(numbers, float).reshape(-1, 2)
+    pairs = np.frombuffer(array("d", numbers)).reshape(-1, 2)
     ends = np.cumsum([each.count(b"],[") + 1 for each in samples]).tolist()
     if len(metrics) != len(samples) or ends[-1] != len(pairs):
         raise ValueError("something beside times and values")

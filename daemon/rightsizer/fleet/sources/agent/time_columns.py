@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -105,16 +106,17 @@ def limits_of(
     answer: Iterable[SampledSeries], uuids: Mapping[str, int], grid: Grid
 ) -> dict[str, Floats]:
     """By column of seconds and device, the share of each day; `nan` where it is not told."""
-    found: dict[str, Floats] = {}
-    for series in answer:
+    found: defaultdict[str, Floats]
+    found = defaultdict(lambda: np.full((len(uuids), grid.days), np.nan))
+    kept = [each for each in answer if each.labels.get("uuid", "") in uuids]
+    # The latest of a single day may be told before it is over.
+    told = placed(kept, grid.by(DAY)) if grid.days > 1 else [each.value for each in kept]
+    for series, shares in zip(kept, told, strict=True):
         labels = series.labels
         resource = word_of(Resource, labels.get("resource", ""))
-        if resource is not None and labels.get("uuid", "") in uuids:
+        if resource is not None:
             column = ColumnKind(labels.get(FIGURE, "")).column(resource.value)
-            shares = found.setdefault(column, np.full((len(uuids), grid.days), np.nan))
-            # The latest of a single day may be told before it is over.
-            told = placed([series], grid.by(DAY))[0] if grid.days > 1 else series.value
-            shares[uuids[labels["uuid"]]] = told
+            found[column][uuids[labels["uuid"]]] = shares
     return found
 
 
@@ -139,20 +141,23 @@ _WIDTHS: Final = np.bincount(_BUCKETS)
 def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dict[str, Floats]:
     """By figure and device, seconds up to each edge, all days together; `nan` where unknown."""
     places = {int(edge): place for place, edge in enumerate(_EDGES)}
-    found: dict[str, Floats] = {}
+    # One that did not grow at all may be missing.
+    counts: defaultdict[str, Floats]
+    counts = defaultdict(lambda: np.zeros((len(uuids), len(_EDGES))))
+    is_unknown: defaultdict[str, Floats] = defaultdict(lambda: np.ones((len(uuids), 1), bool))
     for series in answer:
         labels = series.labels
         edge, row = float(labels.get("le", "inf")), uuids.get(labels.get("uuid", ""))
         if row is not None:
-            # One that did not grow at all may be missing.
-            counts = found.setdefault(
-                labels.get(FIGURE, ""), np.full((len(uuids), len(_EDGES)), np.nan)
-            )
-            counts[row] = np.where(np.isnan(counts[row]), 0.0, counts[row])
+            figure = labels.get(FIGURE, "")
+            is_unknown[figure][row] = False
             if edge <= 1.0 and (place := places.get(round(edge * (BINS - 1)))) is not None:
-                counts[row, place] = series.values.sum()
+                counts[figure][row, place] = series.values.sum()
     # Counters of one histogram are extended to the ends of a range each by itself.
-    return {figure: np.maximum.accumulate(each, axis=1) for figure, each in found.items()}
+    return {
+        figure: np.where(unknown, np.nan, np.maximum.accumulate(counts[figure], axis=1))
+        for figure, unknown in is_unknown.items()
+    }
 
 
 def demands_of(

@@ -153,7 +153,9 @@ def by_device(
             places.append(rows[entity.device])
             kept.append(series)
     if kept:
-        np.fmax.at(found, np.array(places), placed(kept, grid))
+        order = np.argsort(places, kind="stable")
+        of_device, begins = np.unique(np.array(places)[order], return_index=True)
+        found[of_device] = np.fmax.reduceat(placed(kept, grid)[order], begins)
     return found
 
 
