@@ -51,10 +51,7 @@ IMPORTERS: Final = {
     "pynvml": "telemetry/nvml",
     "argcomplete": "cli/completion",
     "rich": "console/node_table console/node_screen",
-    "structlog": (
-        "agent/ io/ host/ owners/ telemetry/ notify/ web/ fleet/ broker/ actions/ profiler/"
-        " simulator/ exposition/ console/ cli/ advice/service"
-    ),
+    "structlog": "io/log",
     "urllib3": "io/http",
     "yaml": "io/yaml",
 }

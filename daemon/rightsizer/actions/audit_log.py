@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-import structlog
-
 from rightsizer.actions.encoder import record_form
 from rightsizer.actions.repository import (
     ActionOutcome,
@@ -19,6 +17,7 @@ from rightsizer.actions.repository import (
 )
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.io.record_table import RecordCache
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
@@ -71,7 +70,7 @@ class AuditLog(RecordCache[ActionRecord]):
         """Of entries of another run of the clock: how old at first sight, and when that was."""
         self._counting = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._log = structlog.get_logger(component="actions")
+        self._log = logger("actions")
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-import structlog
-
 from rightsizer.actions.audit_log import AuditLog
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.proposals import (
@@ -24,6 +22,7 @@ from rightsizer.actions.settings import ActionMode, ActionSettings, ActionsSetti
 from rightsizer.host.process_table import end_group, started_of, user_name
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
+from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import asdict, dataclass, replace
@@ -66,7 +65,7 @@ class Approvals:
         self._user_of = user_of
         self._lock = threading.Lock()
         self._claims: dict[str, Approval] = {}
-        self._log = structlog.get_logger(component="actions")
+        self._log = logger("actions")
 
     def note(
         self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
@@ -144,7 +143,7 @@ class ActionController:
         self._approvals = Approvals(acting.approvers)
         self.note_claim = self._approvals.note
         self._approved: frozenset[_Key] = frozenset()
-        self._log = structlog.get_logger(component="actions")
+        self._log = logger("actions")
         self.suspended: frozenset[str] = frozenset()
         """The actions whose results failed too often."""
         self.proposals: tuple[ActionProposal, ...] = ()

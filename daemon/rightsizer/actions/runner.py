@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import ActionSettings, arguments
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.http_settings import HttpSettings
+from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.advice import Advice
 from rightsizer.model.frozen import dataclass
@@ -113,7 +112,7 @@ class ActionRunner:
         """Nothing is under way."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._log = structlog.get_logger(component="actions")
+        self._log = logger("actions")
 
     @property
     def is_busy(self) -> bool:

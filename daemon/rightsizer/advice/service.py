@@ -7,8 +7,6 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, Protocol
 
-import structlog
-
 from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.advice.engine import Cases, judge_all, judge_span
 from rightsizer.advice.ledger import Ledger
@@ -24,6 +22,7 @@ from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.io.worker import attempt_all
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
@@ -114,7 +113,7 @@ class Recommender:
         self._accounts, self._clock = accounts, clock
         self._profiles = profiles
         self._judges = (tuple(rules), policies)
-        self._log = structlog.get_logger(component="recommender")
+        self._log = logger("recommender")
         self.failures: Counter[str] = Counter()
         """Of rules that raised, by rule, since the start."""
         self.judgements: tuple[Judgement, ...] = ()
@@ -215,7 +214,7 @@ class AdviceService:
         self._judge, self._ledger, self._store = judge, ledger, store
         self._sinks, self._clock = tuple(sinks), clock
         self._deciding = threading.Lock()
-        self._log = structlog.get_logger(component="recommender")
+        self._log = logger("recommender")
         self.advice: tuple[Advice, ...] = ledger.advice()
         """After the last run, and after what was decided since."""
         self._updating = threading.Lock()

@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService, SpanCache
 from rightsizer.actions.feature import action_controller, action_state, actions_route
@@ -33,7 +31,7 @@ from rightsizer.broker.feature import broker_service, closed_routes, place_route
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job, Jobs
-from rightsizer.io.log import LogCounter, tune
+from rightsizer.io.log import LogCounter, logger, tune
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
@@ -86,7 +84,7 @@ class Agent:
         self.settings, self._source, self._clock = settings, source, clock
         self._source_name, self._storage, self._expect = source_name, storage, expect
         self._log_counter, self._notifier = log_counter or LogCounter(), notifier or Notifier({})
-        self._log = structlog.get_logger(component="agent")
+        self._log = logger("agent")
         self._interval, self._started = nanoseconds(settings.sampling.interval), clock.wall_time()
         self.accountant = AccountingService(
             settings.accounting, partial(apply_policies, policies=settings.policies_here)

@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
@@ -73,7 +72,7 @@ class Coordinator:
     ) -> None:
         self._source, self._clock, self._interval = source, clock, interval
         self._on_snapshot = on_snapshot
-        self._log = structlog.get_logger(component="coordinator")
+        self._log = logger("coordinator")
         self._complained: Nanoseconds | None = None
         self.failed_ticks = 0
         """Ticks that gave no snapshot, or whose snapshot could not be accounted for."""

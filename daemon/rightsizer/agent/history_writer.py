@@ -4,12 +4,11 @@ import threading
 from collections import Counter
 from typing import Final
 
-import structlog
-
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
@@ -35,7 +34,7 @@ class HistoryWriter:
         self._flushing = threading.Lock()
         self._rewritten_breaks = storage.database.breaks
         self._failures_in_row = 0
-        self._log = structlog.get_logger(component="recommender")
+        self._log = logger("recommender")
         self.counts: Counter[str] = Counter(
             {
                 "history_writes": 0,

@@ -7,11 +7,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from rightsizer.agent.settings import Settings
 from rightsizer.console.flags import FLUSH_PATH, REPORT_PATH
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import Form
@@ -34,7 +33,7 @@ class ControlRoutes:
     def __init__(self, controls: ReleaseController, clock: Clock, still_held: StillHeld) -> None:
         """Routes over the requests that a source obeys; `still_held` is called from any thread."""
         self._controls, self._clock, self._still_held = controls, clock, still_held
-        self._log = structlog.get_logger(component="control")
+        self._log = logger("control")
 
     @property
     def routes(self) -> tuple[Route, ...]:

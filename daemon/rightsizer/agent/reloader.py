@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import structlog
-
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import live_update
+from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import ConfigurationError, RightsizerError
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.web.server import Reloadable
 
-_log: Final = structlog.get_logger(component="reload")
+_log: Final = logger("reload")
 Apply = Callable[[Settings, Sequence[Rule[Any]]], None]
 """Puts settings in force, and the rules made of them; where it raises, nothing has changed."""
 

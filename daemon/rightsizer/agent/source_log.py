@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from structlog.typing import FilteringBoundLogger
-
+from rightsizer.io.log import Logger
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.snapshot import Snapshot
@@ -30,7 +29,7 @@ _FIGURE: Final = re.compile(r"\d[\d.]*")
 class SlowDriverLog:
     """Says so in the log when GPUs become slow, when more is affected, and when none is."""
 
-    def __init__(self, log: FilteringBoundLogger) -> None:
+    def __init__(self, log: Logger) -> None:
         """Nothing was said."""
         self._log = log
         self._told: set[tuple[str, str]] = set()
@@ -82,7 +81,7 @@ class DeviceLog:
     ten minutes, with how often it was away; an outage that lasts is told of after half a minute.
     """
 
-    def __init__(self, log: FilteringBoundLogger) -> None:
+    def __init__(self, log: Logger) -> None:
         """Nothing was said."""
         self._log = log
         self._outages: dict[str, _Outage] = {}
@@ -169,7 +168,7 @@ def _utc_text(time: Nanoseconds) -> str:
 class SourceLog:
     """Log of what a source offers: devices that go and come, a slow driver, no devices at all."""
 
-    def __init__(self, log: FilteringBoundLogger) -> None:
+    def __init__(self, log: Logger) -> None:
         self._log = log
         self._troubles: dict[str, Nanoseconds] = {}
         self._trouble: str | None = None

@@ -5,8 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import structlog
-
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.lease import (
     HOLDER_NOTICES,
@@ -22,6 +20,7 @@ from rightsizer.broker.scheduling_state import EarliestStart, NodeObservation
 from rightsizer.broker.state import BrokerState
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError, RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, seconds
@@ -81,7 +80,7 @@ class LeaseManager:
         self._messages: dict[str, deque[str]] = {}
         self.listener: Callable[[BrokerEvent], None] = lambda _: None
         """Called with every event, once its state is saved."""
-        self._log = structlog.get_logger(component="broker")
+        self._log = logger("broker")
         self.counters = {_GRANTS: 0.0, _WAITED: 0.0}
         """Since the agent started, by the names of metrics."""
         self.woken = threading.Event()

@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import structlog
-
 from rightsizer.broker.lease import LeaseEnding, LeaseRecord, Ticket
 from rightsizer.broker.state import Booking, BrokerState, ShareUsage
 from rightsizer.io.clock import Clock
 from rightsizer.io.codec import convert
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
+from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -193,7 +192,7 @@ class StateWriter:
         self._repository, self._clock = repository, clock
         self._saved: Nanoseconds = 0
         self._are_processes_unsaved = False
-        self._log = structlog.get_logger(component="broker")
+        self._log = logger("broker")
 
     def save(self, state: BrokerState) -> None:
         """Write a state, or raise a HistoryError."""

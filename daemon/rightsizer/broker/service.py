@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from rightsizer.broker.api import BrokerApi
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.launch import found_leases
@@ -25,6 +23,7 @@ from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.files import read_line
 from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
@@ -77,7 +76,7 @@ class BrokerService:
         """
         self._settings, self._clock, self._notify = settings, clock, notify
         self._interval_seconds = settings.sampling.interval
-        self._log = structlog.get_logger(component="broker")
+        self._log = logger("broker")
         procfs = Path(settings.path.procfs)
         self._table = ProcessTable(procfs)
         self._tracker = ProcessTracker(self._table, settings.broker.processes_maximum)

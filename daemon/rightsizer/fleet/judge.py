@@ -7,8 +7,6 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any, Self
 
-import structlog
-
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
 from rightsizer.advice.rules.idle import RULE as IDLE
@@ -50,6 +48,7 @@ from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.kubernetes import namespace_key
 from rightsizer.fleet.usage import WorkloadOwner, usage_of
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Action, Case, Reason
@@ -200,7 +199,7 @@ class FleetJudge:
         self._catalogue = read_catalogue(settings.catalogue.boards_path)
         self._workers = worker_count(fleet.workers)
         self._case_settings = CaseSettings(settings.accounting, fleet.demands, fleet.absent_seconds)
-        self._log = structlog.get_logger(component="fleet")
+        self._log = logger("fleet")
         self._answer: FleetAnswer | None = None
         self._is_waiting = False
         self.devices: frozenset[str] = frozenset()

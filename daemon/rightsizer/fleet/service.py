@@ -8,8 +8,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
 
-import structlog
-
 from rightsizer import __version__
 from rightsizer.advice.storage import Storage
 from rightsizer.exposition.exposition import MetricsExposition
@@ -22,7 +20,7 @@ from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.fleet.source import StoreUse
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.jobs import Job, Jobs
-from rightsizer.io.log import configure
+from rightsizer.io.log import configure, logger
 from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import RightsizerError
@@ -54,7 +52,7 @@ class FleetService:
         self._started, self._generation = clock.wall_time(), 0
         self._looking = threading.Lock()
         self._used = StoreUse()
-        self._log = structlog.get_logger(component="fleet")
+        self._log = logger("fleet")
         self.advice_service, self._notifications = advice_service(
             judge,
             settings,
@@ -224,7 +222,7 @@ def serve_fleet(settings: FleetConfig) -> None:
     with FleetJudge(settings, clock) as judge, closing(opened_ledger(judge.ledger_path)) as storage:
         service = FleetService(settings, judge, storage, clock, notifier)
         for sentence in loss_of(storage):
-            structlog.get_logger(component="fleet").warning("ledger_lost", message=sentence)
+            logger("fleet").warning("ledger_lost", message=sentence)
         stop = stop_on_signals()
         service.run(stop)
         if service.is_looking:
@@ -235,6 +233,6 @@ def serve_fleet(settings: FleetConfig) -> None:
 
 
 def _warn_of_no_reload(*_: object) -> None:
-    structlog.get_logger(component="fleet").warning(
+    logger("fleet").warning(
         "reload_unsupported", message="restart it to read its files again; what it read is kept"
     )

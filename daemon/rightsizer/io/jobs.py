@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import structlog
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
@@ -81,7 +81,7 @@ class Jobs:
         self._paces: dict[str, float] = {}
         self._reports = {job.name: JobReport(job.name) for job in jobs}
         self._lock = threading.Lock()
-        self._log = structlog.get_logger(component="jobs")
+        self._log = logger("jobs")
         # A run that is still under way when the next is due is counted, not warned of.
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self._scheduler = BackgroundScheduler(

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO, TypeAlias, cast
 
 import structlog
 from structlog.processors import (
@@ -26,6 +26,7 @@ from structlog.types import EventDict, FilteringBoundLogger, Processor
 from rightsizer.io.log_settings import LogFormat, LogLevel, LogSettings
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
+Logger: TypeAlias = FilteringBoundLogger
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 _FAULT_LEVELS: Final = ("warning", "error", "critical")
 _REMEMBERED: Final = 256
@@ -169,9 +170,9 @@ def tune(level: LogLevel, repeat_interval_seconds: float) -> None:
             processor.pace(repeat_interval_seconds)
 
 
-def logger(component: str) -> FilteringBoundLogger:
+def logger(component: str) -> Logger:
     """A logger whose messages name the part of the program that speaks."""
-    return cast(FilteringBoundLogger, structlog.get_logger(component=component))
+    return cast(Logger, structlog.get_logger(component=component))
 
 
 def _severity(level: LogLevel) -> int:

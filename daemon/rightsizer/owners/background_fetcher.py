@@ -90,9 +90,10 @@ class BackgroundFetcher(Generic[T]):
         """A line when it begins to fail and one when it is over, not one a second."""
         if (error is None) == (before is None):
             return
-        import structlog  # noqa: PLC0415 - rules know owners by their commands, and log nothing.
+        # Rules know owners by their commands, and log nothing.
+        from rightsizer.io.log import logger  # noqa: PLC0415
 
-        log = structlog.get_logger(component="owners")
+        log = logger("owners")
         if error is not None:
             log.warning("owners_source_failing", source=self.name, error=error)
         else:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-import structlog
-
 from rightsizer.host.process_table import ProcessTable
+from rightsizer.io.log import logger
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
@@ -33,7 +32,7 @@ class WorkloadNameLimiter:
         self._now = now
         self._seen: dict[str, float] = {}
         self._is_full = False
-        self._log = structlog.get_logger(component="owners")
+        self._log = logger("owners")
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -165,7 +164,7 @@ class OwnerResolver:
         """Whether processes of other users are to be seen; the log says once that they are not."""
         is_blind = self._processes is not None and not self._processes.sees_others()
         if is_blind and not self._is_blind:
-            structlog.get_logger(component="owners").warning(
+            logger("owners").warning(
                 "processes_hidden",
                 reason="procfs hides the processes of other users (hidepid)",
                 remedy="mount procfs without hidepid, or with gid= and a supplementary group",

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from rightsizer.accounting.history import HolderPeriod
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
@@ -45,7 +44,7 @@ class ProfileService:
     ) -> None:
         self._accountant, self._storage, self._clock = accountant, storage, clock
         self._settings = settings or ProfileSettings()
-        self._log = structlog.get_logger(component="profiles")
+        self._log = logger("profiles")
         self._lock = threading.Lock()
         self._breaks = storage.database.breaks
         self._is_saved = True

@@ -8,12 +8,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.collector import HostCollector
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import TopologyFacts, read_topology
+from rightsizer.io.log import logger
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field, replace
@@ -190,7 +189,7 @@ class HostContextCollector:
     def __init__(self, probe: NodeHostProbe, *, hold_seconds: float = 10.0) -> None:
         self._hold_seconds = hold_seconds
         self._crashed: str | None = None
-        self._log = structlog.get_logger(component="surroundings")
+        self._log = logger("surroundings")
         # The probe is one thread's alone: no fresh one takes it from a thread that hangs.
         self._worker: Worker[None, HostContext] = Worker(
             "surroundings",

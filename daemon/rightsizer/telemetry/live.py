@@ -6,11 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.topology import TopologyFacts
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.io.worker import Worker, attempt_all
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
@@ -82,7 +81,7 @@ class LiveSource:
         self._registry = DeviceRegistry(nanoseconds(settings.lost_retention_seconds))
         self._down: frozenset[str] = frozenset()
         self._faults: dict[str, str] = {}
-        self._log = structlog.get_logger(component="live")
+        self._log = logger("live")
 
     def read(self) -> Snapshot:
         """The node as it is now."""

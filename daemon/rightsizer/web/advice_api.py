@@ -5,8 +5,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol
 
-import structlog
-
+from rightsizer.io.log import logger
 from rightsizer.io.near import near_words
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.report.explanation import explain_advice
@@ -60,7 +59,7 @@ class AdviceApi:
         self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
     ) -> None:
         self._advisor, self._rules, self._note_claim = advisor, rules, note_claim
-        self._log = structlog.get_logger(component="advice")
+        self._log = logger("advice")
 
     @property
     def routes(self) -> tuple[Route, ...]:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
+from rightsizer.io.log import logger
 from rightsizer.model.errors import RightsizerError
 from rightsizer.web.handler import Answer, Handler
 from rightsizer.web.settings import Address, WebSettings, format_address
@@ -118,7 +117,7 @@ def _shut(connection: socket.socket) -> None:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
-_log: Final = structlog.get_logger("rightsizer.web")
+_log: Final = logger("web")
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _BACKLOG: Final = 64
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

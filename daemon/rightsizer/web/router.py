@@ -5,9 +5,8 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
 
-import structlog
-
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.log import logger
 from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceSpan, PastOf, Report, Span
@@ -18,7 +17,7 @@ from rightsizer.web.page import WebPage
 
 METRICS_PATH: Final = "/metrics"
 
-_log: Final = structlog.get_logger("rightsizer.web")
+_log: Final = logger("web")
 _REFUSED_OVER_TCP: Final = (
     "refused over TCP, where the caller is unknown; ask on the node itself, by the command "
     "`rightsizer` or over the agent's local socket, the setting path.api_socket; or start the "

@@ -11,9 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-import structlog
-
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.log import logger
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import BlocksOf, PastOf, Report
@@ -97,7 +96,7 @@ _LOCAL_CONNECTIONS: Final = 12
 """A thread each where they are at work; with those over TCP within the unit's TasksMax=64."""
 _OPEN: Final = WebAccess()
 
-_log: Final = structlog.get_logger("rightsizer.web")
+_log: Final = logger("web")
 
 
 class WebServer:

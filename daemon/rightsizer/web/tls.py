@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
+from rightsizer.io.log import logger
 from rightsizer.model.frozen import dataclass, field
 
 VERSIONS: Final[Mapping[str, ssl.TLSVersion]] = {
@@ -233,7 +232,7 @@ def _plain_address(value: str) -> str:
         return str(value)
 
 
-_log: Final = structlog.get_logger("rightsizer.web")
+_log: Final = logger("web")
 _SPEAK_TLS: Final = (
     b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
     b"Connection: close\r\n\r\nthis port speaks HTTPS; ask with https://\n"

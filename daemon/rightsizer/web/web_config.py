@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from rightsizer.config.row import Faults, Row
+from rightsizer.io.log import logger
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, field
@@ -265,7 +264,7 @@ def _rate_limit(section: Row) -> RateLimit | None:
     return RateLimit(interval_seconds, burst)
 
 
-_log: Final = structlog.get_logger("rightsizer.web")
+_log: Final = logger("web")
 
 
 class WebConfigFile:

@@ -7,10 +7,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-import structlog
-
 from rightsizer.host.process_table import end_group
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError
@@ -108,7 +107,7 @@ class CaptureController:
         self._ahead = self._wall_ahead()
         # A clock that was wrong before the start cannot be told either.
         self._trusted_from: Nanoseconds = clock.time() + _LEAP
-        self._log = structlog.get_logger(component="capture")
+        self._log = logger("capture")
         self.candidates: tuple[CaptureCandidate, ...] = ()
         """What the last look came to."""
         self.counts: Counter[CaptureOutcome] = Counter(

@@ -10,8 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-import structlog
-
+from rightsizer.io.log import logger
 from rightsizer.model.errors import ProfileError, RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, Profile
@@ -195,7 +194,7 @@ class DropFolderWatcher:
         self._stop = threading.Event()
         self._trouble: str | None = None
         self._has_too_many = False
-        self._log = structlog.get_logger(component="profiles")
+        self._log = logger("profiles")
 
     @property
     def folder(self) -> Path:

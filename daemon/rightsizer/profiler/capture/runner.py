@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from rightsizer.config.spelling import filled
 from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
 from rightsizer.io.http_result import Failure, FailureKind
+from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
@@ -209,7 +208,7 @@ class ThreadedCaptureRunner:
         self._controls, self._still_held, self._clock = controls, still_held, clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._log = structlog.get_logger(component="capture")
+        self._log = logger("capture")
 
     @property
     def is_busy(self) -> bool:

@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-import structlog
-
 from rightsizer.host.pcie import kernel_address
+from rightsizer.io.log import logger
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
@@ -178,7 +177,7 @@ class DcgmSecondarySource:
     def __init__(self, endpoint: DcgmEndpoint) -> None:
         self._endpoint = endpoint
         self._logged: str | None = None
-        self._log = structlog.get_logger(component="dcgm")
+        self._log = logger("dcgm")
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what the exporter knows."""

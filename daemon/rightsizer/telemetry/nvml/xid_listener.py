@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import pynvml
-import structlog
 
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import logger
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS, XidLog
 from rightsizer.model.frozen import dataclass
@@ -170,7 +170,7 @@ class XidEventLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._log = structlog.get_logger(component="xid")
+        self._log = logger("xid")
         self._last: dict[int, Nanoseconds] = {}
         self._without_line: Counter[int] = Counter()
 
@@ -203,7 +203,7 @@ class XidListener:
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
         self._clock, self._settings = clock, settings
-        self._log = structlog.get_logger(component="xid")
+        self._log = logger("xid")
         self._event_log = XidEventLog(clock)
         self.worker: Worker[XidEventSet, XidBatch] = Worker(
             "xid",

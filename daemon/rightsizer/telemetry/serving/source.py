@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
-import structlog
-
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.http_settings import HttpSettings
+from rightsizer.io.log import logger
 from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
@@ -120,7 +119,7 @@ class ServingEngineCollector:
         )
         self._ties = EngineMatches({}, {})
         self._logged: dict[str, str] = {}
-        self._log = structlog.get_logger(component="serving")
+        self._log = logger("serving")
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what the engines say."""
