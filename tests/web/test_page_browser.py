@@ -144,7 +144,7 @@ def test_new_advice_appears_and_is_said(tmp_path: Path) -> None:
     with served(latest) as address:
         document = settled(tmp_path, address)
     assert "jupyter has held GPU 3" in document
-    assert text_of(document, 'id="said"') == "The advice has changed."
+    assert text_of(document, 'id="said"') == "The recommendations have changed."
 
 
 @pytest.mark.parametrize(
