@@ -17,7 +17,7 @@ CHECKED = (
         "kubelet",
         Verdict.LIMITED,
         "/var/lib/kubelet/pod-resources/kubelet.sock is closed to this user",
-        "which pod a GPU was given to before a process of it runs",
+        "the pod of a GPU before its first process",
         "add rightsizer.service.d/kubelet.conf, or run the agent as a DaemonSet that mounts the "
         "socket, whichever is easier",
     ),

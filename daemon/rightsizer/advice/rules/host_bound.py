@@ -41,8 +41,8 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
         ", at their quota or under pressure",
         action=Action.FIX_INPUT_PIPELINE,
         instructions=(
-            dump_stacks(seen.devices, "See what the CPUs are busy with"),
-            show_throttling(seen.devices, "See whether a quota holds them back, and how often"),
+            dump_stacks(seen.devices, "Check what the CPUs are busy with"),
+            show_throttling(seen.devices, "Check whether a quota throttles them, and how often"),
             *more,
             instruction("offload_request_path") if is_serving else _loader(count),
         ),
@@ -54,7 +54,7 @@ def _loader(count: int | None) -> Instruction:
     workers = "N" if count is None else str(max(1, count - 1))
     unknown = "with N the CPUs that the job has for each GPU, less one;\n"
     return Instruction(
-        "Load with more workers, ahead of the GPU",
+        "Use more loader workers, and prefetch",
         f"DataLoader(..., num_workers={workers}, pin_memory=True, persistent_workers=True, "
         f"prefetch_factor=4)\n{unknown if count is None else ''}"
         "decode or augment less on the CPU: prepare the data once, or use NVIDIA DALI",

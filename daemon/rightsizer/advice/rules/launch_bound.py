@@ -20,7 +20,7 @@ _LAUNCHES: Final = Bottleneck(
     "without profiling small kernels look like large ones",
 )
 _CONFIRM: Final = trace_kernels(
-    "See how long kernels and their launches take: below 20 µs the launch is what counts",
+    "Time kernels and their launches: below 20 µs the launch dominates",
     "launches",
     "cuda_gpu_kern_sum,cuda_api_sum",
 )

@@ -57,9 +57,7 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
         instructions=(
             instruction("show_transport"),
             *_nearest(case, seen.devices),
-            Instruction(
-                "See what the fabric gives without the job", f"ibstat; perfquery -x\n{fabric}", "sh"
-            ),
+            Instruction("Test the fabric without the job", f"ibstat; perfquery -x\n{fabric}", "sh"),
             instruction("send_less"),
         ),
         affected_gpus=lost,

@@ -209,7 +209,7 @@ def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
     )
     start = f"CUDA_VISIBLE_DEVICES={uuids} COMMAND"
     return (
-        *shell("See how the GPUs are joined", "nvidia-smi topo -m"),
+        *shell("Check how the GPUs are connected", "nvidia-smi topo -m"),
         *shell("By hand: start it on the better set", f"{swaps}\n{start}" if swaps else start),
         *owner_of(kind_of(case)).prefer_neighbors(),
     )

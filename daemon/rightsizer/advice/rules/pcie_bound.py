@@ -42,7 +42,7 @@ _LINK_QUERY: Final = (
     "pcie.link.gen.gpucurrent,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
 )
 _CONFIRM: Final = trace_kernels(
-    "See which copies there are, and whether their memory is pageable",
+    "List the copies, and whether their memory is pageable",
     "copies",
     "cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum",
 )

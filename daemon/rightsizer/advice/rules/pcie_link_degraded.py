@@ -206,7 +206,7 @@ def _instructions(
     places = dict.fromkeys(place for link in links for place in link.places)
     ask += [f"sudo lspci -vv -s {place} | grep -E 'LnkCap:|LnkSta:'" for place in places]
     return (
-        *shell("See the link again while the GPU works", "\n".join(ask)),
+        *shell("Check the link again under load", "\n".join(ask)),
         *drain_instructions(case, f"PCIe link of {names_of(devices)} is degraded"),
         instruction("check_slot"),
     )

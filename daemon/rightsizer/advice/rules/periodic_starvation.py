@@ -69,7 +69,7 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         evidence=evidence,
         savings=released(case, subject.market, 0.0, _lost_gpus(case, seen.devices) / case.gpus),
         instructions=(
-            dump_stacks(seen.devices, "See what the process waits for between two bursts"),
+            dump_stacks(seen.devices, "Check what the process waits for between two bursts"),
             *instructions("read_ahead"),
         ),
         affected_gpus=_lost_gpus(case, seen.devices),

@@ -172,7 +172,7 @@ def _instructions(capped: list[_PowerLimit]) -> tuple[Instruction, ...]:
     checks = "\n".join(f"nvidia-smi -i {uuid} -q -d POWER,PERFORMANCE" for uuid in boards)
     return (
         *shell("Restore the default power limit, until the next boot", commands),
-        *shell("See what is enforced, and whether the clocks rise", checks),
+        *shell("Check the enforced limit, and whether the clocks rise", checks),
     )
 
 

@@ -64,7 +64,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
         f", {pattern}",
         action=Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE,
         instructions=(
-            dump_stacks(seen.devices, "See what is read or written"),
+            dump_stacks(seen.devices, "Check what is read or written"),
             *instructions("find_busy_disk", *(["keep_reads_near"] if is_serving else remedies)),
         ),
         evidence={"working_blocks_ratio": working},

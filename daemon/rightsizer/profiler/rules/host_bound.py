@@ -107,7 +107,7 @@ def _of_synchronization(
             lambda time: time.synchronization_wait_seconds,
             settings.synchronization_removed_low_ratio,
         ),
-        description="Do not wait for the GPU within a step.",
+        description="Do not synchronize with the GPU within a step.",
         instructions=rule.instructions("wait_less", "watch_host"),
         risk=Risk.LOW,
     )
