@@ -7,80 +7,54 @@ nothing else.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from evaluation import (
-    alibaba,
-    autoscale_replay,
-    broker,
-    dcgm,
-    findings,
-    fleet,
-    idle_replay,
-    long_run,
-    memory,
-    mig,
-    missing_columns,
-    profiles,
-    projection,
-    quantiles,
-    ratios,
-    recorded_jobs,
-    serving,
-    sizing_replay,
-    states,
-    training_truth,
-)
 from evaluation.options import Options
 from measured import DOCUMENT, machine, rewrite
 
-Evaluation = Callable[[Options], Iterable[str]]
+LABELED: Final = "States of labeled scenarios"
+EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
+    (LABELED, "states", ""),
+    ("States of logs that lack columns", "missing_columns", ""),
+    ("Quantiles from buckets", "quantiles", ""),
+    ("Jobs inferred of logs without owners", "recorded_jobs", ""),
+    ("Advice on simulated nodes", "findings", ""),
+    ("Thirty days of advice", "long_run", ""),
+    ("A production trace, per pod", "alibaba", "alibaba_genai_2026"),
+    ("Sizing by rolling replay", "sizing_replay", "alibaba_genai_2026"),
+    ("Idle windows of a production fleet", "idle_replay", "alibaba_genai_2026"),
+    ("Autoscaling of a production fleet", "autoscale_replay", "alibaba_genai_2026"),
+    ("Pages of dcgm-exporter", "dcgm", "dcgm_samples"),
+    ("Memory estimates", "memory", ""),
+    ("Serving", "serving", ""),
+    ("Training", "training_truth", ""),
+    ("Ratios between boards", "ratios", ""),
+    ("MIG slices", "mig", ""),
+    ("Projection of profiles", "projection", ""),
+    ("The fleet, in real stores", "fleet", ""),
+    ("Profilers' files against their raw events", "profiles", ""),
+    ("The node broker", "broker", ""),
+)
+"""Each title, its module, which is loaded when it is asked for, and the recording that it needs."""
 
 
-def _recorded(folder: str, evaluate: Callable[[Path], Iterable[str]]) -> Evaluation:
-    """An evaluation of a recording that is not part of the repository."""
-
-    def evaluate_or_say(options: Options) -> Iterable[str]:
+def _told(module: str, folder: str, options: Options) -> Iterable[str]:
+    """What an evaluation tells; of a recording that is not there, that it was skipped."""
+    about: Options | Path = options
+    if folder:
         if options.truth is None:
             return [f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{folder}`.\n"]
-        if not (options.truth / folder).is_dir():
+        about = options.truth / folder
+        if not about.is_dir():
             return [f"Skipped: RIGHTSIZER_TRUTH has no folder `{folder}`.\n"]
-        return evaluate(options.truth / folder)
-
-    return evaluate_or_say
-
-
-LABELED: Final = "States of labeled scenarios"
-EVALUATIONS: Final[Sequence[tuple[str, Evaluation]]] = (
-    (LABELED, states.evaluate),
-    ("States of logs that lack columns", missing_columns.evaluate),
-    ("Quantiles from buckets", quantiles.evaluate),
-    ("Jobs inferred of logs without owners", recorded_jobs.evaluate),
-    ("Advice on simulated nodes", findings.evaluate),
-    ("Thirty days of advice", long_run.evaluate),
-    ("A production trace, per pod", _recorded("alibaba_genai_2026", alibaba.evaluate)),
-    ("Sizing by rolling replay", _recorded("alibaba_genai_2026", sizing_replay.evaluate)),
-    ("Idle windows of a production fleet", _recorded("alibaba_genai_2026", idle_replay.evaluate)),
-    (
-        "Autoscaling of a production fleet",
-        _recorded("alibaba_genai_2026", autoscale_replay.evaluate),
-    ),
-    ("Pages of dcgm-exporter", _recorded("dcgm_samples", dcgm.evaluate)),
-    ("Memory estimates", memory.evaluate),
-    ("Serving", serving.evaluate),
-    ("Training", training_truth.evaluate),
-    ("Ratios between boards", ratios.evaluate),
-    ("MIG slices", mig.evaluate),
-    ("Projection of profiles", projection.evaluate),
-    ("The fleet, in real stores", fleet.evaluate),
-    ("Profilers' files against their raw events", profiles.evaluate),
-    ("The node broker", broker.evaluate),
-)
+    told: Iterable[str] = import_module(f"evaluation.{module}").evaluate(about)
+    return told
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -96,10 +70,10 @@ def main(arguments: Sequence[str]) -> int:
     place = f"Measured on: {machine()}.\n"
     print(place, flush=True)
     parts = [place]
-    for title, evaluate in EVALUATIONS:
+    for title, module, folder in EVALUATIONS:
         if only.lower() not in title.lower():
             continue
-        part = "\n".join([f"### {title}\n", *evaluate(options)])
+        part = "\n".join([f"### {title}\n", *_told(module, folder, options)])
         print(part, flush=True)
         parts.append(part)
     if only or asked.dry:
