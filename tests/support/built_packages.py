@@ -68,6 +68,7 @@ def run_build(kind: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         "OUT": str(folder),
         "SOURCE_DATE_EPOCH": "1760000000",
         "DPKG_DEB_COMPRESSOR_LEVEL": "0",
+        "RPM_PAYLOAD": "w.ufdio",
     }
     return subprocess.run(
         [ROOT / "config" / "packages" / "build", kind],
