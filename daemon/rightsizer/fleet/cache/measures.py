@@ -160,7 +160,10 @@ def histogram_of(weights: Floats) -> Histogram:
 
 @dataclass(slots=True)
 class Demands:
-    """Distributions that are still being added up, as rows of weights by percent."""
+    """Distributions that are still being added up, as rows of weights by percent.
+
+    Those of many subjects are a table of such rows.
+    """
 
     exported: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
     """Over all known time, idle time included."""
@@ -199,64 +202,78 @@ class Demands:
 
 
 class DayDemands:
-    """What was used of each resource over any intervals of a frame, from its known seconds."""
+    """What was used of each resource over any intervals of like frames, from their known seconds.
 
-    def __init__(self, frame: DayFrame, known: Floats, settings: DemandSettings) -> None:
-        self._frame, self._known, self._settings = frame, known, settings
-        self._total = float(known.sum())
+    The frames have the same columns, and distributions of the same resources. `values` has their
+    columns, `known` their known seconds.
+    """
+
+    def __init__(
+        self, frames: Sequence[DayFrame], values: Floats, known: Floats, settings: DemandSettings
+    ) -> None:
+        self._frames, self._values, self._known = frames, values, known
+        self._settings = settings
+        self._totals = known.sum(axis=1)
 
     def over(self, first: int, last: int) -> Demands:
-        """Those from an interval to another, `last` not included.
+        """Those of each frame from an interval to another, `last` not included.
 
         Of a distribution that is exported they have their part.
         """
-        part = float(self._known[first:last].sum()) / self._total if self._total > 0 else 0.0
-        times, bins = (each[first:last].ravel() for each in self._points)
-        weights = np.bincount(bins, times, len(_ROWS) * BINS) * NANOSECONDS_PER_SECOND
-        return Demands(self._exported * min(1.0, part), weights.reshape(-1, BINS))
+        count, parts = len(self._frames), self._known[:, first:last].sum(axis=1)
+        parts = parts / np.where(self._totals > 0, self._totals, np.inf)
+        times, bins = (each[:, first:last].ravel() for each in self._points)
+        weights = np.bincount(bins, times, count * len(_ROWS) * BINS) * NANOSECONDS_PER_SECOND
+        exported = self._exported * np.minimum(1.0, parts)[:, None, None]
+        return Demands(exported, weights.reshape(count, -1, BINS))
 
     @cached_property
     def _exported(self) -> Floats:
-        found = np.zeros((len(_ROWS), BINS))
-        for resource, histogram in self._frame.demands.items():
-            bins = dict(histogram.items())
-            found[_ROWS[resource], [*bins]] = [*bins.values()]
+        found = np.zeros((len(self._frames), len(_ROWS), BINS))
+        for own, frame in zip(found, self._frames, strict=True):
+            for resource, histogram in frame.demands.items():
+                bins = dict(histogram.items())
+                own[_ROWS[resource], [*bins]] = [*bins.values()]
         return found
 
     @cached_property
     def _points(self) -> tuple[Floats, Floats]:
-        """By interval and measure, times at its peak and below, and bins of peak and what is left.
+        """By frame, interval and measure, times at its peak and below, and bins of both.
 
-        The bins of a measure follow those of the one before.
+        The bins of a measure follow those of the one before, those of a frame likewise.
         """
-        values, places = self._frame.values, self._frame.layout.places
+        frame, values = self._frames[0], self._values
+        places = frame.layout.places
         wanted = [
             measure
             for measure, resource in _RESOURCES.items()
-            if resource not in self._frame.demands and f"mean:{measure}" in places
+            if resource not in frame.demands and f"mean:{measure}" in places
         ]
         columns = [places[f"mean:{measure}"] for measure in wanted]
-        means = values[columns]
-        peaks = values[[places.get(f"peak:{each}", columns[at]) for at, each in enumerate(wanted)]]
+        means = values[:, columns]
+        peaks = values[
+            :, [places.get(f"peak:{each}", columns[at]) for at, each in enumerate(wanted)]
+        ]
         held, active = map(self._time_without, _IDLE)
         usable = [held if each is Measure.MEMORY else active for each in wanted]
-        time: Floats = np.reshape(usable, means.shape)
+        time: Floats = np.stack(usable, axis=1) if usable else means
         # Nothing that is unknown is more than 0.
         counts = (time > 0) & (peaks >= 0) & (means >= 0)
         time, known, means, peaks = (
-            np.where(counts, each, 0.0) for each in (time, self._known, means, peaks)
+            np.where(counts, each, 0.0) for each in (time, self._known[:, None], means, peaks)
         )
         left = np.minimum(means * known / np.where(counts, time, 1.0), peaks)
         share = self._settings.peak_share_ratio
-        begins = np.array([_ROWS[_RESOURCES[each]] * BINS for each in wanted], int)[:, None, None]
-        times = np.stack((time * share, time * (1.0 - share)), 2)
-        bins = np.stack((bins_of(peaks), bins_of(left)), 2) + begins
-        return times.transpose(1, 0, 2), bins.transpose(1, 0, 2)
+        begins = np.array([_ROWS[_RESOURCES[each]] for each in wanted], int)[:, None, None]
+        begins = begins + np.arange(len(values))[:, None, None, None] * len(_ROWS)
+        times = np.stack((time * share, time * (1.0 - share)), 3)
+        bins = np.stack((bins_of(peaks), bins_of(left)), 3) + begins * BINS
+        return times.swapaxes(1, 2), bins.swapaxes(1, 2)
 
     def _time_without(self, states: Sequence[str]) -> Floats:
         """Known seconds of each interval without those of some states."""
-        columns = (self._frame.column(state) for state in states)
-        return self._known - sum(column for column in columns if column is not None)
+        places = self._frames[0].layout.places
+        return self._known - sum(self._values[:, places[each]] for each in states if each in places)
 
 
 def bins_of(values: Floats) -> Floats:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cache, cached_property, lru_cache, partial
-from typing import Any, Final
+from functools import cache, cached_property, lru_cache
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from rightsizer.fleet.cache.measures import (
 )
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
+from rightsizer.model.frozen import replace
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window, workload_subject
@@ -96,16 +97,62 @@ _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """What is kept is rounded; beyond that it cannot be true."""
 
 
+class _LikeDays:
+    """Frames of the same days and columns, which are summed up together, each span once."""
+
+    def __init__(self, frames: Sequence[DayFrame], settings: DemandSettings) -> None:
+        layout = self._layout = frames[0].layout
+        self._values = values = np.stack([frame.values for frame in frames])
+        states = [*layout.states]
+        self.known = zero_where_unknown(values[:, states].sum(axis=1, dtype=float))
+        """By frame and interval."""
+        limits = np.stack([_longest(frame) for frame in frames])
+        is_long = self.known > limits * _MORE_THAN_ALL
+        if is_long.any():
+            ratios = np.where(is_long, limits / np.where(is_long, self.known, 1.0), 1.0)
+            values[:, states] *= ratios[:, None]
+            self.known[is_long] = limits[is_long]
+        self.frames = [replace(one, values=own) for one, own in zip(frames, values, strict=True)]
+        """None has an interval that is longer than it can be: `increase` extrapolates."""
+        self.sums_over = cache(self._sums)
+        self.demands_over = cache(DayDemands(self.frames, values, self.known, settings).over)
+
+    def _sums(self, first: int, last: int) -> Floats:
+        values = self._values[:, : self._layout.additive, first:last]
+        return zero_where_unknown(values).sum(axis=2, dtype=float)
+
+
 class SummedDay:
     """A frame with sums over its intervals, each computed once."""
 
-    def __init__(self, frame: DayFrame, settings: DemandSettings) -> None:
-        self.known = frame.known_seconds()
+    def __init__(
+        self, frame: DayFrame, settings: DemandSettings, like: tuple[_LikeDays, int] | None = None
+    ) -> None:
+        self._like, self._row = like or (_LikeDays([frame], settings), 0)
+        self.known = self._like.known[self._row]
         """Of each interval, all its devices together."""
-        self.frame = _bounded(frame, self.known)
-        self.sums_over = cache(partial(_sums, self.frame))
+        self.frame = self._like.frames[self._row]
+
+    @classmethod
+    def of_all(cls, frames: Iterable[DayFrame], settings: DemandSettings) -> list[Self]:
+        """Each of some frames; those that are alike share the work."""
+        found, groups = list(frames), defaultdict[object, list[int]](list)
+        for place, frame in enumerate(found):
+            groups[frame.grid, frame.layout, frozenset(frame.demands)].append(place)
+        days = dict[int, Self]()
+        for places in groups.values():
+            like = _LikeDays([found[place] for place in places], settings)
+            days |= {at: cls(found[at], settings, (like, row)) for row, at in enumerate(places)}
+        return [days[place] for place in range(len(found))]
+
+    def sums_over(self, first: int, last: int) -> Floats:
         """Of what adds up, from an interval to another, the last not included."""
-        self.demands_over = cache(DayDemands(self.frame, self.known, settings).over)
+        return self._like.sums_over(first, last)[self._row]
+
+    def demands_over(self, first: int, last: int) -> Demands:
+        """The same of the distributions."""
+        found = self._like.demands_over(first, last)
+        return Demands(found.exported[self._row], found.estimated[self._row])
 
     def amounts_over(self, first: int, last: int) -> Amounts:
         """What a stretch of it comes to, the last interval not included."""
@@ -275,27 +322,6 @@ def _observed(
     if not any(ranks in layout.places for layout in layouts):
         return {}
     return {Observation.RANKS: sum(states.values()) - states.get(State.UNKNOWN, 0)}
-
-
-def _sums(frame: DayFrame, first: int, last: int) -> Floats:
-    return zero_where_unknown(frame.values[: frame.layout.additive, first:last]).sum(
-        axis=1, dtype=float
-    )
-
-
-def _bounded(frame: DayFrame, known: Floats) -> DayFrame:
-    """A frame no interval of which is longer than it can be: `increase` extrapolates.
-
-    What is known of its intervals is cut with it.
-    """
-    limits = _longest(frame)
-    is_long = known > limits * _MORE_THAN_ALL
-    if not is_long.any():
-        return frame
-    values, states = frame.values.copy(), [*frame.layout.states]
-    values[states] *= np.where(is_long, limits / np.where(is_long, known, 1.0), 1.0)
-    known[is_long] = limits[is_long]
-    return DayFrame(frame.grid, frame.layout, values, frame.demands)
 
 
 def _longest(frame: DayFrame) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from rightsizer.accounting.accounts_snapshot import (
@@ -104,10 +104,9 @@ class FleetCases:
             frames = {uuid: list(frames_by_day(found)) for uuid, found in frames.items()}
             rows = list(rows_by_day(rows))
             ever = {key: tuple(rows_by_day(found)) for key, found in ever.items()}
-        self._days = {
-            uuid: SubjectDays(SummedDay(frame, self.settings.demands) for frame in found)
-            for uuid, found in frames.items()
-        }
+        every = chain.from_iterable(frames.values())
+        days = iter(SummedDay.of_all(every, self.settings.demands))
+        self._days = {uuid: SubjectDays(islice(days, len(of))) for uuid, of in frames.items()}
         self._rows: defaultdict[str, list[HoldingRow]] = defaultdict(list)
         for row in rows:
             self._rows[row.uuid].append(row)
