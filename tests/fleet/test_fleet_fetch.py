@@ -16,9 +16,7 @@ from rightsizer.model.errors import StoreError, StoreLimitError
 NOW = (FIRST_DAY + 3) * DAY + 2 * HOUR
 DEVICES = tuple(estate_device(number) for number in range(5))
 HOLDERS = {"GPU-0": workload("a"), "GPU-1": workload("a"), "GPU-4": workload("b")}
-REPORT = SourceReport(
-    "rightsizer", devices=5, oldest=FIRST_DAY * DAY, resolution_seconds=30.0, days_at_once=1
-)
+REPORT = SourceReport("rightsizer", devices=5, oldest=FIRST_DAY * DAY, resolution_seconds=30.0)
 SETTINGS = FleetSettings(
     lookback_seconds=3 * 86400.0, store=StoreSettings(series_maximum=50), samples_maximum=100_000
 )

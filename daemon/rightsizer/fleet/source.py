@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from operator import add, sub
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,11 @@ class MetricStore(Protocol):
         """The same store, of which no other series are asked for."""
 
 
+DAYS_AT_ONCE: Final = 14
+"""A fortnight by the hour has hardly more samples than a day by five minutes, and the same
+shards."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceReport:
     """What a probe found of one source."""
@@ -133,9 +138,8 @@ class SourceReport:
     resolution_by_day: Mapping[int, float] = field(default_factory=dict, hash=False)
     """Seconds between two samples on a UTC day, by its number, where the source looks that up:
     older days may be downsampled, or scraped less often."""
-    days_at_once: int = 14
-    """Days by the hour that it is asked for with one grid: a fortnight by the hour has hardly more
-    samples than a day by five minutes, and the same shards."""
+    days_at_once: int = 1
+    """Days by the hour that it can be asked for with one grid."""
     warnings: tuple[str, ...] = ()
     """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
     cluster: Cluster = field(default_factory=Cluster)

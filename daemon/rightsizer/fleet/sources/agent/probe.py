@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
-from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.metrics import BUCKETS, POWER_BUCKETS, unrecorded
 from rightsizer.fleet.sources.series import (
     at_moment,
@@ -123,6 +123,7 @@ class AgentProbe:
             tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,
             metrics=names.union(*names_by_day.values()),
             names_by_day=names_by_day,
+            days_at_once=DAYS_AT_ONCE,
             resolution_by_day=seconds_by_day(self.store, some_series, self.now, self.lookback),
             can=tuple(can for name, can in _CAN.items() if name in names),
             warnings=(*self._warnings(), *_unrecorded(names)),

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.fleet.cache.grid import FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
-from rightsizer.fleet.source import MetricStore, SourceReport
+from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
 from rightsizer.fleet.sources.series import (
     at_moment,
     divided,
@@ -211,6 +211,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
         tier=tier,
         metrics=metrics,
+        days_at_once=DAYS_AT_ONCE,
         can=tuple(can),
         warnings=tuple(_warnings(store, series, metrics, now)),
     )
