@@ -146,16 +146,16 @@ def by_device(
     What `is_of_card` is about the whole GPU even where a MIG instance's labels are on it.
     """
     found = np.full((len(rows), grid.count), np.nan)
-    places, kept = [], []
+    places, kept = list[int](), []
     for series in answer:
         entity = dcgm.device_of(series.labels)
         if entity is not None and not (is_of_card and entity.is_instance) and entity.device in rows:
             places.append(rows[entity.device])
             kept.append(series)
-    if kept:
-        order = np.argsort(places, kind="stable")
-        of_device, begins = np.unique(np.array(places)[order], return_index=True)
-        found[of_device] = np.fmax.reduceat(placed(kept, grid)[order], begins)
+    if len(set(places)) == len(places):
+        found[places] = placed(kept, grid)
+    else:  # Which takes far longer.
+        np.fmax.at(found, np.array(places), placed(kept, grid))
     return found
 
 

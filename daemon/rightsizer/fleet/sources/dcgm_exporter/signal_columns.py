@@ -6,6 +6,7 @@ What `accounting.signals` says of one reading, over whole columns; a test holds 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -39,7 +40,8 @@ class SignalColumns:
 
     def highest(self, *signals: Signal) -> Floats:
         """The largest of some signals."""
-        return np.fmax.reduce([self[signal] for signal in signals])
+        known = (self._values[signal] for signal in signals if signal in self._values)
+        return reduce(np.fmax, known, self._unknown)
 
 
 class DeviceFacts:
