@@ -15,6 +15,8 @@ def words_of(subject: str) -> dict[str, str]:
     return {row["part"]: row["words"] for row in rows if row["subject"] == subject}
 
 
+DOUBTED: Final = 0.9
+"""Less likely than that to be in time, which is told."""
 MEMORY_PARTS: Final = words_of("memory")
 BILLING_TERMS: Final = words_of("billing")
 _THREE_DIGITS: Final = 100

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.units import GIB
-from rightsizer.planner.figures import BILLING_TERMS, MEMORY_PARTS
+from rightsizer.planner.figures import BILLING_TERMS, DOUBTED, MEMORY_PARTS
 from rightsizer.report import figures
 from rightsizer.report.charts import box, figure
 from rightsizer.report.figures import dollars, number
@@ -31,6 +31,7 @@ def plan_document(answers: Sequence[tuple[Sequence[str], _Form]]) -> str:
         "plan.html",
         {"gibibytes": lambda value: f"{value / GIB:,.1f}", "priced": _priced, "speed": _speed},
         plans=[(title, {**_NOTHING, **form}) for title, form in answers],
+        doubted=DOUBTED,
         figures=figures,
         memory_bar=memory_bar,
         most=_MOST,

@@ -12,7 +12,7 @@ from rightsizer.console.text import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
 from rightsizer.planner.cost_text import growth_verdict
-from rightsizer.planner.figures import dollars, number, priced
+from rightsizer.planner.figures import DOUBTED, dollars, number, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,
@@ -27,8 +27,6 @@ from rightsizer.sizing.requirement import Requirement
 
 _SHOWN: Final = 5
 _LEFT: Final = frozenset({"GPUs", "90% range", "rented as", "why not first"})
-_DOUBTED: Final = 0.9
-"""Less likely than that to be in time, which is told."""
 _EQUAL: Final = 1.005
 """Times the cost of the first, up to which it is the same."""
 _DOUBLE: Final = 2.0
@@ -164,7 +162,7 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
             ratio = cost / least
             yield f"x{number(ratio)} cost" if ratio >= _DOUBLE else f"+{ratio - 1.0:.0%} cost"
     sure = other.rate.targets_probability
-    if sure is not None and sure < _DOUBTED:
+    if sure is not None and sure < DOUBTED:
         yield f"{sure:.0%} in time"
     if other.is_memory_tight:
         yield "tight memory"
