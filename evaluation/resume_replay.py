@@ -11,7 +11,7 @@ from evaluation.reclaim import MINUTE, SOON
 from measured import table
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.rules.idle import IdleSettings
-from rightsizer.model.block import BLOCK_SPAN, Block
+from rightsizer.model.block import BLOCK_SPAN, Block, Series
 from rightsizer.model.units import Nanoseconds, seconds
 
 __all__ = ["AGES", "Forecast", "Spell", "calibration", "forecasts", "spells_of"]
@@ -91,7 +91,7 @@ def forecasts(
             model = model.borrowed(_SHIPPED.borrowed_gaps)
         for spell, age, has_resumed in _asked(spells[name]):
             known = [block for block in fleet[name] if block.start < spell.start]
-            found = model.after(idle_gaps(known, _BUSY)) if by_own else model
+            found = model.after(idle_gaps(Series.of(known), _BUSY)) if by_own else model
             about = seconds(age), seconds(SOON)
             yield Forecast(age, found.probability(*about), found.upper_bound(*about), has_resumed)
 

@@ -71,7 +71,7 @@ def test_gaps_are_told_from_blocks() -> None:
             return None
         return busy(0.001 if number in idle else 0.5)
 
-    found = idle_gaps(blocks_of(course, 12 / 288).each(Measure.BUSY), 0.01)
+    found = idle_gaps(blocks_of(course, 12 / 288).series(Measure.BUSY), 0.01)
     assert [(gap.seconds, gap.has_ended) for gap in found] == [
         (900.0, True),
         (600.0, False),
@@ -104,7 +104,7 @@ def test_readings_further_apart_than_blocks_are_long_leave_no_holes() -> None:
             return None
         return busy(0.5 if hour == 1 else 0.001)
 
-    found = idle_gaps(blocks_of(course, 0.5).each(Measure.BUSY), 0.01)
+    found = idle_gaps(blocks_of(course, 0.5).series(Measure.BUSY), 0.01)
     assert [(gap.seconds / 3600.0, gap.has_ended) for gap in found] == [
         (1.0, True),
         (4.0, False),

@@ -5,11 +5,11 @@ length. How steep, is learned from gaps that were seen, by a conjugate Gamma pri
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, Self
 
-from rightsizer.model.block import BLOCK_SPAN, Block
+from rightsizer.model.block import BLOCK_SPAN, Series
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, seconds
 
@@ -29,35 +29,33 @@ class IdleGap:
     start: Nanoseconds = 0
 
 
-def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]:
+def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
     """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
 
     A hole in the telemetry, wider than most steps between blocks, ends what is known. Where
     readings are further apart than blocks are long, every step is as wide as they are.
     """
-    found = []
-    for run in _unbroken(list(blocks)):
-        groups = groupby(run, lambda step: step[0].mean < busy_ratio)
-        parts = [(is_idle, list(group)) for is_idle, group in groups]
-        for at, (is_idle, group) in enumerate(parts, 1):
-            if is_idle:
-                length = sum(seconds(span) for _, span in group)
-                found.append(IdleGap(length, at < len(parts), start=group[0][0].start))
-    return tuple(found)
+    steps = [later - number for number, later in pairwise(series.numbers)]
+    usual = max(1, sorted(steps)[len(steps) // 2]) if steps else 1
+    found: list[IdleGap] = []
+    blocks = start = 0
 
+    def end(*, has_ended: bool) -> None:
+        if blocks:
+            length = seconds(blocks * BLOCK_SPAN)
+            found.append(IdleGap(length, has_ended, start=start * BLOCK_SPAN))
 
-def _unbroken(blocks: Sequence[Block]) -> Iterator[list[tuple[Block, Nanoseconds]]]:
-    """Runs of blocks without a hole between them, each block with the time it stands for."""
-    steps = [later.start - block.start for block, later in pairwise(blocks)]
-    usual = max(BLOCK_SPAN, sorted(steps)[len(steps) // 2]) if steps else BLOCK_SPAN
-    run: list[tuple[Block, Nanoseconds]] = []
-    for block, step in zip(blocks, [*steps, usual], strict=False):
-        run.append((block, min(step, usual)))
+    for number, mean, step in zip(series.numbers, series.means, [*steps, usual], strict=False):
+        if mean < busy_ratio:
+            start, blocks = (start if blocks else number), blocks + min(step, usual)
+        else:
+            end(has_ended=True)
+            blocks = 0
         if step > usual:
-            yield run
-            run = []
-    if run:
-        yield run
+            end(has_ended=False)
+            blocks = 0
+    end(has_ended=False)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
     running = gaps[-1] if gaps and not gaps[-1].has_ended else None
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
     # Where blocks are remembered and the last is not idle, it worked just now.
-    is_remembered = any(True for _ in case.remembered.each(Measure.BUSY))
+    is_remembered = len(case.remembered.series(Measure.BUSY).numbers) > 0
     idle = running.seconds if running else 0.0 if is_remembered else case.known_seconds
     probability, bound = model.probability(idle, within), model.upper_bound(idle, within)
     since = ""
@@ -259,7 +259,7 @@ def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings)
 
 
 def _gaps(case: Case, settings: IdleSettings) -> tuple[IdleGap, ...]:
-    return idle_gaps(case.remembered.each(Measure.BUSY), settings.busy_ratio * len(case.devices))
+    return idle_gaps(case.remembered.series(Measure.BUSY), settings.busy_ratio * len(case.devices))
 
 
 def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float, float]:
@@ -268,10 +268,11 @@ def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float
     Days are what is independent of a diurnal load.
     """
     limit = settings.busy_ratio * len(case.devices)
-    blocks = list(case.remembered.each(Measure.BUSY))
-    past = sum(block.known_seconds for block in blocks)
+    series = case.remembered.series(Measure.BUSY)
+    past = sum(series.known_seconds)
     if past > 0.0:
-        share = sum(block.known_seconds for block in blocks if block.mean < limit) / past
+        known = zip(series.known_seconds, series.means, strict=True)
+        share = sum(each for each, mean in known if mean < limit) / past
     days = max(past, case.known_seconds) / DAY_SECONDS
     return 1.0 - upper_bound(1.0 - share, days, _LEVEL), upper_bound(share, days, _LEVEL)
 
