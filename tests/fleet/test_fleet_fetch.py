@@ -115,15 +115,15 @@ def test_several_processes_keep_the_same(
         assert kept(day_cache) == undisturbed
 
 
-def test_a_fortnight_that_is_asked_for_at_once_is_kept_by_the_week(tmp_path: Path) -> None:
+def test_a_fortnight_is_asked_for_and_kept_by_the_week(tmp_path: Path) -> None:
     """So that what was used in the newest days is not that of all of them."""
     now = (FIRST_DAY + 14) * DAY + 2 * HOUR
-    report = replace(REPORT, days_at_once=14)
+    report = replace(REPORT, days_at_once=7)
     settings = replace(SETTINGS, lookback_seconds=14 * 86400.0, fine_seconds=0.0)
     source = MadeUp(HOLDERS)
     with DayCache(tmp_path / "fleet.db") as day_cache:
         plan = plan_of([PlannedSource(report, DEVICES)], day_cache.done, now, settings)
-        assert [shard.grid.days for shard in plan.shards] == [1, 1, 14, 14]
+        assert [shard.grid.days for shard in plan.shards] == [1, 1, 7, 7, 7, 7]
         fetch(plan, day_cache, FetchTask(NoStore, {"rightsizer": (source, report)}))
         rows = day_cache.holdings(FIRST_DAY, FIRST_DAY + 14, ["GPU-0"])
         assert [row.grid.days for row in rows] == [7, 7, 1]

@@ -8,8 +8,6 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-import numpy as np
-
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.clusters import day_in
@@ -17,7 +15,7 @@ from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import pooled
 from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import FleetSource, MetricStore, SampledSeries, SourceReport, StoreUse
+from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport, StoreUse
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
@@ -190,58 +188,7 @@ def gaps_of(report: SourceReport, now: Nanoseconds) -> Iterator[str]:
     )
 
 
-class PrefetchingStore:
-    """A store that asks for all that is left of a span of time, and keeps it for later parts.
-
-    Queries are extended to the end of the last part; each must come to it by its own steps.
-    """
-
-    def __init__(self, store: MetricStore, end: Nanoseconds) -> None:
-        self._store, self._end = store, end
-        self._kept: dict[tuple[str, Nanoseconds], Sequence[SampledSeries]] = {}
-
-    @property
-    def use(self) -> StoreUse:
-        """What the store was asked for so far."""
-        return self._store.use
-
-    def range(
-        self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
-    ) -> Sequence[SampledSeries]:
-        """As in `Store`; a part that comes after one that was asked for takes no question."""
-        key = promql, step
-        answer = self._kept.pop(key, None)
-        if answer is None:
-            answer = self._store.range(promql, start, max(end, self._end), step)
-        if end < self._end:
-            self._kept[key] = answer
-        return _within(answer, start, end)
-
-    def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
-        """As in `Store`."""
-        return self._store.instant(promql, time)
-
-    def within(self, matchers: str) -> PrefetchingStore:
-        """As in `Store`."""
-        return PrefetchingStore(self._store.within(matchers), self._end)
-
-
-def _within(
-    answer: Sequence[SampledSeries], start: Nanoseconds, end: Nanoseconds
-) -> Sequence[SampledSeries]:
-    """Series that have samples in a span of time, with those alone."""
-    found = []
-    for series in answer:
-        place = slice(*np.searchsorted(series.times, (start, end + 1)))
-        if place.start < place.stop:
-            inside = series.times[place], series.values[place]
-            found.append(SampledSeries(series.labels, *inside))
-    return found
-
-
-_DAYS_PER_FRAME: Final = 7
-"""A distribution is one of all days of a frame, and rules look at three and at fourteen days."""
-_FetchedShard = tuple[tuple[PackedDay, ...], StoreUse]
+_FetchedShard = tuple[PackedDay, StoreUse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,19 +205,15 @@ class FetchTask:
         return partial(self._read, self.store())
 
     def _read(self, store: MetricStore, shard: FetchShard) -> _FetchedShard:
-        before, days = store.use, []
+        before = store.use
         source, report = self.sources[shard.source]
         if report.cluster.matchers:
             store = store.within(report.cluster.matchers)
         uuids = [device.device.uuid for device in shard.devices]
-        grids = shard.grid.parts(_DAYS_PER_FRAME)
-        # All parts are one query, so that there is one answer to parse.
-        parts = store if len(grids) == 1 else PrefetchingStore(store, shard.grid.end)
-        for grid in grids:
-            day = read_day(partial(source.day, parts, report, grid=grid), shard.devices)
-            named = day_in(report.cluster, day)
-            days.append(PackedDay.of(shard.source, grid, uuids, shard.now, named))
-        return tuple(days), store.use.since(before)
+        day = read_day(partial(source.day, store, report, grid=shard.grid), shard.devices)
+        named = day_in(report.cluster, day)
+        packed = PackedDay.of(shard.source, shard.grid, uuids, shard.now, named)
+        return packed, store.use.since(before)
 
 
 def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who is told.
@@ -294,9 +237,8 @@ def fetch(  # noqa: PLR0913, PLR0917 - what is to be read, where from, and who i
     progress(0, total)
     use = StoreUse()
     fetched = pooled(task.begin, plan.shards, min(workers, total), lambda told: waiting(*told))
-    for done, (days, used) in enumerate(fetched, start=1):
-        for day in days:
-            cache.put(day)
+    for done, (day, used) in enumerate(fetched, start=1):
+        cache.put(day)
         use += used
         progress(done, total)
     return use

@@ -108,9 +108,9 @@ class MetricStore(Protocol):
         """The same store, of which no other series are asked for."""
 
 
-DAYS_AT_ONCE: Final = 14
-"""A fortnight by the hour has hardly more samples than a day by five minutes, and the same
-shards."""
+DAYS_AT_ONCE: Final = 7
+"""A week by the hour has fewer samples than a day by five minutes. A distribution is one of all
+days of a grid, and rules look at three and at fourteen days."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,9 +189,7 @@ class DayReader:
             place = self._whole.places(max(series.span[1] for series in answer))
             if 0 <= place < self._whole.count:
                 self._grid = replace(self._whole, clipped=place + 1)
-        if 2 * len(seen) < len(self._devices):
-            # Else the same query serves every part of the days that are read at once.
-            labels = {"uuid": tuple(seen)}
+        labels = {"uuid": tuple(seen)}
         states = self._columns(answer, figures.STATES.labels[0], _ZERO)
         presence = presence_of(states, self._grid)
         frames = self._frames(presence, self._answers(labels, states))
