@@ -211,6 +211,7 @@ def _summed(parts: Iterable[Mapping[Cause, float]]) -> dict[Cause, float]:
 
 
 FINE_KEPT: Final = 2 * DAY
+"""For how long windows of five minutes are."""
 _KEPT: Final = 30 * DAY
 _MOST_FINE: Final = 2 * FINE_SPAN
 """A small step back of the clock makes five minutes longer."""

@@ -1,7 +1,6 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
-from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.frozen import replace
@@ -17,14 +16,13 @@ from rightsizer.sizing.roofline import (
     PassCost,
     all_reduce_seconds,
     compute_format,
+    joined_gpus,
     matrix_flops_per_second,
     send_seconds,
 )
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.settings import ServingModelSettings
 
-_SERVER_GPUS: Final = 8
-"""Of a usual server, which are joined within it."""
 _BF16_BYTES = 2.0
 _CHUNK_TOKENS = 8192
 """Where neither settings nor an engine say."""
@@ -228,8 +226,7 @@ class ForwardPass:
         # To the replica that holds the expert and back: each way is half of a sum's.
         sums = all_reduce_seconds(self.board, spread, vectors / gpus)
         # Of those that go to experts on other servers.
-        joined = max(_SERVER_GPUS, self.board.linked_gpu_count or 1)
-        outside = max(0.0, 1.0 - joined / (spread * gpus))
+        outside = max(0.0, 1.0 - joined_gpus(self.board) / (spread * gpus))
         sent = 2.0 * outside * (vectors / gpus) / settings.network_bytes_per_second
         there_and_back = max(sums, sent)
         moved = settings.expert_passes * layers * vectors / self._read_bytes_per_second

@@ -12,7 +12,7 @@ from rightsizer.catalogue.ratio_table import RatioFit, RatioTable
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.mig import BusyShares, slice_rate
 from rightsizer.sizing.place import GpuPlace
-from rightsizer.sizing.roofline import LARGE, SMALL, llm_tokens_per_second
+from rightsizer.sizing.roofline import LARGE, SERVER_GPUS, SMALL, llm_tokens_per_second
 from rightsizer.sizing.settings import MemorySettings
 from rightsizer.sizing.workload_family import (
     EXCHANGED_BYTES_PER_SECOND,
@@ -63,8 +63,6 @@ _REFERENCE: Final[Mapping[str, float]] = {
 _REFERENCE_MEMORY_BYTES: Final = 80e9
 _GROUPS: Final = (1, 8)
 """Of GPUs that train together where the question does not say."""
-_SERVER_GPUS: Final = 8
-"""Of larger groups the links within a server count: exchanges go over them first."""
 _EXPOSED_SHARE: Final = 0.5
 """Of an exchange, that does not hide behind compute; as training of language models showed."""
 _PCIE_SHARE: Final = 0.2
@@ -179,7 +177,7 @@ def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
     Those that links join sum among themselves first, so that each takes only its part of the sum
     beyond. A board with less memory takes smaller batches, and exchanges the same more often.
     """
-    together = min(gpus, _SERVER_GPUS)
+    together = min(gpus, SERVER_GPUS)
     linked = min(board.linked_gpu_count or 1, together)
     within, beyond = (linked - 1) / linked, (together - linked) / (together * linked)
     if family in _ALL_TO_ALL:

@@ -125,6 +125,15 @@ def _all_reduce(board: Board, gpus: int) -> AllReduce:
     return AllReduce(cost.bytes_per_second, small)
 
 
+SERVER_GPUS: Final = 8
+"""Of a usual server, whose links come first where more exchange."""
+
+
+def joined_gpus(board: Board) -> int:
+    """How many are joined without a network between: by links, or in a usual server."""
+    return max(SERVER_GPUS, board.linked_gpu_count or 1)
+
+
 class Bound(StrEnum):
     """What most of the time goes to."""
 

@@ -15,11 +15,10 @@ from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.roofline import Bound, PassCost
+from rightsizer.sizing.roofline import Bound, PassCost, joined_gpus
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingErrorSettings, ServingModelSettings
 
-_SERVER_GPUS: Final = 8
 _HALVINGS: Final = 12
 _BATCH_TOKENS: Final = 8192
 """Of encoders, in one pass."""
@@ -49,7 +48,7 @@ def _error_factors(
 ) -> ErrorFactors:
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
     is_mixture, group = model.experts > 1, layout.tensor * layout.expert
-    is_spread = layout.expert > 1 and group > max(_SERVER_GPUS, board.linked_gpu_count or 1)
+    is_spread = layout.expert > 1 and group > joined_gpus(board)
     beside = [
         factor
         for factor, applies in (

@@ -14,14 +14,14 @@ from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.forms import (
+from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
     GAINED,
     LOWEST,
     MEAN,
     OWN_MEAN,
     PEAK,
     RECORDED_STEP,
-    Form,
+    IntervalQuery,
     times_recorded,
 )
 from rightsizer.fleet.sources.series import placed, runs_of, together
@@ -61,14 +61,14 @@ class DayQueries:
     stretches: tuple[Stretch, ...] = ()
     """Of the grid, by whether it was recorded; as one that was not where there are none."""
 
-    def read(self, form: Form, metrics: Collection[str]) -> list[SampledSeries]:
-        """A form of each metric, by interval.
+    def read(self, query: IntervalQuery, metrics: Collection[str]) -> list[SampledSeries]:
+        """What a query gives of each metric, by interval.
 
         Where holders' series have parts of a mean and the device's own has all of it, that is
         beside it, and larger; it is not recorded.
         """
-        divided = [name for name in metrics if form is MEAN and name in self.divided]
-        answers = [self._form(form, name) for name in metrics]
+        divided = [name for name in metrics if query is MEAN and name in self.divided]
+        answers = [self._answers(query, name) for name in metrics]
         answers += [self._raw(OWN_MEAN, name, self._whole, _NO_HOLDER) for name in divided]
         return list(chain.from_iterable(chain.from_iterable(answers)))
 
@@ -99,35 +99,35 @@ class DayQueries:
     def _whole(self) -> Stretch:
         return Stretch(0, self.grid.count - 1, is_recorded=False)
 
-    def _form(self, form: Form, metric: str) -> Iterator[Sequence[SampledSeries]]:
+    def _answers(self, query: IntervalQuery, metric: str) -> Iterator[Sequence[SampledSeries]]:
         """The recorded series where they are, and samples for the rest."""
-        name = form.name(metric)
-        is_divided = form is MEAN and metric in self.divided
+        name = query.name(metric)
+        is_divided = query is MEAN and metric in self.divided
         if name not in self.recorded or is_divided or not self.is_recorded:
-            yield from self._raw(form, metric, self._whole)
+            yield from self._raw(query, metric, self._whole)
             return
         for stretch in self.stretches:
             if not stretch.is_recorded:
-                yield from self._raw(form, metric, stretch)
+                yield from self._raw(query, metric, stretch)
                 continue
             for chosen in self._selected((name,)):
-                yield self._ask(form.recorded(chosen, self.grid.step), stretch)
+                yield self._ask(query.recorded(chosen, self.grid.step), stretch)
 
     def _raw(
-        self, form: Form, metric: str, stretch: Stretch, *own: str
+        self, query: IntervalQuery, metric: str, stretch: Stretch, *own: str
     ) -> Iterator[Sequence[SampledSeries]]:
         length = self.grid.step // NANOSECONDS_PER_SECOND
         for chosen in self._selected((metric,), *own):
-            yield self._ask(form.raw(f"{chosen}[{length}s]"), stretch)
+            yield self._ask(query.raw(f"{chosen}[{length}s]"), stretch)
 
     def _selected(self, names: Iterable[str], *own: str) -> Iterator[str]:
         for name, label in product(names, self.uuid_labels):
             yield selector(name, {label: self.uuids}, *own)
 
-    def _ask(self, query: str, stretch: Stretch) -> Sequence[SampledSeries]:
+    def _ask(self, promql: str, stretch: Stretch) -> Sequence[SampledSeries]:
         grid = self.grid
         first, last = (grid.time(place + 1) for place in (stretch.first, stretch.last))
-        return self.store.range(query, first, last, grid.step)
+        return self.store.range(promql, first, last, grid.step)
 
 
 _AT_WORK: Final = 0.5
@@ -234,19 +234,19 @@ def read_devices(
 ) -> DeviceReadings:
     """All that a day's queries give, by the rows of devices."""
 
-    def read(form: Form, wanted: DcgmField) -> Floats | None:
+    def read(query: IntervalQuery, wanted: DcgmField) -> Floats | None:
         names = dcgm.spelled(wanted, metrics)
         if not names or wanted.signal is None:
             return None
-        answer = queries.read(form, names)
+        answer = queries.read(query, names)
         found = by_device(answer, queries.grid, rows, is_of_card=wanted.is_of_card)
         return plausible_values(found, wanted, wanted.signal)
 
-    def signals(form: Form, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
+    def signals(query: IntervalQuery, fields: Iterable[DcgmField]) -> dict[Signal, Floats]:
         """Of several fields for one signal, the highest rank wins."""
         found: dict[Signal, Floats] = {}
         for each in sorted(fields, key=lambda known: known.rank):
-            if each.signal is not None and (column := read(form, each)) is not None:
+            if each.signal is not None and (column := read(query, each)) is not None:
                 # The engines of one GPU are fields of one signal, of which the busiest counts.
                 both = np.maximum if each.signal is Signal.JPEG else alive
                 former = found.get(each.signal)
@@ -256,7 +256,7 @@ def read_devices(
     reasons = None
     for each in dcgm.REASONS:
         if dcgm.spelled(each, metrics):
-            parts = [read(form, each) for form in (MEAN, PEAK, LOWEST)]
+            parts = [read(query, each) for query in (MEAN, PEAK, LOWEST)]
             reasons = ThrottleReasons(*(part for part in parts if part is not None))
             break
     length = seconds(queries.grid.step)

@@ -5,14 +5,14 @@ from typing import Final
 
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.forms import (
+from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
     COUNTED,
     GAINED,
     LOWEST,
     MEAN,
     PEAK,
     RECORDED_STEP,
-    Form,
+    IntervalQuery,
 )
 from rightsizer.fleet.sources.series import names_of, shares_of
 from rightsizer.model.dcgm_fields import DcgmField
@@ -21,7 +21,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 
 RULES_IN_A_GROUP: Final = 20
 """As many as Mimir and Cortex take by default."""
-_FORMS: Final[Sequence[tuple[Form, Sequence[DcgmField]]]] = (
+_QUERIES: Final[Sequence[tuple[IntervalQuery, Sequence[DcgmField]]]] = (
     (MEAN, dcgm.MEASURED),
     (PEAK, dcgm.PEAKED),
     (GAINED, (dcgm.ENERGY, dcgm.POWER_VIOLATION, dcgm.THERMAL_VIOLATION)),
@@ -43,25 +43,25 @@ _HEAD: Final = """\
 class RecordedSeries:
     """One recording rule."""
 
-    form: Form
+    query: IntervalQuery
     metric: str
 
     @property
     def name(self) -> str:
         """Of what it records."""
-        return self.form.name(self.metric)
+        return self.query.name(self.metric)
 
 
 def recorded_series(metrics: Collection[str]) -> tuple[RecordedSeries, ...]:
     """All that a look reads of some metrics of an estate by interval."""
     names = frozenset(metrics)
     found = [RecordedSeries(COUNTED, name) for name in dcgm.presence_names(names)]
-    for form, fields in _FORMS:
+    for query, fields in _QUERIES:
         found += (
-            RecordedSeries(form, name) for each in fields for name in dcgm.spelled(each, names)
+            RecordedSeries(query, name) for each in fields for name in dcgm.spelled(each, names)
         )
     reasons = next(filter(None, (dcgm.spelled(each, names) for each in dcgm.REASONS)), ())
-    found += (RecordedSeries(form, name) for form in (MEAN, PEAK, LOWEST) for name in reasons)
+    found += (RecordedSeries(query, name) for query in (MEAN, PEAK, LOWEST) for name in reasons)
     return tuple(found)
 
 
@@ -120,4 +120,4 @@ def _group(number: int, some: Iterable[RecordedSeries], labels: Sequence[str]) -
     for each in some:
         yield f"      - record: {each.name}"
         yield "        expr: |"
-        yield f"          {each.form.rule(each.metric, labels)}"
+        yield f"          {each.query.rule(each.metric, labels)}"

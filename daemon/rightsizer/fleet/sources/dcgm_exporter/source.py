@@ -14,7 +14,6 @@ from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
-from rightsizer.fleet.sources.dcgm_exporter.forms import COUNTED
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
@@ -22,6 +21,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     presences,
     workloads_of,
 )
+from rightsizer.fleet.sources.dcgm_exporter.interval_queries import COUNTED
 from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
 from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DIVIDED_NAMES,

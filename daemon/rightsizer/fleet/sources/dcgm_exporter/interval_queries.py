@@ -37,7 +37,7 @@ def times_recorded(selector: str, step: Nanoseconds) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class IntervalQuery:
     """What is made of a metric's samples in an interval."""
 
     text: str
@@ -77,7 +77,7 @@ class Form:
         return f"{self.around} by ({', '.join(self.by)}) ({inside})"
 
 
-MEAN: Final = Form(
+MEAN: Final = IntervalQuery(
     "max by ({by}) (sum by ({scraped}) (sum_over_time({samples}))"
     " / sum by ({scraped}) (count_over_time({samples})))",
     "avg5m",
@@ -88,16 +88,18 @@ MEAN: Final = Form(
 A device's series end and begin with its holders, so that sums and counts of all of them make the
 mean; of several scrapes of one device, the largest counts.
 """
-OWN_MEAN: Final = Form("max by ({by}) (avg_over_time({samples}))", "own_avg5m", "avg_over_time")
-PEAK: Final = Form("max by ({by}) (max_over_time({samples}))", "max5m", "max_over_time")
-LOWEST: Final = Form(
+OWN_MEAN: Final = IntervalQuery(
+    "max by ({by}) (avg_over_time({samples}))", "own_avg5m", "avg_over_time"
+)
+PEAK: Final = IntervalQuery("max by ({by}) (max_over_time({samples}))", "max5m", "max_over_time")
+LOWEST: Final = IntervalQuery(
     "min by ({by}) (min_over_time({samples}))", "min5m", "min_over_time", around="min"
 )
-GAINED: Final = Form(
+GAINED: Final = IntervalQuery(
     "max by ({by}) (sum by ({scraped}) (increase({samples})))", "increase5m", "sum_over_time"
 )
 """By a counter, in each interval."""
-COUNTED: Final = Form(
+COUNTED: Final = IntervalQuery(
     "max by ({by}) (count_over_time({samples}))",
     "count5m",
     "sum_over_time",
