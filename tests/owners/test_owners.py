@@ -16,6 +16,7 @@ from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.holdings import holdings_of
 from rightsizer.owners.owner import NodeCollector
 from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.systemd import SystemdCollector
 
 
@@ -40,27 +41,70 @@ def test_systemd_unit(tmp_path: Path, cgroup: str, unit: str) -> None:
     [
         "0::/user.slice/user-1000.slice/session-3.scope\n",
         "0::/user.slice/user-1000.slice/user@1000.service/init.scope\n",
+        "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-5e.scope\n",
         "0::/\n",
         "",
         "nonsense\n",
     ],
 )
-def test_login_session(tmp_path: Path, cgroup: str) -> None:
-    """What a person started by hand goes by its session and the start of its leader."""
-    write_process(tmp_path, 5, cgroup=cgroup, session=5, start=777)
-    write_process(tmp_path, 11, cgroup=cgroup, session=5, start=888)
-    write_process(tmp_path, 12, cgroup=cgroup, session=5, start=999)
+def test_launcher_holds_what_its_ranks_hold(tmp_path: Path, cgroup: str) -> None:
+    """A job goes by its launcher, though each rank has a session of its own, as torchrun's have."""
+    write_process(tmp_path, 5, cgroup=cgroup, session=5, name="bash")
+    write_process(tmp_path, 6, cgroup=cgroup, session=5, parent=5, start=777, name="torchrun")
+    for rank in (11, 12):
+        write_process(tmp_path, rank, cgroup=cgroup, session=rank, parent=6, name="python3")
     owners = SystemdCollector(tmp_path)
     assert owners.workload_of(11) == owners.workload_of(12)
-    assert owners.workload_of(11) == Workload("session:5@777", WorkloadKind.SESSION, "session 5")
+    assert owners.workload_of(11) == Workload(
+        "session:6@777", WorkloadKind.SESSION, "torchrun 6", confidence_ratio=0.95
+    )
 
 
-def test_session_outlives_its_leader(tmp_path: Path) -> None:
-    """Without its leader a session still has its number."""
-    write_process(tmp_path, 11, cgroup="0::/\n", session=5)
-    workload = SystemdCollector(tmp_path).workload_of(11)
-    assert workload is not None
-    assert workload.key == "session:5"
+def test_processes_of_one_shell_are_workloads_of_their_own(tmp_path: Path) -> None:
+    """Nothing but their user has to do with each other what a shell or service manager starts."""
+    write_process(tmp_path, 1, name="systemd")
+    write_process(tmp_path, 4, session=4, name="systemd")
+    write_process(tmp_path, 5, session=5, parent=4, name="tmux: server")
+    write_process(tmp_path, 6, session=6, parent=5, name="sweep.sh")
+    for pid, parent in ((11, 1), (12, 4), (13, 5), (14, 6), (15, 6)):
+        write_process(tmp_path, pid, session=6, parent=parent, start=pid, name="python3")
+    owners = SystemdCollector(tmp_path)
+    found = [owners.workload_of(pid) for pid in range(11, 16)]
+    assert [each and (each.name, each.confidence_ratio) for each in found] == [
+        (f"python3 {pid}", 1.0) for pid in range(11, 16)
+    ]
+
+
+def test_children_of_another_program_are_one_workload_less_surely(tmp_path: Path) -> None:
+    """As those of torch.multiprocessing, and their parent with them."""
+    write_process(tmp_path, 5, session=5, name="bash")
+    write_process(tmp_path, 6, session=5, parent=5, name="python3")
+    write_process(tmp_path, 11, session=5, parent=6, name="python3")
+    owners = SystemdCollector(tmp_path)
+    parent, child = (owners.workload_of(pid) for pid in (6, 11))
+    assert parent is not None
+    assert child is not None
+    assert (parent.key, parent.confidence_ratio) == (child.key, 1.0)
+    assert child.confidence_ratio == 0.85
+
+
+def test_shell_around_each_rank_does_not_part_them(tmp_path: Path) -> None:
+    """What stands between a launcher and a rank does not matter; its programs are settings."""
+    write_process(tmp_path, 6, session=5, name="our-launcher")
+    for rank in (11, 12):
+        write_process(tmp_path, rank, session=5, parent=6, name="bash")
+        write_process(tmp_path, 10 * rank, session=5, parent=rank, name="python3")
+    apart = SystemdCollector(tmp_path)
+    assert apart.workload_of(110) != apart.workload_of(120)
+    owners = SystemdCollector(tmp_path, OwnerSettings(launchers=("our-*",)))
+    assert owners.workload_of(110) == owners.workload_of(120)
+
+
+def test_tree_that_ends_in_itself_ends(tmp_path: Path) -> None:
+    """A pid that was given away between two looks may be its own ancestor."""
+    write_process(tmp_path, 11, session=5, parent=12)
+    write_process(tmp_path, 12, session=5, parent=11)
+    assert SystemdCollector(tmp_path).workload_of(11) is not None
 
 
 def test_process_that_ended_is_nobodys(tmp_path: Path) -> None:

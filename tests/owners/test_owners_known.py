@@ -45,7 +45,7 @@ def key_of(owners: OwnerResolver, pid: int) -> str | None:
         (f"/system.slice/slurmstepd.scope/job_7/step_0/docker/{ID}", "slurm:7"),
         (f"/system.slice/docker-{ID}.scope", "container:ab12ab12ab12"),
         ("/system.slice/vllm.service", "systemd:vllm.service"),
-        ("/user.slice/user-0.slice/session-3.scope", "session:5@9"),
+        ("/user.slice/user-0.slice/session-3.scope", "session:11@10"),
     ],
 )
 def test_precedence(tmp_path: Path, path: str, key: str) -> None:

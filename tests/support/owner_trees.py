@@ -5,13 +5,22 @@ from pathlib import Path
 __all__ = ["write_gpu", "write_process"]
 
 
-def write_process(root: Path, pid: int, *, cgroup: str, session: int = 0, start: int = 0) -> None:
-    """A process in a tree like procfs; its name is as nasty as the kernel allows."""
+def write_process(  # noqa: PLR0913 - what a process is known by.
+    root: Path,
+    pid: int,
+    *,
+    cgroup: str = "0::/",
+    session: int = 0,
+    start: int = 0,
+    parent: int = 1,
+    name: str = "a) b (c",
+) -> None:
+    """A process in a tree like procfs; its usual name is as nasty as the kernel allows."""
     folder = root / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cgroup").write_text(cgroup)
-    fields = ["S", "1", "1", str(session), *["0"] * 15, str(start), "0"]
-    (folder / "stat").write_text(f"{pid} (a) b (c) {' '.join(fields)}\n")
+    fields = ["S", str(parent), "1", str(session), *["0"] * 15, str(start), "0"]
+    (folder / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
 
 
 def write_gpu(root: Path, address: str, minor: int) -> None:

@@ -44,6 +44,8 @@ class ProcessRow:
     started_ticks: int
     """Since boot; with the pid it names one process for good."""
     is_alive: bool
+    name: str
+    """Of its program, of which the kernel keeps 15 characters."""
 
 
 class ProcessTable:
@@ -79,10 +81,12 @@ class ProcessTable:
         except OSError as error:
             return _WHY_UNSEEN.get(error.errno or 0, Unseen.UNKNOWN)
         # The command name may itself hold spaces and parentheses.
-        text = raw.decode(errors="replace").rpartition(")")[2].split(maxsplit=_STARTED + 1)
+        named, _, rest = raw.decode(errors="replace").rpartition(")")
+        text = rest.split(maxsplit=_STARTED + 1)
         try:
             parent, session, started = (int(text[at]) for at in (_PARENT, _SESSION, _STARTED))
-            return ProcessRow(pid, parent, session, started, text[_STATE] not in _DEAD)
+            is_alive, name = text[_STATE] not in _DEAD, named.partition("(")[2]
+            return ProcessRow(pid, parent, session, started, is_alive, name)
         except (IndexError, ValueError):
             return Unseen.UNKNOWN
 

@@ -112,7 +112,7 @@ class OwnerResolver:
             "slurm": lambda: SlurmCollector(procfs, sysfs, settings, now),
             "container": lambda: ContainerCollector(procfs, settings, now),
             "user": lambda: UserCollector(procfs),
-            "session": lambda: SystemdCollector(procfs),
+            "session": lambda: SystemdCollector(procfs, settings),
         }
         return cls(
             [collectors[name]() for name in SOURCE_NAMES if name in settings.sources],

@@ -14,9 +14,9 @@ class OwnerSettings:
     """Who is asked whose a process is.
 
     Attributes:
-        sources: Sources, of kubernetes, slurm, container, user and session (systemd units and login
-            sessions), in fixed order. user names the user of a process outside of a unit; off by
-            default.
+        sources: Sources, of kubernetes, slurm, container, user and session (systemd units, and
+            programs by process tree), in fixed order. user names the user of a process outside of a
+            unit; off by default.
         kubelet_socket: The kubelet's pod-resources socket; empty for none.
             Source: Kubernetes' documentation of device plugins
         pod_log_folder: Where the kubelet keeps logs; file names in containers/ and pods/ give pods'
@@ -27,6 +27,10 @@ class OwnerSettings:
         job_map_folder: Folder where Slurm's prolog and epilog write the jobs of GPUs: files named
             <index>, <index>.<MIG instance> or by uuid, one job a line; empty where there is none.
             Source: dcgm-exporter's --hpc-job-mapping-dir
+        launchers: Programs, by patterns, whose processes are one workload; the highest counts.
+        process_managers: Programs, by patterns, whose processes have nothing to do with each other;
+            those of any other program are one workload, less surely.
+            Source: names in /proc/<pid>/stat, 15 characters at most
         interval_seconds: How often kubelet and container engine are queried.
             Source: the kubelet allows 100 calls a second, all callers together
         floor_seconds: Minimum time between queries for an unknown pod or container, and between
@@ -46,6 +50,20 @@ class OwnerSettings:
     pod_log_folder: str = setting("/var/log")
     container_socket: str = setting("")
     job_map_folder: str = setting("")
+    launchers: tuple[str, ...] = setting(
+        (
+            *("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"),
+            *("mpirun*", "mpiexec*", "orterun", "orted", "prte*", "hydra_*", "srun", "slurmstepd"),
+        )
+    )
+    process_managers: tuple[str, ...] = setting(
+        (
+            *("*sh", "busybox", "tmux*", "screen", "SCREEN", "sshd*", "login", "su", "sudo"),
+            *("systemd", "init", "tini", "dumb-init", "supervisord", "runsv*", "s6-*", "cron*"),
+            *("atd", "xargs", "parallel", "make", "pueued", "tsp", "jupyter*", "code-server"),
+            *("node", "raylet", "slurmd"),
+        )
+    )
     interval_seconds: float = setting(30.0, within=(1.0, 3600.0))
     floor_seconds: float = setting(5.0, within=(1.0, 3600.0))
     hold_seconds: float = setting(600.0, within=(1.0, 86400.0))

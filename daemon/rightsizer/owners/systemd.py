@@ -1,18 +1,27 @@
-"""Systemd units, else login sessions."""
+"""Systemd units, else what a person started: a launcher with its processes, by the process tree."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.process_table import ProcessRow, ProcessTable
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.owner import Instructions, NodeCollector, NumaHome, Owner
+from rightsizer.owners.settings import OwnerSettings
 
 _UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
-# These hold all that a user logged in for, not one workload.
-_LOGIN: Final = re.compile(r"(?:session-[^/]*\.scope|user@[^/]*\.service|init\.scope)")
+# These hold all that a user logged in for, or types into a terminal, not one workload.
+_LOGIN: Final = re.compile(
+    r"(?:(?:session-|(?:vte|tmux)-spawn-|app-)[^/]*\.scope|user@[^/]*\.service|init\.scope)"
+)
+_INIT: Final = 1
+_MOST_ANCESTORS: Final = 64
+_BY_LAUNCHER, _BY_PARENT = 0.95, 0.85
+"""How sure it is that processes of a launcher, or of another program, are one workload."""
 
 
 def unit_in(paths: Sequence[str]) -> str | None:
@@ -44,21 +53,43 @@ class SystemdOwner(Owner):
 
 
 class SystemdCollector(NodeCollector):
-    """Systemd units by name; other processes by their session and the start of its leader."""
+    """Systemd units by name; other processes by the program that started them."""
 
-    def __init__(self, procfs: Path) -> None:
+    def __init__(self, procfs: Path, settings: OwnerSettings | None = None) -> None:
         self._processes = ProcessTable(procfs)
+        self._settings = settings or OwnerSettings()
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The unit or session that a process runs in."""
+        """The unit that a process runs in, or the launcher that it is of."""
         unit = unit_in(self._processes.systemd_groups(pid))
         if unit is not None:
             return Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
         row = self._processes.row(pid)
         if row is None or row.session == 0:
             return None
-        session = row.session
-        start = self._processes.started_ticks(session)
-        # A session outlives its leader; then its number alone must do.
-        started = f"@{start}" if start is not None else ""
-        return Workload(f"session:{session}{started}", WorkloadKind.SESSION, f"session {session}")
+        root, confidence = self._root(row)
+        name = f"{root.name} {root.pid}"
+        key = f"session:{root.pid}@{root.started_ticks}"
+        return Workload(key, WorkloadKind.SESSION, name, confidence_ratio=confidence)
+
+    def _root(self, row: ProcessRow) -> tuple[ProcessRow, float]:
+        """The highest launcher above a process, else its highest ancestor below a shell or such."""
+        line = [row, *islice(self._ancestors(row), _MOST_ANCESTORS)]
+        for each in reversed(line):
+            if _is_named(each, self._settings.launchers):
+                return each, _BY_LAUNCHER
+        root = row
+        for each in line[1:]:
+            if _is_named(each, self._settings.process_managers):
+                break
+            root = each
+        return root, 1.0 if root is row else _BY_PARENT
+
+    def _ancestors(self, row: ProcessRow) -> Iterator[ProcessRow]:
+        while row.parent > _INIT and (above := self._processes.row(row.parent)) is not None:
+            yield above
+            row = above
+
+
+def _is_named(row: ProcessRow, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(row.name, pattern) for pattern in patterns)
