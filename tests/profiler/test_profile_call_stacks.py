@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import SpanKind
+from rightsizer.telemetry.profiles.call_stacks import CallStacks
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
-from rightsizer.telemetry.profiles.time_line import CallStacks
 
 
 def _waits(*calls: tuple[str, int, str, tuple[int, int]]) -> list[str]:
-    stacks = CallStacks(100)
+    stacks = CallStacks(ReadLimits())
     for kind, thread, name, span in calls:
         getattr(stacks, kind)(thread, name, span)
     return [name for name, _ in stacks.waits()]
@@ -56,7 +56,7 @@ def test_any_calls_are_told_as_by_looking_at_each(
     operators: list[tuple[int, int]], waits: list[tuple[int, int]]
 ) -> None:
     """Of those that hold a wait the one that begins first, then ends last."""
-    stacks = CallStacks(100)
+    stacks = CallStacks(ReadLimits())
     for place, span in enumerate(operators):
         stacks.operator(1, f"op{place}", span)
     for span in waits:

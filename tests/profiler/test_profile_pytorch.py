@@ -129,6 +129,7 @@ def test_what_the_host_did_is_summed_by_kind(tmp_path: Path) -> None:
         .complete("cuda_runtime", "cudaStreamSynchronize", 0, 7, correlation=1)
         .complete("python_function", "/home/me/torch/serialization.py(850): save", 10, 90)
         .complete("python_function", "train.py(1): step", 10, 90)
+        .complete("python_function", "torch/nn/modules/module.py(1): _call_impl", 10, 90)
         .annotation("Optimizer.step#SGD.step", 200, 5),
         tmp_path,
     )

@@ -14,7 +14,7 @@ import pytest
 
 from profile_stories import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use
-from rightsizer.model.profile import BenchmarkResult, KernelFamily, ProfiledDevice
+from rightsizer.model.profile import BenchmarkResult, FrameUse, KernelFamily, ProfiledDevice
 from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
@@ -68,13 +68,18 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert not re.search(r"(?:src|href)=", page)
     assert "prefers-color-scheme: dark" in page
     drawings = [attributes for tag, attributes in tags.seen if tag == "svg"]
-    assert all("aria-label" in each or "aria-hidden" in each for each in drawings)
+    named = {"aria-label", "aria-hidden"}
+    assert all(named & each.keys() or each["role"] == "treeitem" for each in drawings)
 
 
 def test_hostile_names_are_shown_as_they_are() -> None:
     """Of a kernel, a file, a step, a note and a benchmark."""
     found = profile(
-        device(kernels=(kernel(HOSTILE),), steps=(replace(step(1), name=HOSTILE),)),
+        device(
+            kernels=(kernel(HOSTILE),),
+            steps=(replace(step(1), name=HOSTILE),),
+            frames=(FrameUse(HOSTILE, None, 1.0, 1.0, 1),),
+        ),
         source=HOSTILE,
         notes=(HOSTILE,),
         unread={HOSTILE: 3},
@@ -83,7 +88,7 @@ def test_hostile_names_are_shown_as_they_are() -> None:
     page = _page(ProfiledWorkload(HOSTILE, (found,), ()))
 
     assert page.count("<script") == 1
-    assert page.count("&lt;script") >= 5
+    assert page.count("&lt;script") >= 7
 
 
 def test_a_page_stays_small_whatever_it_is_given() -> None:
@@ -92,6 +97,7 @@ def test_a_page_stays_small_whatever_it_is_given() -> None:
         kernels=tuple(kernel(f"kernel {each}") for each in range(2000)),
         steps=tuple(step(each) for each in range(1000)),
         copies=(copies(),),
+        frames=tuple(FrameUse(f"frame {each}", None, 1.0, 1.0, 1) for each in range(2000)),
     )
     found = profile(large, *[device()] * 99)
     page = _page(ProfiledWorkload("many", (found,), ()))
@@ -162,6 +168,30 @@ def test_gpus_of_one_name_stand_once_each() -> None:
     nodes = tuple(profile(device(device=board, time=time)) for time in times)
     page = _page(ProfiledWorkload("nodes", nodes, ()))
     assert (page.count("<h3>GPU 0</h3>"), page.count('<details class="like">')) == (2, 2)
+
+
+def test_frames_are_drawn_within_each_other() -> None:
+    """Those that launch all within another one as one, those too small left out."""
+    frames = (
+        FrameUse("Layer", None, 0.8, 0.0, 8, 2),
+        FrameUse("aten::linear", 0, 0.8, 0.2, 8, 4),
+        FrameUse("aten::mm", 1, 0.6, 0.6, 6, 3),
+        FrameUse("(in no frame)", None, 0.1999, 0.1999, 2),
+        FrameUse("tiny", None, 0.0001, 0.0001, 1),
+    )
+    page = _page(ProfiledWorkload("one", (profile(device(frames=frames)),), ()))
+    boxes = re.findall(
+        r'aria-level="(\d)" x="([\d.]+)%" y="\d+" width="([\d.]+)%"[^>]*><title>([^<]*)', page
+    )
+    assert boxes == [
+        ("1", "0", "100", "All 11 kernels: 1 s"),
+        (
+            *("2", "0", "80"),
+            "Layer &gt; aten::linear: 800 ms, 80.0%, of that 200 ms itself; 8 kernels in 4 calls",
+        ),
+        ("3", "0", "60", "aten::mm: 600 ms, 60.0%, of that 600 ms itself; 6 kernels in 3 calls"),
+        ("2", "80", "19.99", "(in no frame): 199.9 ms, 20.0%, of that 199.9 ms itself; 2 kernels"),
+    ]
 
 
 def test_kernels_are_summed_by_what_they_are_for() -> None:

@@ -9,6 +9,7 @@ __all__ = ["launch_bound_trace", "loader_bound_trace"]
 _LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 _KERNELS = 30
 _STEPS = 4
+_OPERATORS = ("add_", "mul", "relu")
 
 
 def launch_bound_trace(folder: Path, name: str = "eager.pt.trace.json", **top: object) -> Path:
@@ -39,11 +40,13 @@ def _write(  # noqa: PLR0913, PLR0917 - what differs between the two.
     for number in range(_STEPS):
         begin = 1_000_000.0 + number * step
         trace.annotation(f"ProfilerStep#{number}", begin, step)
+        trace.complete("python_function", "nn.Module: Tiny_0", begin + loads - 2.0, step - loads)
         if loads:
             trace.annotation(_LOADER, begin, loads)
         for each in range(_KERNELS):
             correlation += 1
             start = begin + loads + each * apart
+            trace.complete("cpu_op", f"aten::{_OPERATORS[each % 3]}", start - 1.0, 6.0)
             trace.launch(correlation, start, 3.0)
             trace.kernel("void tiny_kernel<float>()", start + 4.0, runs, correlation=correlation)
         copied = begin + loads + _KERNELS * apart - 30.0

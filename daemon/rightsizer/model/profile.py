@@ -239,6 +239,22 @@ class ProfileTimeline:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameUse:
+    """A frame of the host with what it launched: a module, an operator, a range or a line."""
+
+    name: str
+    parent: int | None
+    """Place of the frame around it among all; `None` of the outermost."""
+    seconds: float
+    """Summed over the kernels that it launched, in the frames within it too."""
+    self_seconds: float
+    """In none of the frames within it."""
+    kernels: int
+    calls: int | None = None
+    """That launched anything; `None` where kernels alone are known."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceProfile:
     """What one device did."""
 
@@ -259,6 +275,8 @@ class DeviceProfile:
     """The longest single wait of `host_wait_seconds`, that before the first kernel included."""
     timeline: ProfileTimeline | None = None
     """From the start of its first step or kernel to the end of the last."""
+    frames: tuple[FrameUse, ...] = ()
+    """Each before those within it, the longest first; empty where the profile has none."""
 
     @property
     def judged_time(self) -> TimeUse | None:

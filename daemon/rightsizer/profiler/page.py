@@ -6,39 +6,23 @@ from typing import Final
 
 from rightsizer.profiler import figures
 from rightsizer.profiler.figures import (
-    CAUSES,
     ProfileForm,
     change_row,
-    idle_parts,
     judged_time,
     size_text,
     time_text,
 )
+from rightsizer.profiler.page_charts import (
+    WORDS,
+    colored,
+    flame_chart,
+    steps_chart,
+    timeline,
+)
 from rightsizer.report import charts
-from rightsizer.report.charts import ChartColumn, ChartLane, lanes, stacked_columns
 from rightsizer.report.labels import readable_name
-from rightsizer.report.template import rendered, table_script
+from rightsizer.report.template import rendered, scripts
 
-_COLORS: Final = {
-    "compute": "working",
-    "collective": "held",
-    "copy": "waiting",
-    "host_wait": "stalled",
-    "kernel_wait": "free",
-    "other_idle": "no_data",
-}
-"""Classes of the style sheet, which have a light and a dark form."""
-_WORDS: Final = {_COLORS[part]: words for part, words in CAUSES.items()}
-_LANES: Final = {
-    "compute": ("kernels", "working"),
-    "collective": ("collectives", "held"),
-    "copy": ("copies", "waiting"),
-    "loader_wait": ("waits for the loader", "stalled"),
-    "host_wait": ("waits for the host", "stalled"),
-    "other_idle": ("idle otherwise", "no_data"),
-}
-"""Words and color of each lane, from the top."""
-_TIMES: Final = 4
 _ALIKE_POINTS: Final = 2
 """Percentage points by which GPUs of one program may differ and be told of once."""
 _MOST_DEVICES: Final = 64
@@ -58,17 +42,18 @@ def profile_document(answer: ProfileForm) -> str:
         alike=f"{_ALIKE_POINTS} points of each share",
         answer=answer,
         charts=charts,
-        colored=_colored,
+        colored=colored,
         every=lambda profiles, key: [each for profile in profiles for each in profile[key]],
         figures=figures,
+        flame=flame_chart,
         groups_of=_groups_of,
         most_devices=_MOST_DEVICES,
         results_of=_results_of,
-        steps_chart=_steps_chart,
+        steps_chart=steps_chart,
         tiles=_tiles,
-        timeline=_timeline,
-        words=_WORDS,
-        **table_script(),
+        timeline=timeline,
+        words=WORDS,
+        **scripts("tables.js", "charts.js"),
     )
 
 
@@ -104,7 +89,7 @@ def _groups_of(profiles: Iterable[ProfileForm]) -> list[list[_NamedDevice]]:
 
 def _are_alike(one: ProfileForm, other: ProfileForm) -> bool:
     """Whether two devices are of one board and spend their time in the same way."""
-    ours, theirs = (_colored(judged_time(each)) for each in (one, other))
+    ours, theirs = (colored(judged_time(each)) for each in (one, other))
     our_span, their_span = sum(ours.values()), sum(theirs.values())
     if one["name"] != other["name"] or not our_span or not their_span:
         return False
@@ -112,40 +97,6 @@ def _are_alike(one: ProfileForm, other: ProfileForm) -> bool:
         abs(ours[part] / our_span - theirs[part] / their_span) * 100 <= _ALIKE_POINTS
         for part in ours
     )
-
-
-def _colored(time: ProfileForm | None) -> dict[str, float]:
-    parts = {} if time is None else idle_parts(time)
-    return {_COLORS[part]: value for part, value in parts.items()}
-
-
-def _timeline(name: str, form: ProfileForm) -> str:
-    found = {lane: form["lanes"][lane] for lane in _LANES if lane in form["lanes"]}
-    moment = form["moment_seconds"]
-    count = max(map(len, found.values()), default=0)
-    if not count:
-        return ""
-    tips = []
-    for at in range(count):
-        parts = [f"{_LANES[lane][0]} {row[at]:.0%}" for lane, row in found.items() if row[at]]
-        tips.append(f"{time_text(at * moment)}: {', '.join(parts) or 'nothing'}")
-    rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in found.items()]
-    ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
-    told = f"What went on in each of {count} moments of {time_text(moment)}."
-    return lanes(f"Time line of {name}", told, rows, ends, tips)
-
-
-def _steps_chart(name: str, steps: Sequence[ProfileForm]) -> str:
-    columns = []
-    for each in steps:
-        parts = _colored(each["time"])
-        whole = sum(parts.values())
-        told = ", ".join(
-            f"{_WORDS[part]} {value / whole:.0%}" for part, value in parts.items() if value
-        )
-        tip = f"{each['name']}, {time_text(each['seconds'])}: {told}"
-        columns.append(ChartColumn(each["name"].rpartition("#")[2][:12], parts, tip))
-    return stacked_columns(f"Steps of {name}", "Where the time of each step goes.", columns)
 
 
 def _copy_row(form: ProfileForm) -> Sequence[str]:

@@ -163,6 +163,40 @@ def lanes(
     return figure((_WIDTH, height + 20), name, description, drawn, "chart")
 
 
+_FRAME_HEIGHT: Final = 18
+
+
+@dataclass(frozen=True, slots=True)
+class ChartFrame:
+    """A box of a flame graph, of a row from the top and a part of the width, 0 to 1."""
+
+    name: str
+    tip: str
+    row: int
+    start: float
+    share: float
+
+
+def flame(name: str, frames: Sequence[ChartFrame]) -> str:
+    """Frames below those around them, each before those within it; a script zooms into them."""
+    height = _FRAME_HEIGHT * (1 + max((each.row for each in frames), default=0))
+    drawn = (
+        f'<svg role="treeitem" aria-level="{each.row + 1}" x="{_percent(each.start)}"'
+        f' y="{each.row * _FRAME_HEIGHT}" width="{_percent(each.share)}"'
+        f' height="{_FRAME_HEIGHT - 1}"><title>{escape(each.tip)}</title>'
+        f'<rect width="100%" height="100%"/><text x="4" y="13">{escape(each.name)}</text></svg>'
+        for each in frames
+    )
+    return (
+        f'<svg class="flame" role="tree" aria-label="{escape(name)}" height="{height}">'
+        f"{''.join(drawn)}</svg>"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 3):g}%"
+
+
 def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:
     return [f'<path class="g-{part}" d="{"".join(d)}"/>' for part, d in paths.items()]
 

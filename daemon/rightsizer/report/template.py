@@ -30,12 +30,13 @@ def rendered(
 
 
 @cache
-def table_script() -> Mapping[str, str]:
-    """What a document needs whose tables are sorted and searched: its script, and the hash of it.
+def scripts(*names: str) -> Mapping[str, str]:
+    """What a document needs for its tables or charts: scripts as one, and the hash of it.
 
     The document's policy allows no other.
     """
-    script = files("rightsizer.report").joinpath("templates/tables.js").read_text("utf-8")
+    folder = files("rightsizer.report") / "templates"
+    script = "".join((folder / name).read_text("utf-8") for name in names)
     return {"script": script, "script_hash": script_hash(script)}
 
 

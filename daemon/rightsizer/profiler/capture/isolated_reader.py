@@ -186,6 +186,7 @@ def _answer(task: ReaderTask) -> ReaderAnswer:
         kernel_names_maximum=min(task.limits.kernel_names_maximum, _KERNEL_NAMES),
         steps_maximum=min(task.limits.steps_maximum, _STEPS),
         devices_maximum=min(task.limits.devices_maximum, _DEVICES),
+        frames_maximum=0,
     )
     # The agent, which asks for files to be read, does not load what reads them.
     from rightsizer.telemetry.profiles.registry import open_profile  # noqa: PLC0415

@@ -40,6 +40,9 @@ class FileLimits:
             file is read.
             Source: each may take a millisecond to find the end of
         kernel_names_maximum: Different kernels that are told apart; the rest are counted as one.
+        frames_maximum: Frames of the host that kernels' time is told by; beyond, it counts for the
+            frame around.
+            Source: a step of a transformer has some 500
         name_maximum_characters: Length of a kernel's or span's name, beyond which it is cut.
             Source: the longest names of C++ templates in real traces have some 2,000
         files_maximum: Files of a folder, beyond which it is refused.
@@ -57,6 +60,7 @@ class FileLimits:
     events_maximum: int = setting(50_000_000, within=(1000, None))
     faulty_events_maximum: int = setting(1000, within=(0, None))
     kernel_names_maximum: int = setting(20_000, within=(100, None))
+    frames_maximum: int = setting(2000, within=(0, None))
     name_maximum_characters: int = setting(2000, within=(64, None))
     files_maximum: int = setting(2000, within=(1, None))
     devices_maximum: int = setting(1024, within=(1, None))

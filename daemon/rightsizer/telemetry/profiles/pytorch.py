@@ -36,7 +36,7 @@ from rightsizer.telemetry.profiles.names import (
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
-from rightsizer.telemetry.profiles.time_line import CallStacks, Column, Interval
+from rightsizer.telemetry.profiles.time_line import Column, Interval
 from rightsizer.telemetry.profiles.time_use import Launches
 
 _UNNAMED: Final = ("", "__missing__")
@@ -98,7 +98,6 @@ class PyTorchEvents:
         """Those with work on them, in order of appearance."""
         self.copies_without_size = 0
         """Some of ROCm's."""
-        self._stacks = CallStacks(limits.kernel_names_maximum)
         self._copy_calls = Launches()
         self._copy_threads: dict[int, int] = {}
         self._threads: dict[tuple[str, str], int] = {}
@@ -137,8 +136,8 @@ class PyTorchEvents:
         for correlation in self._awaited:
             if (row := self._copy_calls.row(correlation)) is not None:
                 thread, span = self._copy_threads[correlation], self._copy_calls.span(row)
-                self._stacks.wait(thread, _AWAITED_COPY, span)
-        for name, span in self._stacks.waits():
+                self._recorder.stacks.wait(thread, _AWAITED_COPY, span)
+        for name, span in self._recorder.stacks.waits():
             self._recorder.wait(name, *span)
         if not self._has_steps:
             for name, span, device in self._device_steps:
@@ -240,9 +239,9 @@ class PyTorchEvents:
     def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name, correlation = _name(event), _correlation(arguments)
         if is_wait := is_wait_call(name):
-            self._stacks.wait(self._thread(event), name, span)
+            self._recorder.stacks.wait(self._thread(event), name, span)
         if correlation is not None and "Synchronize" not in name:
-            self._recorder.launch(correlation, *span)
+            self._recorder.launch(correlation, *span, self._thread(event))
             if "Memcpy" in name and not is_wait:
                 self._copy_calls.add(correlation, *span)
                 self._copy_threads[correlation] = self._thread(event)
@@ -256,18 +255,18 @@ class PyTorchEvents:
             self._recorder.step(name, *span)
         else:
             self._recorder.host_span(span_kind(name), name, *span)
+            self._recorder.stacks.module(self._thread(event), name, span)
         return True
 
     def _operator(self, event: Event, _: _Arguments, span: Interval) -> bool:
-        # Of no use but to tell what issued a wait.
-        self._stacks.operator(self._thread(event), _name(event), span)
-        return False
+        self._recorder.stacks.operator(self._thread(event), _name(event), span)
+        return True
 
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
-        self._stacks.frame(self._thread(event), _name(event), span)
+        is_kept = self._recorder.stacks.frame(self._thread(event), _name(event), span)
         if found := python_span(_name(event)):
             self._recorder.host_span(*found, *span)
-        return found is not None
+        return is_kept or found is not None
 
     def _device_annotation(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name = _name(event)

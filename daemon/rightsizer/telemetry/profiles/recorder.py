@@ -1,7 +1,7 @@
 """Recorder of a profile's time line, event by event; tells where each device's time went."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
@@ -18,10 +18,12 @@ from rightsizer.model.profile import (
     StepUse,
 )
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.telemetry.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
 from rightsizer.telemetry.profiles.time_line import CoveredLength, KernelLine, SpanLine
 from rightsizer.telemetry.profiles.time_use import (
+    FrameTimes,
     Launches,
     MeasuredLine,
     StepSpan,
@@ -49,6 +51,7 @@ class _Device:
         self.copies = CopyTable()
         self.steps: list[StepSpan] = []
         self.memory_peak: int | None = None
+        self.frame_times = FrameTimes()
 
     @property
     def is_used(self) -> bool:
@@ -65,6 +68,9 @@ class Recorder:
         self._spans = HostSpans(limits)
         self._steps: list[StepSpan] = []
         self._step_count = 0
+        self._frames = FrameTree(limits)
+        self.stacks = CallStacks(limits)
+        """Calls of the host's threads."""
         self.refused: Counter[str] = Counter()
         """Events that cannot be, by what is wrong with them."""
         self.events = 0
@@ -85,8 +91,13 @@ class Recorder:
         correlation: int | None = None,
         is_collective: bool | None = None,
         occupancy_ratio: float | None = None,
+        frames: Sequence[str] | None = None,
     ) -> None:
-        """One run of a kernel; what is `None` is told by its name, or stays unknown."""
+        """One run of a kernel; what is `None` is told by its name, or stays unknown.
+
+        `frames` are named from the outermost, where the profile has them with the kernel; else
+        its launch tells them.
+        """
         if not self._takes("kernel", start, end, correlation):
             return
         into = self._device(device)
@@ -97,6 +108,8 @@ class Recorder:
         if occupancy_ratio is not None:
             row.measure("occupancy_ratio", occupancy_ratio, end - start or 1)
         into.line.add_run((start, end), correlation, is_collective=row.is_collective)
+        if frames is not None:
+            into.frame_times.add(self._frames.path(frames), end - start)
 
     def graph(
         self, device: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
@@ -127,10 +140,12 @@ class Recorder:
         if self._takes("fill", start, end):
             self._device(device).fill_line.add(start, end)
 
-    def launch(self, correlation: int, start: Nanoseconds, end: Nanoseconds) -> None:
+    def launch(
+        self, correlation: int, start: Nanoseconds, end: Nanoseconds, thread: int = -1
+    ) -> None:
         """A call of the host that launched what has the same number on a device."""
         if self._takes("launch", start, end, correlation):
-            self._launches.add(correlation, start, end)
+            self._launches.add(correlation, start, end, thread)
 
     def host_span(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
         """What the host did for a while."""
@@ -168,6 +183,7 @@ class Recorder:
         """What each device did, those left out that did nothing."""
         used = [each for each in self._devices.values() if each.is_used]
         used.sort(key=lambda each: (each.facts.index or 0, each.facts.key))
+        self._launches.frames = self.stacks.launched(self._launches, self._frames)
         return tuple(map(self._profile, used))
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
@@ -254,6 +270,7 @@ class Recorder:
             ),
             longest_host_wait_seconds=seconds(line.longest_host_wait),
             timeline=timeline(line, edges),
+            frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
         )
 
     def _loader(self, steps: Iterable[StepSpan]) -> CoveredLength:

@@ -1,9 +1,7 @@
-"""Time lines in columns: of a device, 25 bytes a kernel, and of the calls of a host's threads."""
+"""Time lines in columns: of a device, 25 bytes a kernel."""
 
-import re
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import accumulate, pairwise
@@ -18,9 +16,6 @@ _RUN: Final = 2**18
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 _NO_CORRELATION: Final = -(2**63)
 """In a column, which holds no `None`."""
-_LIBRARY_FRAME: Final = re.compile(r"<|nn\.Module|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
-_TURN: Final = re.compile(r"[\s#:=_\-]*\d+$")
-_FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 
 
 def is_ordered(column: Column) -> bool:
@@ -188,93 +183,3 @@ class KernelLine(SpanLine):
             correlation = self._correlations[row]
             known = None if correlation == _NO_CORRELATION else correlation
             yield self._starts[row], self._ends[row], known
-
-
-class _Calls(SpanLine):
-    """One thread's calls of one kind, in columns."""
-
-    __slots__ = ("names",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: Column = array("q")
-
-    def in_order(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
-        """By rising start, the longer of two that begin together first."""
-        by_end = sorted(range(len(self._ends)), key=self._ends.__getitem__, reverse=True)
-        starts = array("q", map(self._starts.__getitem__, by_end))
-        for row in order(starts):
-            at = by_end[row]
-            yield self._starts[at], self._ends[at], self.names[at]
-
-
-class _Nest:
-    """Which calls of a thread are open, in one walk over rising times."""
-
-    __slots__ = ("_next", "_open", "_rest")
-
-    def __init__(self, calls: _Calls | None) -> None:
-        self._rest = iter(()) if calls is None else calls.in_order()
-        self._next = next(self._rest, None)
-        self._open: list[tuple[Nanoseconds, int]] = []
-
-    def around(self, start: Nanoseconds, end: Nanoseconds) -> list[int]:
-        """Names of the calls that hold this time, the outermost first."""
-        while self._next is not None and self._next[0] <= start:
-            begin, until, name = self._next
-            self._close(begin)
-            self._open.append((until, name))
-            self._next = next(self._rest, None)
-        self._close(start)
-        return [name for until, name in self._open if until >= end]
-
-    def _close(self, now: Nanoseconds) -> None:
-        while self._open and self._open[-1][0] < now:
-            self._open.pop()
-
-
-class CallStacks:
-    """Operators, frames of Python and waits by a thread's number; bounded in names."""
-
-    def __init__(self, names_maximum: int) -> None:
-        self._names: dict[str, int] = {}
-        self._names_maximum = names_maximum
-        self._operators: defaultdict[int, _Calls] = defaultdict(_Calls)
-        self._frames: defaultdict[int, _Calls] = defaultdict(_Calls)
-        self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
-
-    def operator(self, thread: int, name: str, span: Interval) -> None:
-        """A call of an operator."""
-        self._add(self._operators, thread, name, span)
-
-    def frame(self, thread: int, name: str, span: Interval) -> None:
-        """A function of Python; those of libraries are not what a person can change."""
-        if not _LIBRARY_FRAME.match(name) and (found := _FRAME.fullmatch(name)):
-            self._add(self._frames, thread, found[1], span)
-
-    def range(self, thread: int, name: str, span: Interval) -> None:
-        """A range that the program named; without a number at its end, which counts its turns."""
-        if plain := _TURN.sub("", name):
-            self._add(self._frames, thread, plain, span)
-
-    def wait(self, thread: int, name: str, span: Interval) -> None:
-        """A call in which the host waits."""
-        self._add(self._waits, thread, name, span)
-
-    def waits(self) -> Iterator[tuple[str, Interval]]:
-        """Every wait with what issued it: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
-        names = list(self._names)
-        for thread, waits in self._waits.items():
-            operators = _Nest(self._operators.get(thread))
-            frames = _Nest(self._frames.get(thread))
-            for start, end, name in waits.in_order():
-                issued = [*operators.around(start, end)[:1], *frames.around(start, end)[-1:]]
-                told = ", ".join(names[each] for each in issued)
-                yield f"{names[name]} in {told}" if told else names[name], (start, end)
-
-    def _add(self, into: defaultdict[int, _Calls], thread: int, name: str, span: Interval) -> None:
-        if name not in self._names and len(self._names) >= self._names_maximum:
-            name = "(others)"
-        known = self._names.setdefault(name, len(self._names))
-        into[thread].add(*span)
-        into[thread].names.append(known)

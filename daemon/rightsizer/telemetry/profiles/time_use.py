@@ -5,6 +5,7 @@ Why a device was idle is told as HolisticTraceAnalysis tells it.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, pairwise
@@ -86,22 +87,26 @@ def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
 class Launches:
     """Calls of the host by the number that ties them to kernels, copies and graphs."""
 
-    __slots__ = ("_correlations", "_ends", "_is_ordered", "_starts")
+    __slots__ = ("_correlations", "_ends", "_is_ordered", "_starts", "_threads", "frames")
 
     def __init__(self) -> None:
         self._correlations: Column = array("q")
         self._starts: Column = array("q")
         self._ends: Column = array("q")
+        self._threads: Column = array("q")
         self._is_ordered = True
+        self.frames: Column = array("i")
+        """By row, once they are known: in which frame it was called; -1 in none."""
 
     def __len__(self) -> int:
         return len(self._correlations)
 
-    def add(self, correlation: int, start: Nanoseconds, end: Nanoseconds) -> None:
+    def add(self, correlation: int, start: Nanoseconds, end: Nanoseconds, thread: int = -1) -> None:
         """One call."""
         self._correlations.append(correlation)
         self._starts.append(start)
         self._ends.append(end)
+        self._threads.append(thread)
         self._is_ordered = False
 
     def row(self, correlation: int) -> int | None:
@@ -117,24 +122,47 @@ class Launches:
         """When it began and ended."""
         return self._starts[row], self._ends[row]
 
+    def by_start(self) -> Iterator[tuple[int, int, Nanoseconds, Nanoseconds]]:
+        """Row, thread, start and end of each call by rising start."""
+        if not self._is_ordered:
+            self._put_in_order()
+        for row in order(self._starts):
+            yield row, self._threads[row], self._starts[row], self._ends[row]
+
     def _put_in_order(self) -> None:
         """By number, and by start and end where one number was used twice."""
-        columns = [self._ends, self._starts, self._correlations]
+        columns = [self._ends, self._starts, self._correlations, self._threads]
         for place in range(3):
             if not is_ordered(columns[place]):
                 rows = order(columns[place])
-                columns = [array("q", map(each.__getitem__, rows)) for each in columns]
-        self._ends, self._starts, self._correlations = columns
+                columns = [array(each.typecode, map(each.__getitem__, rows)) for each in columns]
+        self._ends, self._starts, self._correlations, self._threads = columns
         self._is_ordered = True
+
+
+class FrameTimes:
+    """Device time by frame: that of kernels launched by itself, and how many they are."""
+
+    __slots__ = ("kernels", "times")
+
+    def __init__(self) -> None:
+        self.times: Counter[int] = Counter()
+        self.kernels: Counter[int] = Counter()
+
+    def add(self, frame: int, time: Nanoseconds) -> None:
+        """One kernel; of frame -1 where it was launched in none."""
+        self.times[frame] += time
+        self.kernels[frame] += 1
 
 
 class LaunchCounter:
     """Counts the calls that brought kernels; a graph's many kernels come by one."""
 
-    __slots__ = ("_count", "_host", "_launches", "_matched", "_seen", "_short")
+    __slots__ = ("_count", "_host", "_launches", "_matched", "_seen", "_short", "frame_times")
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
+        self.frame_times = FrameTimes()
         self._seen = bytearray(len(launches))
         self._count = self._matched = self._short = self._host = 0
 
@@ -143,6 +171,8 @@ class LaunchCounter:
         launches = self._launches
         for start, end, correlation in line.launched():
             row = None if correlation is None else launches.row(correlation)
+            frames = launches.frames
+            self.frame_times.add(frames[row] if row is not None and frames else -1, end - start)
             if row is None:
                 yield start, end, None
                 continue
@@ -166,7 +196,7 @@ class LaunchCounter:
 class MeasuredLine:
     """A device's time line, laid on rulers in one walk; whole nanoseconds until the end."""
 
-    __slots__ = ("_rulers", "launches", "longest_host_wait", "span", "start")
+    __slots__ = ("_rulers", "frame_times", "launches", "longest_host_wait", "span", "start")
 
     def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
         self,
@@ -201,7 +231,7 @@ class MeasuredLine:
                     rulers["synchronization_wait"].add_all(_outside(begin, end, in_loader))
             if cause != "kernel_wait" and checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
-        self.launches = counter.use()
+        self.launches, self.frame_times = counter.use(), counter.frame_times
         for name, is_collective in (("collective", True), ("compute", False)):
             if kernels.collectives:
                 apart = kernels.collective_intervals(is_collective=is_collective)

@@ -13,7 +13,7 @@ from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.telemetry.profiles.names import is_wait_call
 from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.time_line import CallStacks, Column, order
+from rightsizer.telemetry.profiles.time_line import Column, order
 
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -141,9 +141,7 @@ def is_launch(name: str) -> bool:
     return _LAUNCH.match(name) is not None
 
 
-def record_host_calls(
-    database: ExportDatabase, recorder: Recorder, stacks: CallStacks, awaited: Column
-) -> None:
+def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Column) -> None:
     """Launches of all processes, and waits by their threads.
 
     The host waited as well for copies with an awaited correlation, whatever their call is named:
@@ -161,11 +159,11 @@ def record_host_calls(
         name, launches, waits, copies = _told_by(database.text(number))
         tie = correlation_of(process_of(thread), correlation)
         if launches and tie is not None:
-            recorder.launch(tie, start, end)
+            recorder.launch(tie, start, end, thread)
         elif waits or (
             copies and tie is not None and bisect_left(awaited, tie) < bisect_right(awaited, tie)
         ):
-            stacks.wait(thread, name, (start, end))
+            recorder.stacks.wait(thread, name, (start, end))
         else:
             database.unread["CUDA call that neither launches nor waits"] += 1
     if WAITS in database.tables:

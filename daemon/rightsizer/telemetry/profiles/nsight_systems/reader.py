@@ -37,7 +37,6 @@ from rightsizer.telemetry.profiles.nsight_systems.database import (
 from rightsizer.telemetry.profiles.printed_text import plain_words
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.time_line import CallStacks
 
 _VERSIONS: Final = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
 _ERROR: Final = 3
@@ -78,9 +77,7 @@ def _diagnostics(database: ExportDatabase) -> Iterator[str]:
             yield f"The profiler says: {plain_words(text[:_TEXT_CHARACTERS], _NOTE_CHARACTERS)}"
 
 
-def record_ranges(
-    database: ExportDatabase, recorder: Recorder, gpus: Gpus, stacks: CallStacks
-) -> None:
+def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     """Ranges by name; those that are steps also as steps of the devices of their process."""
     columns = ("end", "text", "textId", "globalTid")
     for start, kind, end, text, number, thread in database.rows(
@@ -103,7 +100,7 @@ def record_ranges(
             # One row of the file, which the span above has counted.
             recorder.events = counted
         else:
-            stacks.range(thread, name, (start, end))
+            recorder.stacks.range(thread, name, (start, end))
 
 
 @contextmanager
@@ -196,11 +193,10 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
     recorder = Recorder(limits)
     gpus = Gpus(database, recorder)
     awaited = record_activities(database, recorder, gpus)
-    stacks = CallStacks(limits.kernel_names_maximum)
-    record_host_calls(database, recorder, stacks, awaited)
+    record_host_calls(database, recorder, awaited)
     record_memory(database, recorder, gpus)
-    record_ranges(database, recorder, gpus, stacks)
-    for name, (start, end) in stacks.waits():
+    record_ranges(database, recorder, gpus)
+    for name, (start, end) in recorder.stacks.waits():
         recorder.wait(name, start, end)
     for table in sorted(database.tables - _USED):
         if _TIMES & database.columns(table) and (count := database.count(table)):

@@ -1,11 +1,12 @@
 """Events of host threads and GPU streams, recorded by their details."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
 from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.profiles.call_stacks import without_turn
 from rightsizer.telemetry.profiles.names import copy_kind
 from rightsizer.telemetry.profiles.recorder import Recorder
 
@@ -43,8 +44,12 @@ _SPANS: Final = (
 )
 """By the names of functions and operations; an operation's type stands behind a colon."""
 _NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
+_SCOPES: Final = ("name", "level 0", "tf_op", "hlo_op", "hlo_module")
+"""Where a kernel comes from, the most telling first: JAX, TensorFlow, and XLA's own names."""
+_NO_SCOPE: Final = "XlaModule"
 STREAM_STATS: Final = frozenset(
     {
+        *_SCOPES,
         *("kernel_details", "memcpy_details", "memset_details", "cuda_graph_exec_id"),
         *("correlation_id", "theoretical_occupancy_pct"),
         *_NOT_BUSY,
@@ -135,8 +140,22 @@ def record_stream_event(
         recorder.graph(device, *span, correlation)
     else:
         occupancy = _occupancy(stats)
-        recorder.kernel(device, *span, name, correlation=correlation, occupancy_ratio=occupancy)
+        recorder.kernel(
+            device,
+            *span,
+            name,
+            correlation=correlation,
+            occupancy_ratio=occupancy,
+            frames=tuple(_frames(stats)),
+        )
     return True
+
+
+def _frames(stats: Mapping[str, object]) -> Iterator[str]:
+    """The scopes that a kernel was made in; layers that are numbered count as one."""
+    told = (str(stats.get(key, "")).partition(":")[0] for key in _SCOPES)
+    scope = next((each for each in told if each not in {"", _NO_SCOPE}), "")
+    return filter(None, (without_turn(part).rstrip(".") for part in scope.split("/")))
 
 
 def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:

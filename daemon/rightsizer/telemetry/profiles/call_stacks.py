@@ -1,0 +1,221 @@
+"""Calls of a host's threads: what issued a wait, and under which frames kernels were launched."""
+
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import groupby
+from typing import Final
+
+from rightsizer.model.profile import FrameUse
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.tables import short_name
+from rightsizer.telemetry.profiles.time_line import Column, Interval, SpanLine
+from rightsizer.telemetry.profiles.time_use import FrameTimes, Launches
+
+_LIBRARY_FRAME: Final = re.compile(r"<|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
+_MODULE: Final = "nn.Module: "
+_TURN: Final = re.compile(r"[\s#:=_\-]*\d+$")
+_FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
+_DEEPEST: Final = 64
+"""Calls within each other that are told apart; deeper ones count for the last of them."""
+_OTHERS: Final = "(others)"
+_NO_FRAME: Final = "(in no frame)"
+
+
+class _CallKind(IntEnum):
+    OPERATOR = 0
+    LINE = 1
+    """Of the program: what a person can change."""
+    MODULE = 2
+    WAIT = 3
+
+
+class _Calls(SpanLine):
+    """One thread's calls, in columns."""
+
+    __slots__ = ("names",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Column = array("q")
+
+    def in_order(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
+        """By rising start, the longer of two that begin together first."""
+        for _, together in groupby(self._rows(), self._starts.__getitem__):
+            for row in sorted(together, key=self._ends.__getitem__, reverse=True):
+                yield self._starts[row], self._ends[row], self.names[row]
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    name: int
+    end: Nanoseconds
+    has_launched: bool = False
+
+
+class _Nest:
+    """Which calls of a thread are open, in one walk over rising times."""
+
+    __slots__ = ("_next", "_open", "_rest")
+
+    def __init__(self, calls: _Calls | None) -> None:
+        self._rest = iter(()) if calls is None else calls.in_order()
+        self._next = next(self._rest, None)
+        self._open: list[_OpenCall] = []
+
+    def around(self, start: Nanoseconds, end: Nanoseconds) -> list[_OpenCall]:
+        """The calls that hold this time, the outermost first."""
+        while self._next is not None and self._next[0] <= start:
+            begin, until, name = self._next
+            self._close(begin)
+            if len(self._open) < _DEEPEST:
+                self._open.append(_OpenCall(name, until))
+            self._next = next(self._rest, None)
+        self._close(start)
+        return [each for each in self._open if each.end >= end]
+
+    def _close(self, now: Nanoseconds) -> None:
+        while self._open and self._open[-1].end < now:
+            self._open.pop()
+
+
+class CallStacks:
+    """Operators, frames of Python and waits by a thread's number; bounded in names."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._names: dict[tuple[_CallKind, str], int] = {}
+        self._limits = limits
+        self._calls: defaultdict[int, _Calls] = defaultdict(_Calls)
+        self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
+
+    def operator(self, thread: int, name: str, span: Interval) -> None:
+        """A call of an operator."""
+        self._add(thread, _CallKind.OPERATOR, name, span)
+
+    def frame(self, thread: int, name: str, span: Interval) -> bool:
+        """A function of Python or a module; those of libraries, which nobody changes, are not kept.
+
+        Returns:
+            Whether it is.
+        """
+        if name.startswith(_MODULE):
+            self.module(thread, name.removeprefix(_MODULE), span)
+        elif not _LIBRARY_FRAME.match(name) and (found := _FRAME.fullmatch(name)):
+            self._add(thread, _CallKind.LINE, found[1], span)
+        else:
+            return False
+        return True
+
+    def range(self, thread: int, name: str, span: Interval) -> None:
+        """A range that the program named."""
+        self._add(thread, _CallKind.LINE, without_turn(name), span)
+
+    def module(self, thread: int, name: str, span: Interval) -> None:
+        """What a framework calls a part of a network or of a step."""
+        self._add(thread, _CallKind.MODULE, without_turn(name), span)
+
+    def wait(self, thread: int, name: str, span: Interval) -> None:
+        """A call in which the host waits."""
+        self._add(thread, _CallKind.WAIT, name, span)
+
+    def waits(self) -> Iterator[tuple[str, Interval]]:
+        """Every wait with what issued it: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
+        known = list(self._names)
+        for thread, waits in self._waits.items():
+            nest = _Nest(self._calls.get(thread))
+            for start, end, number in waits.in_order():
+                calls = [known[each.name] for each in nest.around(start, end)]
+                operators = [name for kind, name in calls if kind is _CallKind.OPERATOR]
+                lines = [name for kind, name in calls if kind is _CallKind.LINE]
+                told, name = ", ".join((*operators[:1], *lines[-1:])), known[number][1]
+                yield f"{name} in {told}" if told else name, (start, end)
+
+    def launched(self, launches: Launches, tree: "FrameTree") -> Column:
+        """The frame of each launch by its row; -1 where it is in none."""
+        found: Column = array("i", [-1]) * len(launches)
+        if not self._calls or not self._limits.frames_maximum:
+            return found
+        names = [name for _, name in self._names]
+        nests: dict[int, _Nest] = {}
+        for row, thread, start, end in launches.by_start():
+            if thread not in nests:
+                nests[thread] = _Nest(self._calls.get(thread))
+            place = -1
+            for call in nests[thread].around(start, end):
+                place = tree.within(place, names[call.name])
+                if not call.has_launched:
+                    call.has_launched = True
+                    tree.calls[place] += 1
+            found[row] = place
+        return found
+
+    def _add(self, thread: int, kind: _CallKind, name: str, span: Interval) -> None:
+        if not name:
+            return
+        key = kind, short_name(name, self._limits.name_maximum_characters)
+        if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
+            key = kind, _OTHERS
+        into = (self._waits if kind is _CallKind.WAIT else self._calls)[thread]
+        into.add(*span)
+        into.names.append(self._names.setdefault(key, len(self._names)))
+
+
+def without_turn(name: str) -> str:
+    """A name without the number at its end, which counts turns, layers or instances."""
+    return _TURN.sub("", name)
+
+
+class FrameTree:
+    """Frames within each other, bounded in number: beyond, time counts for the frame around."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._limits = limits
+        self._places: dict[tuple[int, str], int] = {}
+        self.calls: Counter[int] = Counter()
+        """Of each frame those that launched anything; those of -1 mean nothing."""
+
+    def within(self, parent: int, name: str) -> int:
+        """The frame of this name within another one; -1 is around all."""
+        if (place := self._places.get((parent, name))) is None:
+            place = len(self._places)
+            if place >= self._limits.frames_maximum:
+                return parent
+            self._places[parent, name] = place
+        return place
+
+    def path(self, names: Iterable[str]) -> int:
+        """The innermost of frames that are named from the outermost."""
+        place = -1
+        for _, name in zip(range(_DEEPEST), names, strict=False):
+            place = self.within(place, short_name(name, self._limits.name_maximum_characters))
+        return place
+
+    def uses(self, found: FrameTimes) -> tuple[FrameUse, ...]:
+        """Each before those within it, the longest first; none where no kernel is in any."""
+        keys = list(self._places)
+        times, kernels = Counter[int](), Counter[int]()
+        for frame, time in found.times.items():
+            place = frame
+            while place >= 0:
+                times[place] += time
+                kernels[place] += found.kernels[frame]
+                place = keys[place][0]
+        within: defaultdict[int, list[int]] = defaultdict(list)
+        for place in sorted(times, key=lambda place: (times[place], keys[place][1])):
+            within[keys[place][0]].append(place)
+        uses: list[FrameUse] = []
+        waiting: list[tuple[int, int | None]] = [(place, None) for place in within[-1]]
+        while waiting:
+            place, parent = waiting.pop()
+            waiting += ((each, len(uses)) for each in within[place])
+            own, calls = found.times[place], self.calls[place] or None
+            lengths = seconds(times[place]), seconds(own)
+            uses.append(FrameUse(keys[place][1], parent, *lengths, kernels[place], calls))
+        if uses and found.kernels[-1]:
+            rest = seconds(found.times[-1])
+            uses.append(FrameUse(_NO_FRAME, None, rest, rest, found.kernels[-1], None))
+        return tuple(uses)
