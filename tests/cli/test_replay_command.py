@@ -114,6 +114,34 @@ def test_people_are_told_where_the_time_went(folder: Path, capsys: Captured) -> 
     )
 
 
+def test_what_columns_do_not_tell_is_said(folder: Path, capsys: Captured) -> None:
+    """A log without memory knows no holder, one without board and limit no stall."""
+    rows = "".join(
+        f"2026/01/01 {at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}, "
+        f"{index}, {busy}, {watts}, 40000\n"
+        for at in range(0, 4 * HOUR, 10)
+        for index, busy, watts in ((0, 99, 300), (1, 0, 60))
+    )
+    heading = "timestamp, index, utilization.gpu [%], power.draw [W], "
+    told = {}
+    for column in ("memory.used [MiB]", "temperature.gpu"):
+        (folder / "log.csv").write_text(heading + column + "\n" + rows)
+        assert main(["replay", "log.csv", "--json"]) == 0
+        form = json.loads(capsys.readouterr().out)
+        idle = next(found for found in form["findings"] if found["finding"] == "idle")
+        told[column] = [device["caveats"] for device in form["devices"]], idle["summary"]
+    stall = "power without its limit shows no stall: name the board with --board"
+    caveats, summary = told["memory.used [MiB]"]
+    assert caveats == [[stall], []]
+    assert summary.startswith("GPU 1: held but idle")
+    caveats, summary = told["temperature.gpu"]
+    assert caveats == [
+        [stall],
+        ["held by what is not known: without memory and processes it may be empty"],
+    ]
+    assert "neither memory nor processes are read" in summary
+
+
 def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
     """One object, with the design's keys."""
     story = write_story(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)

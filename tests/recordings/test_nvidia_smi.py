@@ -111,12 +111,16 @@ def test_a_count_column_ends_polls_that_run_into_each_other(replay: Replays, wri
 
 
 def test_an_appended_log_is_read_through(replay: Replays, data: Path) -> None:
-    """Byte order mark, CRLF, blank lines, headings in the middle and noise lose no reading."""
+    """Byte order mark, CRLF, blank lines, headings in the middle and noise lose no reading.
+
+    Nor do later columns make another GPU of the one that went by its index.
+    """
     played = replay(data / "appended.csv")
-    assert played.values("index:0", Signal.GPU_BUSY) == [0.5, 0.6, None]
-    assert played.values("index:0", Signal.CLOCK_EVENT_REASONS) == [4.0, 1.0, 0.0]
-    assert played.values("GPU-77777777-1111-2222-3333-444444444444", Signal.POWER_WATTS) == [99.5]
-    assert played.readings("index:0")[2].missing[Signal.GPU_BUSY] is Missing.INVALID
+    gpu = "GPU-77777777-1111-2222-3333-444444444444"
+    assert played.values(gpu, Signal.GPU_BUSY) == [0.5, 0.6, None, None]
+    assert played.values(gpu, Signal.CLOCK_EVENT_REASONS) == [4.0, 1.0, 0.0, None]
+    assert played.values(gpu, Signal.POWER_WATTS) == [None, None, None, 99.5]
+    assert played.readings(gpu)[2].missing[Signal.GPU_BUSY] is Missing.INVALID
     assert [line.split(": ", 2)[0].rpartition(":")[2] for line in played.source.warnings] == [
         "5",
         "7",

@@ -48,6 +48,35 @@ def test_any_order_gives_the_same_snapshots(replay: Replays, write: Writes, orde
     assert played.source.interval == 10_000_000_000
 
 
+def test_clock_that_was_set_back_is_told(replay: Replays, write: Writes) -> None:
+    """Readings are put in order; a file that is in none is not said to be of two clocks."""
+    times = [*range(40), *range(30, 70)]
+    played = replay(write(_csv([(t, device, 0.5) for t in times for device in "ab"])))
+    assert len(played.readings("a")) == 70
+    assert "times go back by up to 9 s" in played.warnings
+    shuffled = random.Random(7).sample(range(80), 80)
+    assert replay(write(_csv([(t, "a", 0.5) for t in shuffled]))).warnings == ""
+
+
+def test_files_may_name_a_gpu_by_uuid_and_by_index(replay: Replays, write: Writes) -> None:
+    """It is one device, unless several have that index."""
+    by_index = [f"2024/01/01 00:00:0{t}, 0, {t} W\n" for t in range(5)]
+    by_uuid = [f"2024/01/01 00:00:0{t}, GPU-{{0}}, 0, 7 %\n" for t in range(5)]
+    plain = write("timestamp, index, power.draw [W]\n" + "".join(by_index), "index.csv")
+    named, other = (
+        write(
+            "timestamp, uuid, index, utilization.gpu [%]\n" + "".join(by_uuid).format(name),
+            f"{name}.csv",
+        )
+        for name in "ab"
+    )
+    played = replay(plain, named)
+    assert [device.uuid for device in played.source.devices] == ["GPU-a"]
+    assert played.values("GPU-a", Signal.POWER_WATTS) == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert played.values("GPU-a", Signal.GPU_BUSY) == [0.07] * 5
+    assert len(replay(plain, named, other).source.devices) == 3
+
+
 def test_rotated_logs_are_one_recording(replay: Replays, write: Writes) -> None:
     """Named in any order, compressed or not."""
     old = write(_csv([(1, "a", 0.1), (2, "a", 0.2)]), "log.1.csv")

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
+from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import Entry, Provisioning, Window
 from rightsizer.report.json_encoder import advice_form, finding_form
@@ -36,6 +37,7 @@ _STATED_BY: Final = {
     "power_limit_watts": Signal.POWER_LIMIT_WATTS,
     "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
 }
+_MEMORY: Final = {Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED}
 _NO_TIME: Final = Window("", 0, 0)
 _MAGIC: Final = b"SQLite format 3\0"
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
@@ -51,6 +53,8 @@ class DeviceSummary:
     provisioning: Provisioning
     assumed: tuple[str, ...] = ()
     """Capacities that neither the recording's facts nor its readings state."""
+    caveats: tuple[str, ...] = ()
+    """What its columns do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,25 @@ class _ReplayRun:
         window, totals = account.whole.window(), account.totals.totals()
         # Over all of it, as a report has it: what is needed now is for rules to judge.
         fit = provision(window, allocator_of(account.tenancy.holder), self._provisioning)
-        return DeviceSummary(device, window, totals, fit, assumed)
+        has_holder = account.tenancy.holder is not None
+        caveats = tuple(_caveats(device, window, signals, has_holder=has_holder))
+        return DeviceSummary(device, window, totals, fit, assumed, caveats)
+
+
+def _caveats(
+    device: Device, window: Window, signals: Collection[Signal], *, has_holder: bool
+) -> Iterator[str]:
+    is_held = has_holder or Resource.MEMORY in window.demands
+    if State.IDLE_HELD in window.states and not is_held and _MEMORY.isdisjoint(signals):
+        yield "held by what is not known: without memory and processes it may be empty"
+    if (
+        window.tier is Tier.BASIC
+        and State.PRODUCTIVE in window.states
+        and Signal.POWER_WATTS in signals
+        and device.power_limit_watts is None
+        and Signal.POWER_LIMIT_WATTS not in signals
+    ):
+        yield "power without its limit shows no stall: name the board with --board"
 
 
 def replay_form(result: Replay) -> dict[str, Any]:
@@ -196,6 +218,7 @@ def _device_form(summary: DeviceSummary) -> dict[str, Any]:
         "name": device.name or None,
         "tier": str(window.tier),
         "assumed": list(summary.assumed),
+        "caveats": list(summary.caveats),
         "seconds": seconds(window.accounted),
         "states": _times(window.states),
         "unknown_reasons": _times(window.unknown_reasons),

@@ -67,6 +67,7 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
     yield from _use_lines(summary)
     for why, time in unknown_parts(window.unknown_reasons):
         yield f"  unknown {time / accounted:.1%}: {why}"
+    yield from (f"  {caveat}" for caveat in summary.caveats)
     if fit.overprovisioned is not None:
         yield f"  {fit.overprovisioned:.0%} over-provisioned by the largest need"
 

@@ -11,6 +11,7 @@ from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import DAY_SECONDS, HOUR, format_duration, seconds
 from rightsizer.model.workload import Workload, WorkloadClass
@@ -185,7 +186,8 @@ def _shows_holding(case: Case) -> bool:
     """Whether anything was read by which a device without a known holder can be called held."""
     readings = case.node.readings.values() if case.node else ()
     return any(Resource.MEMORY in window.demands for window in case.windows) or any(
-        reading.processes is not None for reading in readings
+        reading.processes is not None or Signal.MEMORY_USED_BYTES in reading.values
+        for reading in readings
     )
 
 

@@ -5,7 +5,7 @@ import math
 import sqlite3
 from array import array
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from heapq import merge
 from operator import attrgetter
@@ -14,7 +14,12 @@ from typing import Any, Final
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    format_duration,
+    seconds,
+)
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import (
     Progress,
@@ -29,6 +34,8 @@ _MOST_IN_MEMORY: Final = 100_000
 _BATCH: Final = 1000
 _READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
+_ROWS_BETWEEN_STEPS: Final = 20
+"""At least, on average, where a clock goes back; other files are simply in no order."""
 
 
 class Load(StrEnum):
@@ -244,19 +251,48 @@ class RowFile:
     def __init__(self, text: TextFile, format: RecordingFormat) -> None:  # noqa: A002 - what it is.
         self.text = text
         self.notes = RecordingNotes(text.name)
+        self.names: dict[str, str] = {}
+        """Devices by another name of theirs."""
         self._format = format
         self._sorted: SortedRows | None = None
 
     def rows(self) -> Iterator[RecordingRow]:
         """All rows; each call starts again."""
-        if self._sorted is not None:
-            return iter(self._sorted)
+        rows = self._own_rows() if self._sorted is None else iter(self._sorted)
+        if not self.names:
+            return rows
+        names = self.names
+        return (
+            row if (name := names.get(row.device)) is None else row._replace(device=name)
+            for row in rows
+        )
+
+    def sort(self) -> None:
+        """Put the rows in order, once and for all; tell by how much the clock went back."""
+        if self._sorted is None:
+            self._sorted = SortedRows(self._watched(self._own_rows()))
+
+    def _own_rows(self) -> Iterator[RecordingRow]:
         self.notes = RecordingNotes(self.text.name)
         return self._format.rows(self.text, self.notes)
 
-    def sort(self) -> None:
-        """Put the rows in order, once and for all."""
-        self._sorted = SortedRows(self.rows())
+    def _watched(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
+        # Exporters write one signal after the other, each from its first time on.
+        last: dict[tuple[str, Signal | None], Nanoseconds] = {}
+        read = steps = longest = 0
+        for row in rows:
+            key = row.device, next(iter(row.values), None)
+            if row.time < (before := last.get(key, row.time)):
+                steps, longest = steps + 1, max(longest, before - row.time)
+            last[key] = row.time
+            read += 1
+            yield row
+        if steps and steps * _ROWS_BETWEEN_STEPS <= read:
+            self.notes.remark(
+                f"times go back by up to {format_duration(seconds(longest))}, as where a clock is "
+                "set, summer time ends or logs are joined: readings are put in order, and those of "
+                "one time are of one poll"
+            )
 
     def close(self) -> None:
         """Remove temporary files."""
@@ -290,15 +326,37 @@ def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingR
 
 
 def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> RecordingSurvey:
-    """Read everything once, sorting files that are out of order; without a row it is refused."""
+    """Read everything once, again with devices that have two names under one, or out of order.
+
+    Files that are out of order are sorted; without a row they are refused.
+    """
     while True:
         with contextlib.closing(IntervalMedian()) as gaps:
             try:
-                return _surveyed(files, gaps, progress)
+                found = _surveyed(files, gaps, progress)
             except _OutOfOrderError:
                 # Files of one recording are alike, and each try reads what comes before.
                 for file in files:
                     file.sort()
+                continue
+        names = _other_names(found.facts)
+        if not names:
+            return found
+        for file in files:
+            file.names = names
+
+
+def _other_names(facts: Mapping[str, RecordingDeviceFacts]) -> dict[str, str]:
+    """The uuids of devices that other rows call by their index, where but one device has it."""
+    named: dict[int, list[str]] = {}
+    for device, fact in facts.items():
+        if fact.index is not None and fact.mig_profile is None:
+            named.setdefault(fact.index, []).append(device)
+    return {
+        by_index: uuid
+        for index, (uuid, *others) in ((at, sorted(each)) for at, each in named.items())
+        if others == [by_index := f"index:{index}"]
+    }
 
 
 def _surveyed(
@@ -339,7 +397,7 @@ def _surveyed(
         raise RecordingError(f"{names}: there is no reading of any device in it{why}")
     for file in files:
         for device, facts in file.notes.facts.items():
-            learned[device].learn(facts)
+            learned[file.names.get(device, device)].learn(facts)
     return RecordingSurvey(
         interval=gaps.median(_READINGS),
         intervals={key: gaps.median(key) or 0 for key in last},
