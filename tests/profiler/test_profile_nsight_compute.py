@@ -132,6 +132,44 @@ def test_chosen_metrics_are_read_by_their_own_names(tmp_path: Path) -> None:
     assert profile.unread == {"metric without a value": 1}
 
 
+@pytest.mark.parametrize(
+    ("metrics", "rate"),
+    [
+        ({"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": ("inst", "1,000")}, 2e9),
+        (
+            {
+                "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum.per_cycle_elapsed": ("", "3"),
+                "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed": ("", "2"),
+                "smsp__cycles_elapsed.avg.per_second": ("Ghz", "1.5"),
+            },
+            10.5e9,
+        ),
+        (
+            {
+                "sm__ops_path_tensor_src_bf16_dst_fp32.sum": ("", "4,000"),
+                "sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off.sum": ("", "4,000"),
+            },
+            4e9,
+        ),
+        (
+            {"smsp__sass_thread_inst_executed_op_fadd_pred_on.sum.per_cycle_elapsed": ("", "3")},
+            None,
+        ),
+    ],
+)
+def test_operations_are_counted_by_launch_or_by_cycle(
+    tmp_path: Path, metrics: dict[str, tuple[str, str]], rate: float | None
+) -> None:
+    """A fused one counts twice; a cycle is of no use without the clock."""
+    section = "Command line profiler metrics"
+    rows = [(section, name, unit, value) for name, (unit, value) in metrics.items()]
+    rows.append((section, "gpu__time_duration.sum", "ns", "1,000"))
+    (kernel,) = (
+        profile_of(details_page(rows, columns=DETAIL_COLUMNS[:15]), tmp_path).devices[0].kernels
+    )
+    assert kernel.flops_per_second == (None if rate is None else pytest.approx(rate))
+
+
 def test_the_wide_page_has_its_units_in_a_row(tmp_path: Path) -> None:
     """And the name of the GPU in a column."""
     profile = profile_of(raw_page(RAW_UNITS, [("copy", RAW), ("copy", RAW)]), tmp_path)

@@ -8,13 +8,19 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from profile_stories import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use
-from rightsizer.model.profile import BenchmarkResult, FrameUse, KernelFamily, ProfiledDevice
+from rightsizer.model.profile import (
+    BenchmarkResult,
+    FrameUse,
+    KernelFamily,
+    ProductUse,
+    ProfiledDevice,
+)
 from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
@@ -47,8 +53,9 @@ def _page(*found: ProfiledWorkload) -> str:
 
 def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
     """Two workloads, the second against an earlier profile."""
-    limits = ReadLimits()
-    after = judged_workloads(read_all([launch_bound_trace(tmp_path)], limits))
+    limits, boards = ReadLimits(), [{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}]
+    after_file = launch_bound_trace(tmp_path, deviceProperties=boards)
+    after = judged_workloads(read_all([after_file], limits))
     before = judged_workloads(read_all([loader_bound_trace(tmp_path)], limits))
 
     golden("profile.html", profile_document(answer_form(after, before)))
@@ -168,6 +175,61 @@ def test_gpus_of_one_name_stand_once_each() -> None:
     nodes = tuple(profile(device(device=board, time=time)) for time in times)
     page = _page(ProfiledWorkload("nodes", nodes, ()))
     assert (page.count("<h3>GPU 0</h3>"), page.count('<details class="like">')) == (2, 2)
+
+
+def _points(**changes: Any) -> list[tuple[float, float, str]]:
+    """Place and tip of each point of the roofline of a GPU."""
+    page = _page(ProfiledWorkload("one", (profile(device(**changes)),), ()))
+    found = re.findall(r'<circle [^>]*cx="([\d.]+)" cy="([\d.]+)"[^>]*><title>([^<]*)', page)
+    return [(float(x), float(y), tip) for x, y, tip in found]
+
+
+def test_products_stand_below_the_roofs_of_their_board() -> None:
+    """Whose peaks the catalogue has: an H100's 989 TFLOP/s of bf16, 3.35 TB/s."""
+    products = (
+        ProductUse("aten::mm", "4096 x 4096 by 4096 x 4096", "bf16", 10, 2e-3, 1.2e12, 1e9),
+        ProductUse("aten::mm", "1 x 4096 by 4096 x 4096", "fp16", 10, 1e-3, 2e9, 2e9),
+        ProductUse("aten::mm", "2 x 2 by 2 x 2", "fp32", 1, 1e-9, 16.0, 48.0),
+    )
+    large, small = _points(products=products)
+    assert "600 TFLOP/s, 61% of what the board reaches at 1.2e+03 FLOP a byte" in large[2]
+    assert "2 TFLOP/s, 60% of what the board reaches at 1 FLOP a byte; 10 calls" in small[2]
+    assert large[0] > small[0]
+    assert large[1] < small[1]
+
+
+def test_kernels_whose_operations_were_counted_stand_there_too() -> None:
+    """By the bytes that they moved."""
+    counted = kernel(flops_per_second=1e12, dram_bytes_per_second=1e12)
+    ((_, _, tip),) = _points(kernels=(counted,))
+    assert "gemm, fp32: 1 TFLOP/s, 30% of what the board reaches at 1 FLOP a byte" in tip
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, "no operator has shapes"),
+        (
+            {
+                "device": ProfiledDevice("0", 0, "Voodoo 2"),
+                "products": (ProductUse("aten::mm", "", "bf16", 1, 1.0, 1.0, 1.0),),
+            },
+            "no board of the catalogue is called &#39;Voodoo 2&#39;",
+        ),
+        (
+            {"device": ProfiledDevice("0"), "kernels": (kernel(flops_per_second=1e12),)},
+            "the profile does not name the board",
+        ),
+        (
+            {"kernels": (kernel(flops_per_second=1e12),)},
+            "the bytes of its kernels were not counted",
+        ),
+    ],
+)
+def test_a_page_without_a_roofline_says_why(changes: dict[str, Any], why: str) -> None:
+    """No shapes, an unknown board, half of the counters."""
+    page = _page(ProfiledWorkload("one", (profile(device(**changes)),), ()))
+    assert f"No roofline: {why}" in page
 
 
 def test_frames_are_drawn_within_each_other() -> None:

@@ -9,7 +9,11 @@ __all__ = ["launch_bound_trace", "loader_bound_trace"]
 _LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 _KERNELS = 30
 _STEPS = 4
-_OPERATORS = ("add_", "mul", "relu")
+_OPERATORS = ("mm", "mul", "relu")
+_SHAPES = {
+    "Input Dims": [[512, 1024], [1024, 1024]],
+    "Input type": ["c10::BFloat16", "c10::BFloat16"],
+}
 
 
 def launch_bound_trace(folder: Path, name: str = "eager.pt.trace.json", **top: object) -> Path:
@@ -31,11 +35,8 @@ def _write(  # noqa: PLR0913, PLR0917 - what differs between the two.
     loads: float,
     top: dict[str, object],
 ) -> Path:
-    trace = KinetoTrace(
-        deviceProperties=[{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 42_297_524_224}],
-        metadata=SECRETS,
-        **top,
-    )
+    gpu = {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 42_297_524_224}
+    trace = KinetoTrace(**{"deviceProperties": [gpu], "metadata": SECRETS, **top})
     correlation = 0
     for number in range(_STEPS):
         begin = 1_000_000.0 + number * step
@@ -46,7 +47,8 @@ def _write(  # noqa: PLR0913, PLR0917 - what differs between the two.
         for each in range(_KERNELS):
             correlation += 1
             start = begin + loads + each * apart
-            trace.complete("cpu_op", f"aten::{_OPERATORS[each % 3]}", start - 1.0, 6.0)
+            operator = _OPERATORS[each % len(_OPERATORS)]
+            trace.complete("cpu_op", f"aten::{operator}", start - 1.0, 6.0, **_SHAPES)
             trace.launch(correlation, start, 3.0)
             trace.kernel("void tiny_kernel<float>()", start + 4.0, runs, correlation=correlation)
         copied = begin + loads + _KERNELS * apart - 30.0

@@ -158,6 +158,8 @@ class KernelUse:
     """DRAM throughput, of its peak."""
     dram_bytes_per_second: float | None = None
     """Read and written, where that was counted."""
+    flops_per_second: float | None = None
+    """Where its arithmetic was counted."""
     family: KernelFamily = KernelFamily.OTHER
     counters: KernelCounters | None = None
     """`None` where nothing of them was measured."""
@@ -255,6 +257,22 @@ class FrameUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ProductUse:
+    """All matrix products of one operator and shape."""
+
+    name: str
+    shape: str
+    number_format: str
+    """`fp32`, `bf16`, `fp16`, `fp8` or `int8`."""
+    calls: int
+    seconds: float
+    """Summed over the kernels of these calls."""
+    flops: float
+    bytes: float
+    """The least that they move: both factors and the result, once."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceProfile:
     """What one device did."""
 
@@ -277,6 +295,8 @@ class DeviceProfile:
     """From the start of its first step or kernel to the end of the last."""
     frames: tuple[FrameUse, ...] = ()
     """Each before those within it, the longest first; empty where the profile has none."""
+    products: tuple[ProductUse, ...] = ()
+    """Longest in sum first; empty where the profile has no shapes."""
 
     @property
     def judged_time(self) -> TimeUse | None:

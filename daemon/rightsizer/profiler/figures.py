@@ -236,3 +236,17 @@ def _details(form: ProfileForm, workload: str | None) -> list[str]:
     parts = ", ".join(f"{readable_name(name)} {percent(share)}" for name, share in shares)
     states = f", of that {parts}" if parts else ""
     return [f"the profile: {ours}{held}", f"telemetry: {theirs}, {active}{states}"]
+
+
+def no_roof_text(device: ProfileForm) -> str:
+    """Why there is nothing to draw below the roofs of a board."""
+    if device["products"] or any(each["flops_per_second"] for each in device["kernels"]):
+        if not device["name"]:
+            return "the profile does not name the board"
+        if device["roof"] is None:
+            return f"no board of the catalogue is called '{device['name']}'"
+        return "the bytes of its kernels were not counted, or its board has no peak of the format"
+    return (
+        "no operator has shapes (PyTorch: record_shapes=True) and no operations were counted "
+        "(Nsight Compute: --set full --page raw)"
+    )

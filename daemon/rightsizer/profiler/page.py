@@ -14,8 +14,11 @@ from rightsizer.profiler.figures import (
 )
 from rightsizer.profiler.page_charts import (
     WORDS,
+    RooflinePoint,
     colored,
     flame_chart,
+    roofline_chart,
+    roofline_points,
     steps_chart,
     timeline,
 )
@@ -38,7 +41,13 @@ def profile_document(answer: ProfileForm) -> str:
     """All workloads of an answer, one after the other."""
     return rendered(
         "profile.html",
-        {"change_row": change_row, "copy_row": _copy_row, "size": size_text, "time": time_text},
+        {
+            "change_row": change_row,
+            "copy_row": _copy_row,
+            "point_row": RooflinePoint.row,
+            "size": size_text,
+            "time": time_text,
+        },
         alike=f"{_ALIKE_POINTS} points of each share",
         answer=answer,
         charts=charts,
@@ -48,6 +57,8 @@ def profile_document(answer: ProfileForm) -> str:
         flame=flame_chart,
         groups_of=_groups_of,
         most_devices=_MOST_DEVICES,
+        roofline_chart=roofline_chart,
+        roofline_points=roofline_points,
         results_of=_results_of,
         steps_chart=steps_chart,
         tiles=_tiles,

@@ -4,13 +4,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.profiler.figures import CAUSES, ProfileForm, idle_parts, short_text, time_text
 from rightsizer.report.charts import (
     ChartColumn,
     ChartFrame,
     ChartLane,
+    ChartPoint,
+    ChartRoof,
     flame,
     lanes,
+    rate_text,
+    roofline,
     stacked_columns,
 )
 
@@ -41,6 +46,9 @@ _SMALLEST_FRAME: Final = 0.002
 _MOST_ROWS: Final = 30
 _LONGEST_FRAME: Final = 80
 _MOST_NAMES: Final = 6
+_MOST_POINTS: Final = 60
+_PEAKS_OF: Final = {"fp32": ("fp32", "tf32"), "fp16": ("bf16",)}
+"""Other names of a format's peaks: fp16 and bf16 have the same."""
 
 
 def colored(time: ProfileForm | None) -> dict[str, float]:
@@ -124,3 +132,88 @@ def _frame_tip(chain: Sequence[ProfileForm], share: float) -> str:
 
 def _frame_names(chain: Sequence[ProfileForm]) -> str:
     return " > ".join(short_text(each["name"], _LONGEST_FRAME) for each in chain)
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePoint:
+    """A product or a kernel whose operations are known, below its roof."""
+
+    name: str
+    number_format: str
+    calls: int
+    seconds: float
+    rate: float
+    intensity: float
+    roof: ChartRoof
+
+    @property
+    def reached(self) -> float:
+        """Of what the board would reach at most."""
+        return self.rate / min(self.roof.peak, self.intensity * self.roof.bandwidth)
+
+    def row(self) -> Sequence[str]:
+        """What a table says of it."""
+        time = f"{self.calls:,}", time_text(self.seconds)
+        speed = rate_text(self.rate), f"{self.intensity:,.3g}", f"{self.reached:.0%}"
+        return (short_text(self.name, _LONGEST_FRAME), self.number_format, *time, *speed)
+
+
+def roofline_points(device: ProfileForm) -> list[RooflinePoint]:
+    """The longest products, or kernels whose operations were counted; none without a roof."""
+    roof = device["roof"]
+    if roof is None:
+        return []
+    found = [
+        (
+            *(f"{each['name']} {each['shape']}", each["number_format"], each["calls"]),
+            *(each["seconds"], each["flops"] / each["seconds"], each["flops"] / each["bytes"]),
+        )
+        for each in device["products"]
+        if each["seconds"]
+    ] or [
+        (
+            *(each["name"], "bf16" if each["uses_tensor_cores"] else "fp32", each["count"]),
+            *(each["seconds"], each["flops_per_second"]),
+            each["flops_per_second"] / each["dram_bytes_per_second"],
+        )
+        for each in device["kernels"]
+        if each["flops_per_second"] and each["dram_bytes_per_second"]
+    ]
+    least = _SMALLEST_FRAME * sum(each[3] for each in found)
+    return [
+        RooflinePoint(*each, over)
+        for each in found[:_MOST_POINTS]
+        if each[3] >= least and (over := _roof_over(roof, each[1], each[4])) is not None
+    ]
+
+
+def _roof_over(roof: ProfileForm, number_format: str, rate: float) -> ChartRoof | None:
+    """Of a format; numbers of 32 bits went through tensor cores where they are that fast."""
+    peaks = roof["flops_per_second"]
+    names = _PEAKS_OF.get(number_format, (number_format,))
+    known = [(peaks[name], name) for name in names if name in peaks]
+    if not known:
+        return None
+    peak, name = min((each for each in known if each[0] >= rate), default=max(known))
+    return ChartRoof(f"{name} {rate_text(peak)}", roof["bytes_per_second"], peak)
+
+
+def roofline_chart(name: str, points: Sequence[RooflinePoint]) -> str:
+    """Points below the roofs that are theirs."""
+    whole = sum(each.seconds for each in points)
+    return roofline(
+        f"Roofline of {name}",
+        list(dict.fromkeys(each.roof for each in points)),
+        [
+            ChartPoint(each.intensity, each.rate, each.seconds / whole, _point_tip(each))
+            for each in points
+        ],
+    )
+
+
+def _point_tip(point: RooflinePoint) -> str:
+    name, number_format, calls, time, rate, intensity, reached = point.row()
+    return (
+        f"{name}, {number_format}: {rate}, {reached} of what the board reaches at {intensity} "
+        f"FLOP a byte; {calls} calls, {time}"
+    )

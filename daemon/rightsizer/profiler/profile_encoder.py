@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import UsageError
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
@@ -43,6 +44,7 @@ def _device(found: DeviceProfile) -> Form:
         **form,
         "time": _time(found.time),
         "steps_time": _time(found.steps_time),
+        "roof": _roof(found),
         "timeline": None if found.timeline is None else asdict(found.timeline),
         "steps": [
             {
@@ -56,6 +58,19 @@ def _device(found: DeviceProfile) -> Form:
             }
             for each in found.steps
         ],
+    }
+
+
+def _roof(found: DeviceProfile) -> Form | None:
+    """Peaks of its board; `None` where it is not known, or no arithmetic to compare them with."""
+    if not found.products and all(each.flops_per_second is None for each in found.kernels):
+        return None
+    if not found.device.name or (board := built_in().find(found.device.name)) is None:
+        return None
+    return {
+        "board": board.usual_name,
+        "bytes_per_second": board.memory_bandwidth_bytes_per_second,
+        "flops_per_second": dict(board.peak_per_second),
     }
 
 

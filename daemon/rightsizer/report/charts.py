@@ -163,6 +163,89 @@ def lanes(
     return figure((_WIDTH, height + 20), name, description, drawn, "chart")
 
 
+@dataclass(frozen=True, slots=True)
+class ChartRoof:
+    """What a board reaches at most: its bandwidth below its ridge, a peak beyond."""
+
+    words: str
+    bandwidth: float
+    peak: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """Operations a byte and a second, and a part of the time, 0 to 1."""
+
+    intensity: float
+    rate: float
+    share: float
+    tip: str
+
+
+_ROOFLINE_HEIGHT: Final = 300.0
+_LARGEST_POINT: Final = 14.0
+_SLOPE: Final = 10.0
+"""Below the ridge, of which the chart shows at least so much."""
+_PREFIXES: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]) -> str:
+    """Points below the roofs of a board, both axes by powers of ten."""
+    ridges = [each.peak / each.bandwidth for each in roofs]
+    slope = min(ridges) / _SLOPE, max(ridges) * 2
+    across = _decades([*slope, *(each.intensity for each in points)])
+    # What is that slow is slow, whatever its place.
+    peaks = [each.peak for each in roofs]
+    least = max(peaks) / 1e5
+    rates = (max(least, each.rate) for each in points)
+    upward = _decades([min(peaks) / _SLOPE, *peaks, *rates])
+    left, right, top, bottom = 84.0, _WIDTH - 16, 22.0, _ROOFLINE_HEIGHT - 34
+
+    def place(intensity: float, rate: float) -> tuple[float, float]:
+        x = (math.log10(intensity) - across[0]) / (across[1] - across[0])
+        y = (math.log10(max(least, rate)) - upward[0]) / (upward[1] - upward[0])
+        return left + x * (right - left), bottom - y * (bottom - top)
+
+    drawn = []
+    for power in range(upward[0], upward[1] + 1):
+        y = place(1.0, 10.0**power)[1]
+        drawn.append(f'<path class="line" d="M{left:g} {_short(y)}H{right:g}"/>')
+        drawn.append(text(left - 6, y + 4, rate_text(10.0**power), "end"))
+    for power in range(across[0], across[1] + 1):
+        x = place(10.0**power, 1.0)[0]
+        drawn.append(f'<path class="line" d="M{_short(x)} {top:g}V{bottom:g}"/>')
+        drawn.append(text(x, bottom + 14, f"{10.0**power:,g}", "middle"))
+    drawn.append(text((left + right) / 2, bottom + 29, "FLOP a byte of memory", "middle"))
+    for roof, ridge in zip(roofs, ridges, strict=True):
+        start = max(10.0 ** across[0], 10.0 ** upward[0] / roof.bandwidth)
+        ends = ((start, start * roof.bandwidth), (ridge, roof.peak), (10.0 ** across[1], roof.peak))
+        corners = "L".join(f"{_short(x)} {_short(y)}" for x, y in (place(*each) for each in ends))
+        drawn.append(f'<path class="roof" d="M{corners}"/>')
+        drawn.append(text(right, place(ridge, roof.peak)[1] - 4, roof.words, "end"))
+    for point in points:
+        x, y = place(point.intensity, point.rate)
+        radius = max(3.0, _LARGEST_POINT * math.sqrt(point.share))
+        drawn.append(
+            f'<circle class="point" cx="{_short(x)}" cy="{_short(y)}" r="{_short(radius)}">'
+            f"<title>{escape(point.tip)}</title></circle>"
+        )
+    told = f"{len(points)} points; the table below has the longest."
+    return figure((_WIDTH, _ROOFLINE_HEIGHT), name, told, drawn, "chart")
+
+
+def _decades(values: Iterable[float]) -> tuple[int, int]:
+    """Powers of ten around some values."""
+    every = [math.log10(value) for value in values]
+    low = math.floor(min(every))
+    return low, max(low + 1, math.ceil(max(every)))
+
+
+def rate_text(rate: float) -> str:
+    """`617 TFLOP/s`."""
+    unit = next(((scale, prefix) for scale, prefix in _PREFIXES if rate >= scale), (1.0, ""))
+    return f"{rate / unit[0]:,.3g} {unit[1]}FLOP/s"
+
+
 _FRAME_HEIGHT: Final = 18
 
 

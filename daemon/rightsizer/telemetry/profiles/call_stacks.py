@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
-from rightsizer.model.profile import FrameUse
+from rightsizer.model.profile import FrameUse, ProductUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.products import MatrixProduct
 from rightsizer.telemetry.profiles.tables import short_name
 from rightsizer.telemetry.profiles.time_line import Column, Interval, SpanLine
-from rightsizer.telemetry.profiles.time_use import FrameTimes, Launches
+from rightsizer.telemetry.profiles.time_use import FrameTimes, Launches, ProductTimes
 
 _LIBRARY_FRAME: Final = re.compile(r"<|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
 _MODULE: Final = "nn.Module: "
@@ -32,6 +33,12 @@ class _CallKind(IntEnum):
     """Of the program: what a person can change."""
     MODULE = 2
     WAIT = 3
+
+
+class _CallName(NamedTuple):
+    kind: _CallKind
+    name: str
+    product: MatrixProduct | None = None
 
 
 class _Calls(SpanLine):
@@ -55,6 +62,7 @@ class _OpenCall:
     name: int
     end: Nanoseconds
     has_launched: bool = False
+    product_call: int = -1
 
 
 class _Nest:
@@ -87,14 +95,16 @@ class CallStacks:
     """Operators, frames of Python and waits by a thread's number; bounded in names."""
 
     def __init__(self, limits: ReadLimits) -> None:
-        self._names: dict[tuple[_CallKind, str], int] = {}
+        self._names: dict[_CallName, int] = {}
         self._limits = limits
         self._calls: defaultdict[int, _Calls] = defaultdict(_Calls)
         self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
 
-    def operator(self, thread: int, name: str, span: Interval) -> None:
-        """A call of an operator."""
-        self._add(thread, _CallKind.OPERATOR, name, span)
+    def operator(
+        self, thread: int, name: str, span: Interval, product: MatrixProduct | None = None
+    ) -> None:
+        """A call of an operator, and what it multiplies."""
+        self._add(thread, _CallKind.OPERATOR, name, span, product)
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
         """A function of Python or a module; those of libraries, which nobody changes, are not kept.
@@ -129,36 +139,63 @@ class CallStacks:
             nest = _Nest(self._calls.get(thread))
             for start, end, number in waits.in_order():
                 calls = [known[each.name] for each in nest.around(start, end)]
-                operators = [name for kind, name in calls if kind is _CallKind.OPERATOR]
-                lines = [name for kind, name in calls if kind is _CallKind.LINE]
-                told, name = ", ".join((*operators[:1], *lines[-1:])), known[number][1]
+                operators = [each.name for each in calls if each.kind is _CallKind.OPERATOR]
+                lines = [each.name for each in calls if each.kind is _CallKind.LINE]
+                told, name = ", ".join((*operators[:1], *lines[-1:])), known[number].name
                 yield f"{name} in {told}" if told else name, (start, end)
 
-    def launched(self, launches: Launches, tree: "FrameTree") -> Column:
-        """The frame of each launch by its row; -1 where it is in none."""
-        found: Column = array("i", [-1]) * len(launches)
+    def find_launches(self, launches: Launches, tree: "FrameTree") -> None:
+        """The frame and the product of each launch; none where no call is known."""
         if not self._calls or not self._limits.frames_maximum:
-            return found
-        names = [name for _, name in self._names]
-        nests: dict[int, _Nest] = {}
+            return
+        launches.frames = array("i", [-1]) * len(launches)
+        launches.product_calls = array("i", [-1]) * len(launches)
+        names, nests = list(self._names), dict[int, _Nest]()
         for row, thread, start, end in launches.by_start():
             if thread not in nests:
                 nests[thread] = _Nest(self._calls.get(thread))
             place = -1
             for call in nests[thread].around(start, end):
-                place = tree.within(place, names[call.name])
+                place = tree.within(place, names[call.name].name)
                 if not call.has_launched:
                     call.has_launched = True
                     tree.calls[place] += 1
-            found[row] = place
-        return found
+                    if names[call.name].product is not None:
+                        call.product_call = len(launches.products)
+                        launches.products.append(call.name)
+                if call.product_call >= 0:
+                    launches.product_calls[row] = call.product_call
+            launches.frames[row] = place
 
-    def _add(self, thread: int, kind: _CallKind, name: str, span: Interval) -> None:
+    def products(self, found: ProductTimes) -> tuple[ProductUse, ...]:
+        """Matrix products by operator and shape, the longest first."""
+        names = list(self._names)
+        uses = (
+            ProductUse(
+                *product[:3],
+                found.calls[number],
+                seconds(time),
+                float(product.flops * found.calls[number]),
+                float(product.bytes * found.calls[number]),
+            )
+            for number, time in found.times.items()
+            if (product := names[number].product) is not None
+        )
+        return tuple(sorted(uses, key=lambda each: (-each.seconds, each.name, each.shape)))
+
+    def _add(
+        self,
+        thread: int,
+        kind: _CallKind,
+        name: str,
+        span: Interval,
+        product: MatrixProduct | None = None,
+    ) -> None:
         if not name:
             return
-        key = kind, short_name(name, self._limits.name_maximum_characters)
+        key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
         if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
-            key = kind, _OTHERS
+            key = _CallName(kind, _OTHERS)
         into = (self._waits if kind is _CallKind.WAIT else self._calls)[thread]
         into.add(*span)
         into.names.append(self._names.setdefault(key, len(self._names)))

@@ -33,6 +33,7 @@ from rightsizer.telemetry.profiles.names import (
     python_span,
     span_kind,
 )
+from rightsizer.telemetry.profiles.products import matrix_product
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
@@ -258,8 +259,10 @@ class PyTorchEvents:
             self._recorder.stacks.module(self._thread(event), name, span)
         return True
 
-    def _operator(self, event: Event, _: _Arguments, span: Interval) -> bool:
-        self._recorder.stacks.operator(self._thread(event), _name(event), span)
+    def _operator(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        name = _name(event)
+        product = matrix_product(name, arguments)
+        self._recorder.stacks.operator(self._thread(event), name, span, product)
         return True
 
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:

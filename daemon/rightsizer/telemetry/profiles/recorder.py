@@ -183,7 +183,7 @@ class Recorder:
         """What each device did, those left out that did nothing."""
         used = [each for each in self._devices.values() if each.is_used]
         used.sort(key=lambda each: (each.facts.index or 0, each.facts.key))
-        self._launches.frames = self.stacks.launched(self._launches, self._frames)
+        self.stacks.find_launches(self._launches, self._frames)
         return tuple(map(self._profile, used))
 
     def host_spans(self) -> tuple[HostSpanUse, ...]:
@@ -270,6 +270,7 @@ class Recorder:
             ),
             longest_host_wait_seconds=seconds(line.longest_host_wait),
             timeline=timeline(line, edges),
+            products=self.stacks.products(line.product_times),
             frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
         )
 

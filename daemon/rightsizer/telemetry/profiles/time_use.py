@@ -87,7 +87,16 @@ def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
 class Launches:
     """Calls of the host by the number that ties them to kernels, copies and graphs."""
 
-    __slots__ = ("_correlations", "_ends", "_is_ordered", "_starts", "_threads", "frames")
+    __slots__ = (
+        "_correlations",
+        "_ends",
+        "_is_ordered",
+        "_starts",
+        "_threads",
+        "frames",
+        "product_calls",
+        "products",
+    )
 
     def __init__(self) -> None:
         self._correlations: Column = array("q")
@@ -96,7 +105,11 @@ class Launches:
         self._threads: Column = array("q")
         self._is_ordered = True
         self.frames: Column = array("i")
-        """By row, once they are known: in which frame it was called; -1 in none."""
+        """By row, where any is known: in which frame it was called; -1 in none."""
+        self.product_calls: Column = array("i")
+        """By row, where any is known: which call of a product it is of; -1 of none."""
+        self.products: Column = array("q")
+        """The product of each such call."""
 
     def __len__(self) -> int:
         return len(self._correlations)
@@ -155,14 +168,34 @@ class FrameTimes:
         self.kernels[frame] += 1
 
 
+class ProductTimes:
+    """Device time and calls by matrix product."""
+
+    __slots__ = ("_seen", "calls", "times")
+
+    def __init__(self, launches: Launches) -> None:
+        self._seen = bytearray(len(launches.products))
+        self.times: Counter[int] = Counter()
+        self.calls: Counter[int] = Counter()
+
+    def add(self, product: int, call: int, time: Nanoseconds) -> None:
+        """A kernel; a call may launch several."""
+        self.times[product] += time
+        self.calls[product] += not self._seen[call]
+        self._seen[call] = 1
+
+
 class LaunchCounter:
     """Counts the calls that brought kernels; a graph's many kernels come by one."""
 
-    __slots__ = ("_count", "_host", "_launches", "_matched", "_seen", "_short", "frame_times")
+    __slots__ = (
+        *("_count", "_host", "_launches", "_matched", "_seen", "_short"),
+        *("frame_times", "product_times"),
+    )
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
-        self.frame_times = FrameTimes()
+        self.frame_times, self.product_times = FrameTimes(), ProductTimes(launches)
         self._seen = bytearray(len(launches))
         self._count = self._matched = self._short = self._host = 0
 
@@ -176,6 +209,8 @@ class LaunchCounter:
             if row is None:
                 yield start, end, None
                 continue
+            if launches.products and (call := launches.product_calls[row]) >= 0:
+                self.product_times.add(launches.products[call], call, end - start)
             began, ended = launches.span(row)
             call = ended - began
             self._matched += 1
@@ -196,7 +231,10 @@ class LaunchCounter:
 class MeasuredLine:
     """A device's time line, laid on rulers in one walk; whole nanoseconds until the end."""
 
-    __slots__ = ("_rulers", "frame_times", "launches", "longest_host_wait", "span", "start")
+    __slots__ = (
+        *("_rulers", "frame_times", "launches", "longest_host_wait", "product_times"),
+        *("span", "start"),
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
         self,
@@ -231,7 +269,8 @@ class MeasuredLine:
                     rulers["synchronization_wait"].add_all(_outside(begin, end, in_loader))
             if cause != "kernel_wait" and checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
-        self.launches, self.frame_times = counter.use(), counter.frame_times
+        self.launches = counter.use()
+        self.frame_times, self.product_times = counter.frame_times, counter.product_times
         for name, is_collective in (("collective", True), ("compute", False)):
             if kernels.collectives:
                 apart = kernels.collective_intervals(is_collective=is_collective)

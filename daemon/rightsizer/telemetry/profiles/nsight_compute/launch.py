@@ -120,6 +120,20 @@ _ALL_TENSOR: Final = re.compile(
     r"sm(?:sp)?__(?:inst_executed_pipe_tensor|pipe_tensor(?:_cycles_active|_inst)?)\."
 )
 """Of the whole pipe, where others are of one kind of number and may be 0 beside another."""
+_OPERATIONS: Final[Mapping[str, int]] = {
+    f"smsp__sass_thread_inst_executed_op_{kind}{name}_pred_on.sum": weight
+    for kind in "fhd"
+    for name, weight in (("add", 1), ("mul", 1), ("fma", 2))
+}
+"""Of fp32, fp16 and fp64: operations that an executed instruction of a thread counts for."""
+_TENSOR_OPERATIONS: Final = re.compile(r"sm__ops_path_tensor_src_(?!\w*sparsity)\w+\.sum")
+_PER_CYCLE: Final = ".per_cycle_elapsed"
+_CLOCKS: Final = ("smsp__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")
+_HERTZ: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("hz", "cycle/second", "cycle/s"), 1.0),
+    **dict.fromkeys(("mhz", "cycle/usecond", "cycle/us"), 1e6),
+    **dict.fromkeys(("ghz", "cycle/nsecond", "cycle/ns"), 1e9),
+}
 _PEAK: Final = ".peak_"
 """In the names of what the hardware could do at most."""
 _TENSOR_RULE: Final = re.compile(
@@ -132,7 +146,9 @@ _WANTED: Final = frozenset(
 
 def is_wanted(key: MetricKey) -> bool:
     """Whether a metric is read at all; profiles can have thousands."""
-    return key in _WANTED or _TENSOR.match(key[1]) is not None
+    counted = key[1].removesuffix(_PER_CYCLE)
+    is_named = key in _WANTED or counted in _OPERATIONS or counted in _CLOCKS
+    return is_named or _TENSOR.match(key[1]) is not None
 
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
@@ -141,6 +157,7 @@ def measured(launch: KernelLaunch) -> dict[str, float]:
     found |= {name: launch.first(keys, _as_it_is) for name, keys in _METRICS["numbers"].items()}
     found["excess_sectors_ratio"] = _excess_sectors(launch)
     found["dram_bytes_per_second"] = _dram_rate(launch)
+    found["flops_per_second"] = _operations_rate(launch)
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -159,6 +176,21 @@ def _dram_rate(launch: KernelLaunch) -> float | None:
         if None not in parts:
             return sum(filter(None, parts)) / duration
     return None
+
+
+def _operations_rate(launch: KernelLaunch) -> float | None:
+    """By counts of the whole launch, or of a cycle; `None` where none of them was measured."""
+    duration = launch.first(DURATION, seconds_in)
+    clock = launch.first([("", name) for name in _CLOCKS], lambda unit: _HERTZ.get(unit.lower()))
+    rates: dict[str, float] = {}
+    for (_, name), figure in launch.metrics.items():
+        counted = name.removesuffix(_PER_CYCLE)
+        weight = 1 if _TENSOR_OPERATIONS.fullmatch(counted) else _OPERATIONS.get(counted, 0)
+        if weight and name != counted and clock:
+            rates.setdefault(counted, figure.value * weight * clock)
+        elif weight and name == counted and duration:
+            rates[counted] = figure.value * weight / duration
+    return sum(rates.values()) if rates else None
 
 
 def _as_it_is(_: str) -> float:
