@@ -42,7 +42,7 @@ def test_without_a_command_it_shows_what_there_is(capsys: Captured) -> None:
     assert all(entry.name in text and entry.summary in text for entry in COMMANDS)
 
 
-@pytest.mark.parametrize("arguments", [["frobnicate"], ["replay"], ["demo", "--sped", "2"]])
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["replay"]])
 def test_what_does_not_exist_is_a_usage_error(arguments: list[str], capsys: Captured) -> None:
     """With the usage of what does."""
     with pytest.raises(SystemExit) as ended:
@@ -50,6 +50,31 @@ def test_what_does_not_exist_is_a_usage_error(arguments: list[str], capsys: Capt
 
     assert ended.value.code == 2
     assert faults_of(capsys)[0].startswith("usage: rightsizer")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["demo", "--sped", "2"], "rightsizer: demo has no flag --sped; did you mean --speed?"),
+        (["demo", "--sped=2"], "rightsizer: demo has no flag --sped; did you mean --speed=2?"),
+        (["plan", "--qps", "3"], "rightsizer: plan has no flag --qps; write --rps"),
+        (["plan", "--context", "3"], "rightsizer: plan has no flag --context; write --in"),
+        (
+            ["plan", "--vram", "8"],
+            "rightsizer: plan has no flag --vram; write --gpus, such as 24GB",
+        ),
+        (["plan", "--cost", "8"], "plan has no flag --cost; write --budget, in dollars an hour"),
+        (["plan", "7B", "8B"], "rightsizer: plan has no argument 8B; 'rightsizer plan --help'"),
+    ],
+)
+def test_unknown_flag_is_told_what_to_write(
+    arguments: list[str], told: str, capsys: Captured
+) -> None:
+    """The nearest, or what is meant by the words of other tools; in one line."""
+    assert main(arguments) == 2
+    (line,) = faults_of(capsys)
+
+    assert told in line
 
 
 def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured) -> None:

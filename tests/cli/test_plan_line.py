@@ -10,10 +10,9 @@ import pytest
 from plan_answers import refusal
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
-from rightsizer.planner.models.known_models import find_model, known_names
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.parameters import NumberFormat, count_parameters
+from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Requirement
 
 Captured = pytest.CaptureFixture[str]
@@ -46,59 +45,6 @@ def asked(**words: str) -> Requirement:
     requirement = plan_of_flags(words).items[0].requirement
     assert requirement is not None
     return requirement
-
-
-@pytest.mark.parametrize("name", known_names())
-def test_known_model_has_its_published_parameters(name: str) -> None:
-    """Within 4 in 1000 of what its card, or the index of its weights, tells."""
-    known = find_model(name)
-    assert known is not None
-    model = asked(model=name).model
-    pipeline = "model_index.json" in known.config
-    towers = known.config.get("model_type") == "clip"
-
-    assert (known.name, model.name) == (name, name)
-    assert known.source
-    if not towers:
-        counted = count_parameters(model).total
-        assert counted == pytest.approx(known.parameters, rel=0.02 if pipeline else 0.004)
-
-
-@pytest.mark.parametrize(
-    ("spelled", "name", "weights"),
-    [
-        ("meta-llama/Llama-3.1-70B-Instruct", "Llama-3.1-70B", None),
-        ("meta-llama/Meta-Llama-3.1-70B", "Llama-3.1-70B", None),
-        ("llama3.1:70b", "Llama-3.1-70B", None),
-        ("Llama 3.1 70B", "Llama-3.1-70B", None),
-        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B", NumberFormat.INT4),
-        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "Llama-3.1-8B", NumberFormat.FP8),
-        ("Llama-3.1-8B-Instruct-quantized.w8a8", "Llama-3.1-8B", NumberFormat.INT8),
-        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "Mixtral-8x7B", None),
-        ("google/gemma-3-27b-it", "Gemma-3-27B", None),
-        ("openai/gpt-oss-20b", "gpt-oss-20b", None),
-        ("bert-base-uncased", "BERT-base", None),
-        ("BAAI/bge-large-en-v1.5", "bge-large-en-v1.5", None),
-        ("stabilityai/stable-diffusion-xl-base-1.0", "SDXL", None),
-        ("ViT-B/16", "ViT-B-16", None),
-        ("resnet50", "ResNet-50", None),
-        ("yolov8n", "YOLOv8n", None),
-    ],
-)
-def test_model_is_found_by_any_of_its_spellings(
-    spelled: str, name: str, weights: NumberFormat | None
-) -> None:
-    """Organization, case and punctuation do not matter, and a suffix tells the format."""
-    known = find_model(spelled)
-
-    assert known is not None
-    assert (known.name, known.weights) == (name, weights)
-
-
-@pytest.mark.parametrize("spelled", ["llama-3.1-71b", "gpt-5", "nosuch", "", "70B"])
-def test_name_of_no_known_model_is_none(spelled: str) -> None:
-    """A size that no model of a family has is not taken for one that it has."""
-    assert find_model(spelled) is None
 
 
 def test_line_asks_what_the_file_asks(ask: Ask, tmp_path: Path) -> None:
@@ -144,6 +90,62 @@ def test_model_has_one_answer_by_name_by_file_and_by_family(ask: Ask, tmp_path: 
     for one, other in zip(by_name["candidates"], by_family["candidates"], strict=True):
         assert (one["gpu"], one["count"]) == (other["gpu"], other["count"])
         assert one["tokens_per_second"] == pytest.approx(other["tokens_per_second"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("word", "gpus"),
+    [
+        ("RTX PRO 6000", {"RTX-PRO-6000-SE", "RTX-PRO-6000-WS"}),
+        ("a100:3g.40gb", {"A100-PCIE-80GB:3g.40gb", "A100-SXM4-80GB:3g.40gb"}),
+        ("96GB", {"H100-SXM5-96GB", "GH200-96GB", "H20", "RTX-PRO-6000-SE", "RTX-PRO-6000-WS"}),
+    ],
+)
+def test_gpus_are_named_by_family_slice_or_size(ask: Ask, word: str, gpus: set[str]) -> None:
+    """As many kinds as the word may mean."""
+    answer = ask("--model", "llama-3.1-8b", "--concurrency", "1", "--gpus", word)
+    assert {each["gpu"] for each in answer["candidates"]} == gpus
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"), [("q4_k_m", 4.58), ("q5_k_m", 5.33), ("q6_k", 6.14), ("q8_0", 7.95)]
+)
+def test_gguf_takes_what_its_file_does(ask: Ask, name: str, bits: float) -> None:
+    """GiB of Llama 3.1 8B, with embedding and head (llama.cpp, tools/quantize/README.md)."""
+    words = ("--concurrency", "1", "--gpus", "l40s", "--precision", name)
+    memory = ask("--model", "llama-3.1-8b", *words)["memory"]
+    assert memory["weights_bytes"] / 2**30 == pytest.approx(bits, rel=0.005)
+
+
+def test_model_that_writes_nothing_is_asked_for_sequences(ask: Ask) -> None:
+    """By `--out 0`, or by its name: one pass, no cache, no head."""
+    load = ("--rps", "20", "--in", "512", "--gpus", "l40s")
+    silent = ask("--model", "qwen3-8b", "--out", "0", *load)
+    reader = ask("--model", "Qwen/Qwen3-Embedding-8B", *load)
+    assert silent["unit"] == reader["unit"] == "sequences"
+    assert silent["candidates"] == reader["candidates"]
+    assert reader["memory"]["kv_cache_bytes"] == 0
+    assert reader["memory"]["weights_bytes"] == pytest.approx(7.57e9 * 2, rel=0.01)
+    assert any("Qwen3-8B, whose shape it has" in note for note in reader["notes"])
+
+
+def test_short_prompts_that_go_through_together_wait_for_no_more_than_that(ask: Ask) -> None:
+    """No queue where less is asked for than is delivered."""
+    words = ("--rps", "100", "--in", "100", "--out", "1", "--gpus", "a100-sxm4-80gb")
+    first = ask("--model", "llama-3.1-8b", *words)["candidates"][0]
+    assert first["tokens_per_second"] > 120
+    assert first["ttft_ms"] < 1000
+
+
+def test_budget_rejects_what_costs_more_and_what_has_no_price(ask: Ask) -> None:
+    """And the remedies are within it."""
+    words = ("--rps", "5", "--budget", "5", "--gpus", "h200,h100,rtx4090")
+    answer = ask("--model", "llama-3.1-70b", *words)
+    assert answer["nothing_fits"]
+    reasons = {each["gpu"]: each["reasons"] for each in answer["candidates"]}
+    assert reasons["H200-SXM-141GB"] == ["price: $8.00 an hour, of $5.00 at most"]
+    assert "price: no price is known, of $5.00 at most" in reasons["RTX4090"]
+    assert all(each["candidate"]["cost_per_hour"] <= 5 for each in answer["alternatives"])
+    assert ask("--model", "llama-3.1-8b", *words)["candidates"][0]["cost_per_hour"] <= 5
 
 
 def test_encoder_is_asked_for_sequences_and_answers_in_them(ask: Ask) -> None:
@@ -270,7 +272,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model ~unknown-user/model", "there is no such file"),
         ("--model foo-13b", "or its size alone (13B)"),
         ("--model ./nowhere.json", "--model: './nowhere.json': there is no such file"),
-        ("--model bert --rps abc", "--rps: must be a number (got 'abc'); write it like 7e9 or 7B"),
+        ("--model bert --rps abc", "--rps: must be a number (got 'abc'); write it like 20"),
         ("--model 7B --rps -3", "--rps: -3 is not above 0"),
         ("--model 7B --rps 1e400", "--rps: must be from -1e+15 to 1e+15"),
         ("--model 7B --in 0", "--in: 0 is not above 0"),
@@ -286,6 +288,9 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ),
         ("--model 7B --precision fp7", "--precision: 'fp7' is not known; did you mean 'fp8'"),
         ("--model 7B --gpus h1000", "--gpus: board 'h1000' is not in the catalogue; did you mean"),
+        ("--model 7B --gpus 8xh100", "--gpus: '8xh100': the plan finds how many; write h100"),
+        ("--model 7B --gpus h100:8", "--gpus: 'h100:8': the plan finds how many; write h100"),
+        ("--model 7B --budget much", "--budget: must be a number (got 'much')"),
         ("--model 7B --train some", "--train: 'some' is not known; take one of full, lora, qlora"),
         ("--model 7B --provider foo", "--provider: no prices of 'foo' are known; take one of aws"),
     ],

@@ -297,9 +297,28 @@ def test_unmeasured_families_keep_the_plain_form() -> None:
         assert log_score(fit, speech, board) == log_score(plain, speech, board)
 
 
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [
+        ("diffusion", "inference-diffusion"),
+        ("whisper-large-v3", "inference-speech"),
+        ("Llama-3.1-70B-Instruct", "inference-llm"),
+        ("BERT large training", "training-transformer-encoder"),
+        ("segmentation-3d", "inference-segmentation-3d"),
+        ("resnet50 offline", "inference-cnn-offline"),
+        ("llm-chat", "inference-llm"),
+    ],
+)
+def test_workload_is_found_by_what_people_call_it(spelled: str, name: str) -> None:
+    """By family or model; served where nothing else is said."""
+    assert parse_workload(spelled).name == name
+
+
 def test_unknown_names_are_refused_with_those_known() -> None:
     """A workload or a format that does not exist."""
-    with pytest.raises(RequirementError, match=r"'inference-poetry'.*inference-cnn"):
+    with pytest.raises(RequirementError, match=r"'inference-poetry'.*inference- and one of cnn"):
         parse_workload("inference-poetry")
+    with pytest.raises(RequirementError, match=r"'training'.*did you mean training-llm"):
+        parse_workload("training")
     with pytest.raises(RequirementError, match=r"'fp17'.*bf16"):
         parse_precision("fp17")

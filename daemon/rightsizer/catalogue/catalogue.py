@@ -28,6 +28,11 @@ def plain_name(name: str) -> str:
     return _NOISE.sub("", _MIG.sub("", name.lower()))
 
 
+def _told_words(name: str) -> list[str]:
+    """The words of a name without brands."""
+    return [word for word in _WORDS.findall(name.lower()) if plain_name(word)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Spelling:
     """A name taken apart."""
@@ -126,10 +131,21 @@ class Catalogue:
     def family(self, name: str) -> tuple[Board, ...]:
         """Every board that a short name may mean, such as `h100`; none where it is unknown.
 
-        What the name does say has to agree: `a100-80gb` are those of 80 GB.
+        What the name does say has to agree: `a100-80gb` are those of 80 GB, and so is `80GB` of all
+        kinds. `rtx pro 6000` are those whose names begin with these words.
         """
-        board = self.boards.get(name) or self.find(name)
-        return tuple(self._possible(name)) if board is None else (board,)
+        if (board := self.boards.get(name) or self.find(name)) is not None:
+            return (board,)
+        given, boards = _Spelling.of(name), self.boards.values()
+        if not given.model and given.memory_gb:
+            return tuple(each for each in boards if _agrees(given, each, ()))
+        begun = _told_words(name) if any(map(str.isdigit, name)) else []
+        return tuple(self._possible(name)) or tuple(
+            board
+            for board in boards
+            for names in ((*board.names, *board.other_names),)
+            if begun and any(_told_words(each)[: len(begun)] == begun for each in names)
+        )
 
     def nearest(self, name: str) -> tuple[str, ...]:
         """Keys of boards that a name may be meant for; none where nothing is near."""

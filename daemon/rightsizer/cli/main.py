@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +41,8 @@ class CommandEntry:
         return command
 
 
+_USAGE: Final = 2
+_FLAG: Final = re.compile(r"--[\w.-]+")
 COMMANDS: Final = tuple(CommandEntry(**row) for row in table_rows(__file__, "commands.csv"))
 """By the group that `--help` shows them in."""
 
@@ -56,7 +59,10 @@ def main(arguments: Sequence[str]) -> int:
     told = command.description or entry.summary
     sub = choices.add_parser(command.name, description=told, formatter_class=_HelpFormatter)
     command.configure(sub)
-    chosen = parser.parse_args(arguments)
+    chosen, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        print(harmless(_unknown(unknown[0], sub, command)), file=sys.stderr)
+        return _USAGE
     try:
         return int(command.run(chosen))
     except RightsizerError as error:
@@ -70,6 +76,19 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> str:
+    """What to write in place of a word that a command does not know."""
+    asked, _, value = word.partition("=")
+    flags = _FLAG.findall(parser.format_usage())
+    meant = command.meant.get(asked.lstrip("-").replace("-", "_").lower())
+    near = near_words(asked, flags) if asked.startswith("-") else []
+    spelled = near[0] + (f"={value}" if value else "") if near else ""
+    remedy = meant or (f"did you mean {spelled}?" if near else "")
+    known = f"'rightsizer {command.name} --help' lists what it takes"
+    what = "flag" if asked.startswith("-") else "argument"
+    return f"rightsizer: {command.name} has no {what} {asked}; {remedy or known}"
 
 
 def entry_point() -> None:
@@ -174,7 +193,7 @@ def _without_command(arguments: Sequence[str]) -> int:
         parser.error(f"'{arguments[0]}' is no command; {hint}Commands: {', '.join(names)}")
     parser.parse_args(arguments)
     parser.print_help(sys.stderr)
-    return 2
+    return _USAGE
 
 
 if __name__ == "__main__":

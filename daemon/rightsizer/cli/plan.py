@@ -16,6 +16,7 @@ from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.planner.load_row import meant_flags
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.settings import PlannerSettings
@@ -142,4 +143,4 @@ def _measured(
     return check_plan(requirement, planner, plan.candidates[0], paths, board)
 
 
-COMMAND = Command("plan", _configure, _run, _HELP["description"])
+COMMAND = Command("plan", _configure, _run, _HELP["description"], meant_flags(_WORDS))

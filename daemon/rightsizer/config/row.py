@@ -146,7 +146,7 @@ class Row:
                 value = parse_amount(value)
             except ValueError:
                 got = self.faults.got(value)
-                self.fault(key, f"must be a number{got}; write it like 7e9 or 7B")
+                self.fault(key, f"must be a number{got}; write it like 20, 7e9 or 7B")
                 return None
         return self.checked_number(key, value, least, most)
 

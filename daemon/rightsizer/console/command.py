@@ -6,12 +6,12 @@ import keyword
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, field
 
 _OBEYED: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -77,6 +77,8 @@ class Command:
     run: Callable[[argparse.Namespace], int]
     """The exit code, or a RightsizerError, which is printed."""
     description: str = ""
+    meant: Mapping[str, str] = field(default_factory=dict)
+    """What to write for words that other tools have for flags, without `--`."""
 
 
 def help_of(module_file: str) -> dict[str, str]:

@@ -106,6 +106,7 @@ class CandidateFilter(StrEnum):
     COMPUTE = "compute", "compute is too slow"
     BANDWIDTH = "bandwidth", "memory bandwidth is too low"
     THROUGHPUT = "throughput", "throughput is too low"
+    PRICE = "price", "the price is above the budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +232,16 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     Of candidates that meet what is asked for: those whose work has a price first, the cheapest
     work before the others, where what may miss the latencies costs as much more as it is less
     likely to keep them; then the fewest GPUs, the fastest, the cheapest hour. Of the rest,
-    those that fail least: with memory enough, then by how much of it is short.
+    those that fail least: with memory enough, then by how much of it is short, then the cheapest
+    where that is above a budget.
     """
     rate = candidate.rate.tokens_per_second
     speed = 0.0 if rate is None else rate.value
     if not candidate.fits:
         shortage = min(0.0, candidate.memory_headroom_ratio)
-        return (2.0, not candidate.fits_memory, -shortage, candidate.count, -speed)
+        is_dear = any(each.by is CandidateFilter.PRICE for each in candidate.rejections)
+        price = (candidate.dollars_per_hour or math.inf) if is_dear else 0.0
+        return (2.0, not candidate.fits_memory, -shortage, price, candidate.count, -speed)
     if candidate.work_dollars is None:
         dollars = candidate.dollars_per_hour
         return (1.0, candidate.count, -speed, math.inf if dollars is None else dollars)

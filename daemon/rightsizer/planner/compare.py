@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
+from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
@@ -36,6 +37,7 @@ _TEXTS: Final = ("workload", "from", "to", "precision")
 _KEYS: Final = (*_TEXTS, "gpus")
 _NEEDED: Final = _TEXTS[:3]
 _MOST_GPUS: Final = 1_000_000
+_EXAMPLE: Final = "rightsizer compare a100 h100 --workload llm-serving"
 _ENDS: Final = ("from", "to")
 _REMEDY: Final = "'rightsizer compare --help' shows what it takes"
 
@@ -94,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _of_flags(given: Mapping[str, Any], find: _Find) -> dict[str, Any]:
     if missing := ", ".join(f"--{key}" for key in _NEEDED if key not in given):
-        raise UsageError(f"{missing} missing; give --workload, --from and --to, or a FILE")
+        raise UsageError(f"{missing} missing; write it like '{_EXAMPLE}'")
     try:
         return _comparison(given, find)
     except RequirementError as error:
@@ -146,14 +148,16 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
 def _place(
     name: str, workload: ComparedWorkload, catalogue: Catalogue, memory_settings: MemorySettings
 ) -> tuple[GpuPlace, str]:
-    """A board or slice by name; of a family the one whose links join most, if measured."""
+    """A board or slice by name; of a family the one whose links join most, measured and rented."""
     family = () if ":" in name else catalogue.family(name)
     if len(family) <= 1:
         return find_place(catalogue, name, memory_settings), ""
     fit = built_in_ratios().fits[workload.activity]
 
-    def standing(board: Board) -> tuple[int, bool, float]:
-        return board.linked_gpu_count or 0, fit.has_measured(board.key), board.memory_bytes
+    def standing(board: Board) -> tuple[int, bool, bool, float]:
+        is_rented = built_in_prices().of(board.key) is not None
+        links = board.linked_gpu_count or 0
+        return links, fit.has_measured(board.key), is_rented, board.memory_bytes
 
     first, *others = sorted(family, key=standing, reverse=True)
     rest = ", ".join(board.key for board in others)

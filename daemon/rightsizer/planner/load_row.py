@@ -1,7 +1,7 @@
 """Load of a plan in the units that people use: requests, sequences, images, seconds of sound."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.config.row import Row, shown
@@ -47,9 +47,12 @@ SPELLINGS: Final[Mapping[str, str]] = {
 LOAD_WORDS: Final = tuple(SPELLINGS)
 """Every key of a load; each may stand beside the model too, as on the command line."""
 _MEANT: Final[Mapping[str, str]] = {
-    "qps": "requests_per_second",
+    **dict.fromkeys(("qps", "rate", "requests", "throughput"), "requests_per_second"),
     "tps": "tokens_per_second",
     **dict.fromkeys(("users", "concurrent_users", "batch"), "concurrency"),
+    **dict.fromkeys(("finetune", "fine_tune", "training", "method"), "train"),
+    **dict.fromkeys(("memory", "vram", "gpu_memory"), "gpus, such as 24GB"),
+    **dict.fromkeys(("cost", "max_cost", "dollars"), "budget, in dollars an hour"),
     "batch_size": "concurrency, or training.micro_batch",
     **dict.fromkeys(("p99", "p95", "max_latency"), "latency"),
     "itl": "tpot",
@@ -58,7 +61,7 @@ _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("dtype", "quantization"), "precision"),
     "gpu": "gpus",
     **dict.fromkeys(("cloud", "region"), "provider"),
-    **dict.fromkeys(("price", "cost"), "prices.dollars_per_gpu_hour"),
+    "price": "prices.dollars_per_gpu_hour",
 }
 """What other tools call what a plan has."""
 _MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
@@ -82,6 +85,18 @@ _STREAM_CHUNK_SECONDS: Final = 2.0
 """Live, a window is heard again with so much of new sound; assumed."""
 
 
+def meant_flags(flags: Collection[str]) -> dict[str, str]:
+    """What to write on a command line, which has some of the words of a file, by what is meant."""
+    spelled = {key: word for word, key in SPELLINGS.items() if word in flags}
+    spelled |= {word: word for word in flags}
+    keys = {word: key.partition(",") for word, key in {**SPELLINGS, **_MEANT}.items()}
+    return {
+        word: f"write --{spelled[key]}{comma}{more}"
+        for word, (key, comma, more) in keys.items()
+        if key in spelled
+    }
+
+
 def unknown_hint(word: str, known: Sequence[str]) -> str:
     """What to write in place of a key that is not known."""
     if word.lower() in _MEANT:
@@ -96,6 +111,11 @@ class StatedLoad:
     values: Mapping[str, float]
     spelled: Mapping[str, str]
     """Where each stands: `load.ttft`."""
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Whether answers have no tokens."""
+        return self.values.get("output_tokens") == 0
 
     def of(self, model: Model) -> tuple[RequestLoad, tuple[str, ...]]:
         """The load of a model in its own unit, and what was taken as usual."""

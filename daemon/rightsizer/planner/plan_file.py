@@ -11,7 +11,12 @@ from rightsizer.io.yaml import Document
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
-from rightsizer.planner.plan_model import read_choice, read_fields, read_model_row
+from rightsizer.planner.plan_model import (
+    read_choice,
+    read_fields,
+    read_model_row,
+    reading_alone,
+)
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import Transformer
@@ -28,7 +33,7 @@ from rightsizer.sizing.requirement import (
 
 KEYS: Final = (
     *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
-    *("prices", "parameters", "train", "tokens", "provider", "spares", "engine"),
+    *("prices", "parameters", "train", "tokens", "provider", "spares", "engine", "budget"),
 )
 _TRAIN: Final = {
     "full": ModelTask.TRAINING,
@@ -40,6 +45,10 @@ _FORMATS: Final = {
     **dict.fromkeys(("awq", "gptq", "w4a16"), "int4"),
     **dict.fromkeys(("4bit", "bnb"), "nf4"),
     **dict.fromkeys(("8bit", "w8a8"), "int8"),
+    **dict.fromkeys(("q4_0", "q4_k_s", "q4"), "q4_k_m"),
+    **dict.fromkeys(("q5_0", "q5_k_s", "q5"), "q5_k_m"),
+    "q6": "q6_k",
+    "q8": "q8_0",
     **dict.fromkeys(("float16", "half"), "fp16"),
     "bfloat16": "bf16",
     "float32": "fp32",
@@ -59,9 +68,14 @@ _QUANTIZED_CACHE: Final = (
     "precision: keys and values in fp8 too, as the engine's checkpoints have them; "
     "'precision: {weights: fp8, kv_cache: bf16}' in a file for others"
 )
+_NOTHING_WRITTEN: Final = (
+    "nothing is written (out is 0): sequences are read, by a model without head"
+)
 _NOWHERE: Final = ":1:1: "
 """The place of what stands in no file."""
 _MOST_DOLLARS: Final = 1e5
+_LEAST_BUDGET: Final = 0.01
+_MOST_BUDGET: Final = 1e9
 _MOST_TOKENS: Final = 1e18
 _MOST_SPARES: Final = 100
 _MOST_GRAMS: Final = 3000.0
@@ -163,6 +177,12 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     question.refuse()
     try:
         planned = model.build(folder)
+        whole = planned.model
+        trains = rest["task"].trains
+        if stated.writes_nothing and isinstance(whole, Transformer) and whole.writes and not trains:
+            planned = replace(
+                planned, model=reading_alone(whole), notes=(*planned.notes, _NOTHING_WRITTEN)
+            )
         load, taken = stated.of(planned.model)
     except RequirementError as error:
         raise question.placed(error) from None
@@ -276,6 +296,7 @@ def _rest(row: Row) -> dict[str, Any]:
         ),
         "gpus": _gpus(row),
         "spares": row.count("spares", 0, _MOST_SPARES) or 0,
+        "budget": row.amount("budget", _LEAST_BUDGET, _MOST_BUDGET),
         "provider": (row.text("provider") or "").strip().lower(),
         "prices": dollars,
         "carbon_grams_per_kilowatt_hour": prices.number(CARBON, 0.0, _MOST_GRAMS),

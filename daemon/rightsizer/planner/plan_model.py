@@ -215,14 +215,24 @@ def _of_size(parameters: float) -> PublishedModel[Model]:
     return PublishedModel(model, notes=(note,))
 
 
+def reading_alone(model: Transformer) -> Transformer:
+    """The same model where nothing is written: no cache is kept, and no head is needed."""
+    whole = count_parameters(model)
+    left = replace(model, cached_layers=0, tied_embeddings=True)
+    return replace(left, parameters=whole.total - whole.head - model.unread.total)
+
+
 def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model]:
     config = dict(known.config)
     kind = config.pop("kind", None)
     if kind is not None:
-        return PublishedModel(KINDS[kind](name=known.name, **config))
+        return PublishedModel(KINDS[kind](name=known.name, **config), notes=known.notes)
     if INDEX not in config:
         read = _of_config(config, {"name": known.name, **values})
-        return replace(read, weights=known.weights or read.weights)
+        notes, model = (*known.notes, *read.notes), read.model
+        if known.is_reader and isinstance(model, Transformer):
+            model = reading_alone(model)
+        return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
     from rightsizer.planner.models.diffusers import RequestedImage, pipeline_parts  # noqa: PLC0415
     from rightsizer.planner.models.model_folder import read_pipeline  # noqa: PLC0415
 
@@ -230,7 +240,8 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
     files = {part: Path(part) / "config.json" for part in config}
     asked = RequestedImage(**{**usual, **values})
     pipeline = read_pipeline(parts, config, files, asked, known.name)
-    return replace(pipeline, weights=known.weights or pipeline.weights)
+    notes = (*known.notes, *pipeline.notes)
+    return replace(pipeline, weights=known.weights or pipeline.weights, notes=notes)
 
 
 def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:

@@ -1,5 +1,6 @@
 """Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -36,6 +37,8 @@ _REMEDY: Final = (
     " 'rightsizer catalogue --help' shows one)"
 )
 _PRICES: Final = "the plan's own prices"
+_COUNTED: Final = re.compile(r"\d+ *[xX*] *(?P<kind>\S.*)|(?P<before>\S.*?) *[xX*:] *\d+")
+"""`8xH100`, `h100:8`."""
 _NAMED: Final = 3
 
 
@@ -170,14 +173,20 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
     family = catalogue.family(whole)
     if family and not profile:
         return family
+    sliced = [each for each in family if any(part.name == profile for part in each.mig_profiles)]
+    if sliced:
+        return tuple(
+            slice_board(b, next(p for p in b.mig_profiles if p.name == profile)) for b in sliced
+        )
+    counted = _COUNTED.fullmatch(name.strip())
+    kind = (counted["kind"] or counted["before"]) if counted else ""
+    if kind and catalogue.family(kind):
+        raise RequirementError(f"{place}: '{name}': the plan finds how many; write {kind}")
     try:
         board = catalogue.get(whole)
     except UsageError as error:
         raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
-    slices = {each.name: each for each in board.mig_profiles}
-    if profile in slices:
-        return (slice_board(board, slices[profile]),)
-    known = ", ".join(slices) or "none: it has no MIG"
+    known = ", ".join(each.name for each in board.mig_profiles) or "none: it has no MIG"
     raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {known}")
 
 

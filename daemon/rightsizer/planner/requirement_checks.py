@@ -12,7 +12,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import NumberFormat
+from rightsizer.sizing.parameters import GGUF_FORMATS, NumberFormat
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 
 _COUNTS: Final[Mapping[type, str]] = {
@@ -37,7 +37,7 @@ _OF_ATTENTION: Final = ("q", "k", "v", "o")
 _OF_FEED_FORWARD: Final = ("gate", "up", "down")
 LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
 _UNTRAINABLE: Final = (
-    *(NumberFormat.INT8, NumberFormat.INT4, NumberFormat.Q4_K_M),
+    *(NumberFormat.INT8, NumberFormat.INT4, *GGUF_FORMATS),
     *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
 )
 """Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""

@@ -17,6 +17,7 @@ from rightsizer.planner.candidate import (
     Rejection,
     preference,
 )
+from rightsizer.planner.figures import dollars
 from rightsizer.planner.rates import late, predict_rate, targets_probability, too_slow
 from rightsizer.planner.rental import cheapest_rental
 from rightsizer.planner.requirement_checks import layout_fault
@@ -166,8 +167,8 @@ class Search:
             found = [candidate(board, requirement.parallel)]
         else:
             found = (self._trained if trains else self._served)(board, whole)
-        dollars = self._price(board)
-        return [self._priced(self._rented(each), dollars) for each in found]
+        price = self._price(board)
+        return [self._priced(self._rented(each), price) for each in found]
 
     def _trained(self, board: Board, whole: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Those that fit on the fewest GPUs, or the fewest that come about as near as any."""
@@ -323,7 +324,13 @@ class Search:
             is_asked = asked is not None and not self.requirement.task.trains
             used = min(made.value, asked or 0.0) if is_asked else made.value
             work = dollars_per_hour * candidate.paid_count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
-        return replace(candidate, gpu_dollars_per_hour=dollars_per_hour, work_dollars=work)
+        priced = replace(candidate, gpu_dollars_per_hour=dollars_per_hour, work_dollars=work)
+        cost, budget = priced.dollars_per_hour, self.requirement.budget
+        if budget is None or (cost is not None and cost <= budget):
+            return priced
+        told = "no price is known" if cost is None else f"${dollars(cost)} an hour"
+        rejection = Rejection(CandidateFilter.PRICE, f"{told}, of ${dollars(budget)} at most")
+        return replace(priced, rejections=(*priced.rejections, rejection))
 
     def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
         """In whole instances of the clouds that are named, with what stands by."""

@@ -13,6 +13,7 @@ from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_li
 from rightsizer.planner.figures import (
     MEMORY_PARTS,
     NOTHING,
+    dollars,
     interval_text,
     large,
     middle,
@@ -67,6 +68,8 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
     yield f"{model.name or 'model'}, {requirement.task}: {size}"
     asked = ", ".join(_trained(requirement) if requirement.task.trains else _served(requirement))
+    if requirement.budget is not None:
+        asked += f", at most ${dollars(requirement.budget)} an hour"
     if asked:
         yield from wrapped(f"asked for: {asked}")
     for note in notes:

@@ -169,6 +169,11 @@ class Transformer:
         return self.cached_layers == 0 and not self.state_elements
 
     @property
+    def writes(self) -> bool:
+        """Whether it writes token by token, of layers that keep what they saw as a cache alone."""
+        return not (self.is_encoder or self.sound_seconds or self.state_elements)
+
+    @property
     def window_layers(self) -> int:
         """How many layers look back through a window."""
         if self.sliding_window is None:

@@ -1,7 +1,7 @@
 """Parameters of a model: how many, where, and what one takes in each number format."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import (
@@ -19,8 +19,8 @@ class NumberFormat(StrEnum):
 
     bytes_per_parameter: float
     """Scales and zero points included. Sources: the formats' definitions (nf4: 4 bits and an fp32
-    scale for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16; Q4_K_M: 4.85
-    bits)."""
+    scale for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16); those of GGUF by
+    the files of Llama 3.1 8B (llama.cpp, tools/quantize/README.md)."""
 
     def __new__(cls, name: str, bytes_per_parameter: float) -> Self:
         """Make a member."""
@@ -39,12 +39,15 @@ class NumberFormat(StrEnum):
     NF4_DOUBLE_QUANTIZED = "nf4-dq", 0.516
     NVFP4 = "nvfp4", 0.5625
     """With its block scales."""
-    Q4_K_M = "q4_k_m", 0.606
-    """GGUF's mixture."""
+    Q4_K_M = "q4_k_m", 0.6118
+    """GGUF's mixtures, embedding and head included; so are the next three."""
+    Q5_K_M = "q5_k_m", 0.713
+    Q6_K = "q6_k", 0.8204
+    Q8_0 = "q8_0", 1.0626
 
     @property
     def is_quantized(self) -> bool:
-        """Whether embeddings and head stay in bf16, as quantized checkpoints have them."""
+        """Whether weights are narrower than 16 bits."""
         return self not in {NumberFormat.FP32, NumberFormat.BF16, NumberFormat.FP16}
 
     @property
@@ -54,8 +57,14 @@ class NumberFormat(StrEnum):
 
     @property
     def bytes_per_embedding(self) -> float:
-        """Of embeddings and head beside weights in this format."""
-        return (NumberFormat.BF16 if self.is_quantized else self).bytes_per_parameter
+        """Of embeddings and head beside weights in this format: bf16, but in files of GGUF."""
+        is_kept = self.is_quantized and self not in GGUF_FORMATS
+        return (NumberFormat.BF16 if is_kept else self).bytes_per_parameter
+
+
+GGUF_FORMATS: Final = frozenset(
+    (NumberFormat.Q4_K_M, NumberFormat.Q5_K_M, NumberFormat.Q6_K, NumberFormat.Q8_0)
+)
 
 
 @dataclass(frozen=True, slots=True)

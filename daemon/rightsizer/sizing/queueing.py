@@ -61,21 +61,26 @@ class Waiting:
 
 
 def first_token_waiting(
-    arrivals_per_second: float, step_seconds: float, prompt_seconds: float, burstiness: float
+    arrivals_per_second: float,
+    step_seconds: float,
+    prompts_seconds: tuple[float, float],
+    burstiness: float,
 ) -> Waiting:
     """Where each pass takes a step of all answers, and the prompts that came during the last one.
 
+    `prompts_seconds`: of a prompt alone, and of one among those that come together.
     A request waits for what is left of the pass that it came in, and for the whole next one: a
     gated queue with vacations. `burstiness`: the squared coefficient of variation of the times
     between arrivals, 1 of Poisson's, which widens passes as it widens counts of arrivals.
     """
+    alone_seconds, prompt_seconds = prompts_seconds
     busy = min(1.0 - _CERTAIN, arrivals_per_second * prompt_seconds)
     mean_pass = step_seconds / (1.0 - busy)
     spread = burstiness * busy * prompt_seconds / (1.0 - busy * busy)
     met = mean_pass + spread
     together = max(0.0, burstiness - 1.0) * _TOGETHER * prompt_seconds
     waited = met * (0.5 + busy) + together
-    return Waiting(step_seconds + prompt_seconds, waited)
+    return Waiting(step_seconds + alone_seconds, waited)
 
 
 def spread_burstiness(burstiness: float, replicas: int) -> float:

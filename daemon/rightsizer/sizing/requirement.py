@@ -244,6 +244,8 @@ class Requirement:
     instances are known; boards by their median price, in any number, where it is empty."""
     spares: int = 0
     """Instances, or replicas where no cloud is named, that may fail: 1 for N+1."""
+    budget: float | None = None
+    """Dollars an hour that all GPUs may cost at most."""
     carbon_grams_per_kilowatt_hour: float | None = None
     """Carbon dioxide equivalents, before the setting; nothing is said of carbon without either."""
 

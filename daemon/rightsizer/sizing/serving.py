@@ -204,8 +204,11 @@ class Server:
         step = self._step(at_work).seconds if generated is None else generated.step.seconds
         chunk = self.settings.chunk_tokens or load.input_tokens
         passes = max(1, math.ceil(load.input_tokens / chunk))
-        prompt = self.prompt.seconds / self.memory.layout.pipeline + (passes - 1) * step
-        waiting = queueing.first_token_waiting(each, step, prompt, burstiness)
+        pipeline, later = self.memory.layout.pipeline, (passes - 1) * step
+        prompt = self.prompt.seconds / pipeline + later
+        # Those that come to one step go through together, and keep the GPU for less.
+        together = (generated.prompt if generated else self.prompt).seconds / pipeline + later
+        waiting = queueing.first_token_waiting(each, step, (prompt, together), burstiness)
         residence = running / each if each else self._answer * step
         stiffness = self._stiffness(running, serving.tokens_per_second.value)
         variance = queueing.running_spread(running, burstiness, stiffness)

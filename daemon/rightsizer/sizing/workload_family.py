@@ -1,16 +1,17 @@
 """The workloads that GPUs are compared by: what kind of model, trained or served, and how."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from itertools import product
-from typing import Final, TypeVar
+from typing import Final
 
 from rightsizer.catalogue.board import Precision
+from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
 
-_Known = TypeVar("_Known")
 USUAL_COMPUTE_SHARE: Final = 0.6
 _PRECISIONS: Final[Mapping[str, Precision]] = {
     **{str(precision): precision for precision in Precision},
@@ -105,19 +106,27 @@ _SPELLINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("online", "interactive", "realtime"), str(InferenceScenario.SERVER)),
     "batch": str(InferenceScenario.OFFLINE),
     **{word: str(kind) for kind, row in _ROWS.items() for word in row["words"].split()},
+    **{str(word): str(word) for word in (*WorkloadActivity, *InferenceScenario, *ModelKind)},
 }
-"""What people call activities, families and scenarios."""
+"""What people call activities, families, their models, and scenarios."""
+_BESIDE_NAMES: Final = frozenset(("large", "base", "small", "instruct", "medium", "turbo"))
 
 
 def _plain_workload(name: str) -> str:
-    """`llm-serving` as `inference-llm`: activity, family, scenario, all as the table has them."""
-    words = [_SPELLINGS.get(word, word) for word in name.lower().replace("_", "-").split("-")]
+    """`llm-serving` as `inference-llm`: activity, family, scenario, all as the table has them.
+
+    Serving is meant where nothing is said, and sizes of models do not matter: `whisper-large-v3`.
+    """
+    given = [(word, word.rstrip("0123456789.")) for word in re.findall(r"[^-_/ :]+", name.lower())]
+    words = [
+        _SPELLINGS.get(word) or _SPELLINGS.get(stem, word)
+        for word, stem in given
+        if stem in _SPELLINGS or not (word in _BESIDE_NAMES or any(map(str.isdigit, word)))
+    ]
     activities = [word for word in words if word in {*WorkloadActivity}]
     scenarios = [word for word in words if word in {*InferenceScenario}]
-    families = [word for word in words if word not in {*activities, *scenarios}]
-    # Only what is served is in time or not.
-    activity = activities[:1] or ([str(_SERVED)] if scenarios else [])
-    return "-".join([*activity, *families, *scenarios[:1]])
+    families = dict.fromkeys(word for word in words if word not in {*activities, *scenarios})
+    return "-".join([*(activities or [str(_SERVED)])[:1], *families, *scenarios[:1]])
 
 
 def parse_workload(name: str) -> ComparedWorkload:
@@ -125,16 +134,17 @@ def parse_workload(name: str) -> ComparedWorkload:
     plain = name if name in WORKLOADS else _plain_workload(name)
     if plain in WORKLOADS:
         return WORKLOADS[plain]
-    return _found(WORKLOADS, name, "workload", "is none that GPUs are compared by")
+    near = near_words(plain, WORKLOADS)
+    meant = f"did you mean {near[0]}? Else take" if near else "take"
+    families = f"training- or inference- and one of {', '.join(ModelKind)}"
+    how = "-offline or -server may follow what is served"
+    fault = f"workload: '{name}' is none that GPUs are compared by"
+    raise RequirementError(f"{fault}; {meant} {families}; {how}")
 
 
 def parse_precision(name: str) -> Precision:
     """The format of a name."""
-    return _found(_PRECISIONS, name, "precision", "is no format that GPUs compute in")
-
-
-def _found(known: Mapping[str, _Known], name: str, key: str, fault: str) -> _Known:
-    """What is known by a name; a `RequirementError` lists all names where it is none."""
-    if name not in known:
-        raise RequirementError(f"{key}: '{name}' {fault}; name one of {', '.join(known)}")
-    return known[name]
+    if name not in _PRECISIONS:
+        fault = f"precision: '{name}' is no format that GPUs compute in"
+        raise RequirementError(f"{fault}; name one of {', '.join(_PRECISIONS)}")
+    return _PRECISIONS[name]

@@ -125,10 +125,13 @@ class ComputeFormat(StrEnum):
     FP4 = "fp4", _NARROWEST, 0.5
     NVFP4 = "nvfp4", _NARROWEST, 0.5
     INT4 = "int4", _HALVES, 0.5
-    """Unpacked to 16 bits before it is multiplied with; so are the next three."""
+    """Unpacked to 16 bits before it is multiplied with; so are the next six."""
     NF4 = "nf4", _HALVES, 0.5
     NF4_DOUBLE_QUANTIZED = "nf4-dq", _HALVES, 0.5
     Q4_K_M = "q4_k_m", _HALVES, 0.6
+    Q5_K_M = "q5_k_m", _HALVES, 0.7
+    Q6_K = "q6_k", _HALVES, 0.8
+    Q8_0 = "q8_0", _HALVES, 1.1
 
     @property
     def required(self) -> tuple[Precision, ...]:

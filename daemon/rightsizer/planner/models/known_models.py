@@ -2,31 +2,41 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 from rightsizer.io.near import near_words
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.table import table_rows
 from rightsizer.sizing.parameters import NumberFormat
 
 _MARKS: Final = re.compile(r"[^a-z0-9.+]+")
 _PREFIXES: Final = frozenset({"meta", "google", "openai", "mistralai", "microsoft", "nvidia"})
 _SUFFIX: Final = re.compile(
-    "instruct|chat|hf|it|pt|base|text|latest|thinking|preview|uncased|cased|gguf|bnb|dynamic"
-    r"|quantized|fp16|bf16|bits?|block|diffusers|v0\.\d|v\d|\d{4}"
+    "instruct|chat|hf|it|pt|base|text|latest|thinking|reasoning|plus|preview|exp|terminus|uncased"
+    r"|cased|gguf|unsloth|bnb|qat|dynamic|static|quantized|fp16|bf16|bits?|block|diffusers|v0\.\d"
+    r"|v\d(\.\d)?|\d{4}"
 )
 """Last words of a name that do not change the shape."""
+_VERSION: Final = re.compile(r"v[2-9].*")
+"""Of a checkpoint, if what is left tells a size or a generation; else of a family."""
 _FORMATS: Final[Mapping[str, NumberFormat]] = {
     "fp8": NumberFormat.FP8,
     **dict.fromkeys(("int8", "w8a8", "8bit"), NumberFormat.INT8),
     **dict.fromkeys(("nvfp4", "fp4", "mxfp4"), NumberFormat.NVFP4),
     **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), NumberFormat.INT4),
     "4bit": NumberFormat.NF4,
-    "q4km": NumberFormat.Q4_K_M,
+    **dict.fromkeys(("q4km", "q4ks", "q40", "q41", "iq4xs", "iq4nl"), NumberFormat.Q4_K_M),
+    **dict.fromkeys(("q5km", "q5ks", "q50", "q51"), NumberFormat.Q5_K_M),
+    "q6k": NumberFormat.Q6_K,
+    "q80": NumberFormat.Q8_0,
 }
 """Last words that tell the format of a checkpoint."""
+_GGUF_TYPE: Final = re.compile(r"i?q\d(?:_[a-z0-9]{1,3}){1,2}(?![a-z0-9])")
+_READERS: Final = re.compile(r"embed\w*|\w*rerank\w*|e5|gte|colbert\w*|reward")
+"""Words of models that read and do not write, whatever they were made of."""
+_SIZE: Final = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]")
 _NAMED: Final = 3
 _LIKENESS: Final = 0.65
 
@@ -44,31 +54,68 @@ class KnownModel:
     """Of one file, or of each folder of a pipeline."""
     weights: NumberFormat | None = None
     """What the name says that weights are kept in."""
+    notes: tuple[str, ...] = ()
+    is_reader: bool = False
+    """Whether the name says that nothing is written: texts to embed or to rank."""
 
 
 def find_model(name: str) -> KnownModel | None:
     """The model that a name means; `None` where it means none.
 
-    Organization, case, punctuation, and words such as `Instruct` or `AWQ` do not matter.
+    Organization, case, punctuation, and words such as `Instruct` or `AWQ` do not matter. Models
+    that were made of others, and say so at the end of their names, are as these.
     """
-    rows = _rows()
-    lowered = name.strip().lower().replace("q4_k_m", "q4km")
+    lowered = name.strip().lower().removesuffix(".gguf")
+    lowered = _GGUF_TYPE.sub(lambda found: found[0].replace("_", ""), lowered)
+    lowered = re.sub(r"(v\d)_(\d)\b", r"\1.\2", lowered)
     for spelling in (lowered, lowered.rpartition("/")[2]):
-        words, weights = [word for word in re.split(r"[-_ :/]+|\.(?=w\d)", spelling) if word], None
-        while words:
-            row = rows.get(_key("".join(words)))
-            if row is not None:
-                config = _parsed(row["config"])
-                parameters = float(row["parameters"])
-                return KnownModel(row["name"], parameters, row["source"], config, weights)
-            last = words[-1]
-            if last in _FORMATS or _SUFFIX.fullmatch(last):
-                weights = weights or _FORMATS.get(last)
-                words.pop()
-            elif words[0] in _PREFIXES:
-                words.pop(0)
-            else:
-                break
+        words = [word for word in re.split(r"[-_ :/]+|\.(?=w\d)", spelling) if word]
+        if (found := _found(words, name)) is not None:
+            return found
+    plain = [word for word in words if not _READERS.fullmatch(word)]
+    if plain != words and (found := _found(plain, name)) is not None:
+        return replace(found, is_reader=True)
+    for start in range(1, len(words) - 1):
+        tail, of = words[start:], _found(words[start:], name)
+        if of is not None and (
+            any(map(_SIZE.fullmatch, tail)) or _key(of.name) == _key("".join(tail))
+        ):
+            is_reader = any(map(_READERS.fullmatch, words))
+            note = (
+                f"read as {of.name}, by the end of the name; give its config.json if it is another"
+            )
+            return replace(of, notes=(note,), is_reader=is_reader)
+    return None
+
+
+def _found(words: Sequence[str], asked: str) -> KnownModel | None:
+    """The row that words name, without those before and after that do not matter."""
+    words, weights, is_gguf, version = list(words), None, False, ""
+    while words:
+        key = _key("".join(words))
+        row = _rows().get(key)
+        if row is not None and not (version and not any(map(str.isdigit, key))):
+            is_other = _key(row["name"]) not in _key(asked)
+            notes = [f"{asked} is planned as {row['name']}, whose shape it has"] if is_other else []
+            if is_gguf and weights is None:
+                notes.append("GGUF of which type is not said: bf16; give precision, such as q4_k_m")
+            config, parameters = _parsed(row["config"]), float(row["parameters"])
+            of_row = (row["name"], parameters, row["source"], config)
+            return KnownModel(*of_row, weights, tuple(notes))
+        last = words[-1]
+        if last in _FORMATS or _SUFFIX.fullmatch(last):
+            if weights is None or weights is NumberFormat.NF4:
+                # `AWQ-4bit` is AWQ's.
+                weights = _FORMATS.get(last, weights)
+            is_gguf, version = (
+                is_gguf or last == "gguf",
+                version or (last if _VERSION.fullmatch(last) else ""),
+            )
+            words.pop()
+        elif words[0] in _PREFIXES:
+            words.pop(0)
+        else:
+            break
     return None
 
 

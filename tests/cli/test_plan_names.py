@@ -1,0 +1,82 @@
+"""Models by name: a table of published configurations, found by what people call them."""
+
+import pytest
+
+from rightsizer.planner.models.known_models import find_model, known_names
+from rightsizer.planner.plan_file import plan_of_flags
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
+
+
+def rounding(count: float) -> float:
+    """What two digits of a card may leave out, and where modules are left out."""
+    is_round = count >= 1e9 and count % 1e8 == 0
+    return 0.7 * (1e9 if count % 1e9 == 0 else 1e8) if is_round else 0.0
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_known_model_has_its_published_parameters(name: str) -> None:
+    """Within 4 in 1000 of what its card, or the index of its weights, tells, or as it rounds."""
+    known = find_model(name)
+    assert known is not None
+    (item,) = plan_of_flags({"model": name}).items
+    assert item.requirement is not None
+    model = item.requirement.model
+    pipeline = "model_index.json" in known.config
+    towers = known.config.get("model_type") == "clip"
+
+    assert (known.name, model.name) == (name, name)
+    assert known.source
+    if not towers:
+        counted = count_parameters(model).total
+        near = max(known.parameters * (0.02 if pipeline else 0.004), rounding(known.parameters))
+        assert counted == pytest.approx(known.parameters, abs=near)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name", "weights"),
+    [
+        ("meta-llama/Llama-3.1-70B-Instruct", "Llama-3.1-70B", None),
+        ("meta-llama/Meta-Llama-3.1-70B", "Llama-3.1-70B", None),
+        ("llama3.1:70b", "Llama-3.1-70B", None),
+        ("Llama 3.1 70B", "Llama-3.1-70B", None),
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B", NumberFormat.INT4),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "Llama-3.1-8B", NumberFormat.FP8),
+        ("Llama-3.1-8B-Instruct-quantized.w8a8", "Llama-3.1-8B", NumberFormat.INT8),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "Mixtral-8x7B", None),
+        ("google/gemma-3-27b-it", "Gemma-3-27B", None),
+        ("openai/gpt-oss-20b", "gpt-oss-20b", None),
+        ("bert-base-uncased", "BERT-base", None),
+        ("BAAI/bge-large-en-v1.5", "bge-large-en-v1.5", None),
+        ("stabilityai/stable-diffusion-xl-base-1.0", "SDXL", None),
+        ("ViT-B/16", "ViT-B-16", None),
+        ("resnet50", "ResNet-50", None),
+        ("yolov8n", "YOLOv8n", None),
+        ("Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "Llama-3.1-8B", NumberFormat.Q4_K_M),
+        ("llama3.1:8b-instruct-q5_K_M", "Llama-3.1-8B", NumberFormat.Q5_K_M),
+        ("google/gemma-3-12b-it-qat-q4_0-gguf", "Gemma-3-12B", NumberFormat.Q4_K_M),
+        ("llama-3.1-8b-instruct-q8_0", "Llama-3.1-8B", NumberFormat.Q8_0),
+        ("cyankiwi/Qwen3-30B-A3B-AWQ-4bit", "Qwen3-30B-A3B", NumberFormat.INT4),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "Llama-3.1-8B", None),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "Qwen3-8B", None),
+        ("deepseek-ai/DeepSeek-V3.1-Terminus", "DeepSeek-V3", None),
+        ("Systran/faster-whisper-large-v3", "whisper-large-v3", None),
+        ("microsoft/Phi-4-reasoning-plus", "Phi-4", None),
+        ("Qwen/Qwen3-Embedding-8B", "Qwen3-8B", None),
+    ],
+)
+def test_model_is_found_by_any_of_its_spellings(
+    spelled: str, name: str, weights: NumberFormat | None
+) -> None:
+    """Organization, case and punctuation do not matter, and a suffix tells the format."""
+    known = find_model(spelled)
+
+    assert known is not None
+    assert (known.name, known.weights) == (name, weights)
+
+
+@pytest.mark.parametrize(
+    "spelled", ["llama-3.1-71b", "gpt-5", "deepseek-v9", "yolo-v3", "nosuch", "", "70B"]
+)
+def test_name_of_no_known_model_is_none(spelled: str) -> None:
+    """A size that no model of a family has is not taken for one that it has."""
+    assert find_model(spelled) is None
