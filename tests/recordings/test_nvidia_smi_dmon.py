@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, ProcessKind
 from rightsizer.model.signal import Signal
 
 Replays = Callable[..., Any]
@@ -86,11 +86,54 @@ def test_lines_that_cannot_be_read_are_counted(replay: Replays, write: Writes) -
     assert "row without a GPU's index" in played.warnings
 
 
-def test_what_tells_of_processes_is_refused(replay: Replays, write: Writes) -> None:
-    """`pmon` looks alike and has no reading of a GPU."""
-    text = "# gpu   pid  type    sm   mem   command\n    0  1234     C    50     2   python\n"
-    with pytest.raises(RecordingError, match=r"log.csv:1: this is of 'nvidia-smi pmon'.*-o DT"):
-        replay(write(text))
+PMON = """\
+# gpu         pid   type     sm    mem    fb    command
+# Idx           #    C/G      %      %    MB    name
+    0       4711     C     50     20   1024    python3
+    0       4712     C     60     20   1024    my program
+    0         88     G      -      -      4    Xorg
+    1          -     -      -      -     -    -
+    0       4711     C      -      -   1024    python3
+    1         88     G      -      -      4    Xorg
+"""
+
+
+def test_pmon_tells_of_the_processes_of_each_gpu(replay: Replays, write: Writes) -> None:
+    """Their parts add up to the GPU's; a dash is of one that did nothing, or of no process."""
+    played = replay(write(PMON))
+    first, second = played.readings("index:0")
+    assert [(each.pid, each.kind) for each in first.processes] == [
+        (4711, ProcessKind.COMPUTE),
+        (4712, ProcessKind.COMPUTE),
+        (88, ProcessKind.GRAPHICS),
+    ]
+    assert first.values == {
+        Signal.PROCESS_COUNT: 3.0,
+        Signal.GPU_BUSY: 1.0,
+        Signal.MEMORY_USED_BYTES: 2052 * 2.0**20,
+    }
+    assert second.values[Signal.GPU_BUSY] == 0.0
+    assert played.readings("index:1")[0].values == {
+        Signal.PROCESS_COUNT: 0.0,
+        Signal.GPU_BUSY: 0.0,
+    }
+
+
+def test_pmon_without_shares_does_not_tell_rest(replay: Replays, write: Writes) -> None:
+    """A driver that samples no process shows dashes alone; a log of GPUs beside it counts more."""
+    lines = "".join(f" 20240104   13:54:{s:02}   0   7   C   -   -   python3\n" for s in range(3))
+    pmon = write(f"#Date  Time  gpu  pid  type  sm  mem  command\n{lines}", "pmon.log")
+    assert replay(pmon).values("index:0", Signal.GPU_BUSY) == [None] * 3
+    shared = write(pmon.read_text().replace("C   -", "C   9"), "shared.log")
+    dmon = write(
+        "#Date  Time  gpu  sm\n"
+        + "".join(f" 20240104   13:54:{s:02}   0   95\n" for s in range(3)),
+        "dmon.log",
+    )
+    for files in ((shared, dmon), (dmon, shared)):
+        played = replay(*files)
+        assert played.values("index:0", Signal.GPU_BUSY) == [0.95] * 3
+        assert played.readings("index:0")[0].processes[0].pid == 7
 
 
 def test_columns_that_say_nothing_of_load_are_refused(replay: Replays, write: Writes) -> None:

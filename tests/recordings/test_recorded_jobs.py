@@ -130,6 +130,35 @@ def test_a_log_of_more_gpus_than_a_node_has_is_of_several_nodes() -> None:
     assert inferred(lambda *_: SPINNING, gpus=17) == []
 
 
+def test_gpus_with_a_process_in_common_are_of_one_job(tmp_path: Path) -> None:
+    """As `nvidia-smi` has them; a graphics server, or a pid that was given away, joins none."""
+    gpus, seconds = range(6), range(40)
+    log = tmp_path / "gpus.csv"
+    log.write_text(
+        "timestamp, index, uuid, utilization.gpu [%]\n"
+        + "".join(f"{START + at}, {index}, GPU-{index}, 90\n" for at in seconds for index in gpus)
+    )
+    apps = tmp_path / "apps.csv"
+    apps.write_text(
+        "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
+        + "".join(
+            f"{START + at}, GPU-{index}, {pid}, {name}, 500 MiB\n"
+            for at in seconds
+            for index in gpus
+            for pid, name, is_there in (
+                (80, "/usr/lib/xorg/Xorg", True),
+                (7, "python", index in {0, 1} or (index == 2 and at < 1)),
+                (8, "python", index in {2, 3}),
+                (9, "python", (index == 4 and at < 20) or (index == 5 and at >= 20)),
+            )
+            if is_there
+        )
+    )
+    played = open_recording([log, apps], catalogue=built_in())
+    (told,) = (each for each in played.warnings if "one job" in each)
+    assert "0-3 are read as one job, since a process is on several of them" in told
+
+
 def test_devices_that_go_by_names_of_pods_are_of_no_node(tmp_path: Path) -> None:
     """What is recorded of a fleet's pods in one file is not one machine's."""
     chance = random.Random(4)

@@ -37,7 +37,7 @@ _STATED_BY: Final = {
     "power_limit_watts": Signal.POWER_LIMIT_WATTS,
     "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
 }
-_MEMORY: Final = {Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED}
+_HOLDERS: Final = {Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED, Signal.PROCESS_COUNT}
 _NO_TIME: Final = Window("", 0, 0)
 _MAGIC: Final = b"SQLite format 3\0"
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
@@ -187,7 +187,7 @@ def _caveats(
     device: Device, window: Window, signals: Collection[Signal], *, has_holder: bool
 ) -> Iterator[str]:
     is_held = has_holder or Resource.MEMORY in window.demands
-    if State.IDLE_HELD in window.states and not is_held and _MEMORY.isdisjoint(signals):
+    if State.IDLE_HELD in window.states and not is_held and _HOLDERS.isdisjoint(signals):
         yield "held by what is not known: without memory and processes it may be empty"
     if (
         window.tier is Tier.BASIC

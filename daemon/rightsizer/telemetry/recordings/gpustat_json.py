@@ -4,9 +4,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import (
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+    process_kind,
+)
 from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
@@ -60,4 +66,23 @@ def _row(
         known = SIGNAL_COLUMNS.get(_RENAMED.get(name, name))
         columns[name] = known and CellColumn(0, name, known.signal, known.unit)
     cells = ((column, cell) for name, cell in gpu.items() if (column := columns[name]) is not None)
-    return RecordingRow(time, device, *read_cells(cells, number, notes), notes.file)
+    values, missing = read_cells(cells, number, notes)
+    processes = _processes(gpu.get("processes"))
+    return RecordingRow(time, device, values, missing, notes.file, processes=processes)
+
+
+def _processes(said: Any) -> tuple[Process, ...] | None:
+    """Those that compute; of a graphics server or MPS's own no pid tells a job."""
+    if not isinstance(said, list):
+        return None
+    found = (each for each in said if isinstance(each, dict) and isinstance(each.get("pid"), int))
+    return tuple(
+        Process(
+            each["pid"], _bytes(each.get("gpu_memory_usage")), process_kind(each.get("command"))
+        )
+        for each in found
+    )
+
+
+def _bytes(mib: Any) -> int | None:
+    return mib << 20 if isinstance(mib, int) and mib >= 0 else None

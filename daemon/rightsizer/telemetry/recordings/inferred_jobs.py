@@ -2,8 +2,8 @@
 
 GPUs of one log are those of one node, so that what eight of them do may be one story. What shows
 that GPUs belong together, each by how unlikely it is of GPUs that do not: memory that is taken and
-given back at the same moments, load that rises and falls in step, and spinning at the same time,
-which nothing does that has no peer to wait for (NVIDIA/nccl#968).
+given back at the same moments, load that rises and falls in step, a process that is on both, and
+spinning at the same time, which nothing does that has no peer to wait for (NVIDIA/nccl#968).
 """
 
 import math
@@ -147,6 +147,8 @@ def _spins(busy: Sequence[float], watts: Sequence[float], limit: float | None) -
 
 
 def _link(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
+    if (shared := _shared_process(one.series, other.series)) is not None:
+        return shared
     if min(one.moments, other.moments) < _FEWEST_MOMENTS:
         return None
     found = (
@@ -155,6 +157,15 @@ def _link(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
         _spin_together(one, other),
     )
     return max(filter(None, found), default=None)
+
+
+def _shared_process(one: LoadSeries, other: LoadSeries) -> JobEvidence | None:
+    for pid in one.processes.keys() & other.processes.keys():
+        (first, last), (start, end) = one.processes[pid], other.processes[pid]
+        # Of two that had a pid one after the other, neither is on both.
+        if first <= end and start <= last:
+            return JobEvidence(_MOST_SURE, "a process is on several of them")
+    return None
 
 
 def _in_step(one: Sequence[float], other: Sequence[float]) -> JobEvidence | None:

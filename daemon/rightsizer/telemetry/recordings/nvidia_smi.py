@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
@@ -18,10 +18,12 @@ from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     is_query_column,
 )
 from rightsizer.telemetry.recordings.row import (
+    ProcessRowBuilder,
     RecordingDeviceFacts,
     RecordingNotes,
     RecordingRow,
     mig_profile,
+    process_kind,
 )
 from rightsizer.telemetry.recordings.table import (
     CellColumn,
@@ -105,6 +107,43 @@ NVIDIA_SMI_LOG: Final = RecordingFormat(
     "nvidia-smi CSV log", lambda head: bool(_heading_of(head) or _DATA_START.match(head[0])), _rows
 )
 """Any columns in any order, units in heading or cell, several devices to a poll."""
+
+
+def _process_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """Rows of `--query-compute-apps`, which has a line for each process."""
+    names: list[str] = []
+    rows = ProcessRowBuilder(text.name)
+    for number, line in text.lines(notes):
+        cells = [cell.strip() for cell in split_csv_line(line, delimiter_of(line))]
+        if _is_process_heading(line):
+            names = [column_name(cell) for cell in cells]
+            continue
+        cell = dict(zip(names, cells, strict=False))
+        device = next((cell[name] for name in IDENTITY if cell.get(name)), "")
+        if len(cells) != len(names) or not device or not cell["pid"].isdecimal():
+            notes.skip(number, line)
+            continue
+        try:
+            time = parse_timestamp(cell["timestamp"])
+        except ValueError:
+            notes.count("unreadable timestamp", number, cell["timestamp"])
+            continue
+        size = _number(cell.get("used_gpu_memory") or cell.get("used_memory"))
+        kind = process_kind(cell.get("process_name") or cell.get("name"))
+        used = None if size is None else round(size * _MIB)
+        yield from rows.add(time, device, Process(int(cell["pid"]), used, kind))
+    yield from rows.finish()
+
+
+def _is_process_heading(line: str) -> bool:
+    names = {column_name(heading) for heading in split_csv_line(line, delimiter_of(line))}
+    return {"timestamp", "pid"} <= names and not names.isdisjoint(IDENTITY)
+
+
+NVIDIA_SMI_PROCESSES: Final = RecordingFormat(
+    "nvidia-smi log of processes", lambda head: _is_process_heading(head[0]), _process_rows
+)
+"""Who is on each GPU, beside a log of what the GPUs do."""
 
 
 class _QueryLogLayout:

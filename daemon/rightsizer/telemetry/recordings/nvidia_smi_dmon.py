@@ -1,13 +1,20 @@
-"""What `nvidia-smi dmon` prints: columns under a heading of two lines, one line a GPU."""
+"""What `nvidia-smi dmon` and `pmon` print: columns under a heading, a line a GPU or process."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.reading import Process, ProcessKind
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import (
+    ProcessRowBuilder,
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+    process_kind,
+)
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import AssumedTimes, DayTimes, parse_calendar
@@ -19,11 +26,17 @@ _TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
 _REMEDY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
 # Its MB of memory are MiB of NVML. Its 'sm' is NVML's utilization: the share of time with a kernel.
 _COLUMNS: Final = signal_columns("dmon")
+_KINDS: Final = {
+    "G": ProcessKind.GRAPHICS,
+    "C+G": ProcessKind.GRAPHICS,
+    **dict.fromkeys(("M", "M+C"), ProcessKind.MPS),
+}
+"""By pmon's letters; desktop programs are of both kinds."""
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     names: list[str] = []
-    table = CellTable(())
+    table, processes = CellTable(()), ProcessRowBuilder(text.name)
     assumed, days = AssumedTimes(notes, _REMEDY), DayTimes(notes, _REMEDY)
     for number, line in text.lines(notes):
         stripped = line.strip()
@@ -34,28 +47,47 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         cells = _cells(stripped)
         if not names or not stripped:
             continue
-        if len(cells) != len(names):
+        if len(cells) < len(names) or (len(cells) > len(names) and names[-1] != "command"):
             notes.skip(number, line)
             continue
-        index = cells[names.index("gpu")]
+        named = dict(zip(names, cells, strict=False))
+        index = named["gpu"]
         if not index.isdecimal():
             notes.count("row without a GPU's index", number, stripped)
             continue
         device = f"index:{int(index)}"
-        is_timed, named = "time" in names, dict(zip(names, cells, strict=True))
-        time = _time(named, days) if is_timed else assumed.next(device)
+        is_timed = "time" in names
+        time = _time(named, days) if is_timed else assumed.next(f"{device} {named.get('pid')}")
         if time is None:
             notes.count("unreadable timestamp", number, stripped)
             continue
         notes.learn(device, RecordingDeviceFacts(index=int(index)))
+        if "pid" in named:
+            yield from processes.add(time, device, _process(named, processes))
+            continue
         values, missing = table.read(cells, number, notes)
         yield RecordingRow(time, device, values, missing, text.name)
+    yield from processes.finish()
 
 
 NVIDIA_SMI_DMON: Final = RecordingFormat(
-    "nvidia-smi dmon output", lambda head: any(map(_HEADING.match, head)), _rows
+    "nvidia-smi dmon or pmon output", lambda head: any(map(_HEADING.match, head)), _rows
 )
 """With the date and time of `-o DT`, the time alone, or neither; as a table or as CSV."""
+
+
+def _process(named: dict[str, str], rows: ProcessRowBuilder) -> Process | None:
+    """The process of a line of `pmon`, which has a dash for what it did not use."""
+    share, memory = named.get("sm", ""), named.get("fb", "")
+    rows.tells_shares = rows.tells_shares or share.isdecimal()
+    if not named["pid"].isdecimal():
+        return None
+    return Process(
+        int(named["pid"]),
+        int(memory) << 20 if memory.isdecimal() else None,
+        _KINDS.get(named.get("type", "C"), process_kind(named.get("command"))),
+        int(share) / 100 if share.isdecimal() else None,
+    )
 
 
 def _time(cells: dict[str, str], days: DayTimes) -> Nanoseconds | None:
@@ -79,10 +111,7 @@ def _cells(line: str) -> list[str]:
 def _layout(text: TextFile, heading: str, line: int) -> tuple[list[str], CellTable]:
     names = [name.lower() for name in _cells(heading.lstrip("# "))]
     if "pid" in names:
-        raise RecordingError(
-            f"{text.name}:{line}: this is of 'nvidia-smi pmon', which tells of processes and not "
-            f"of GPUs; {_REMEDY}"
-        )
+        return names, CellTable(())
     known = ((at, name) for at, name in enumerate(names) if name in _COLUMNS)
     columns = [CellColumn(at, name, *_COLUMNS[name][:2]) for at, name in known]
     if not columns:

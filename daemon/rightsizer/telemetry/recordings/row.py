@@ -1,25 +1,36 @@
 """Rows of a recording and the devices that they are of."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, NamedTuple
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.model.device import Device
-from rightsizer.model.reading import Missing, Process
+from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
 
 _NOTHING: Final[Mapping[Signal, Missing]] = {}
 _PROFILE: Final = re.compile(r"\s+MIG\s+(\d+(?:c\.\d+)?g\.\d+gb\S*)", re.IGNORECASE)
+_SERVERS: Final = frozenset(
+    {
+        *("x", "xorg", "xwayland", "gnome-shell", "kwin_x11", "kwin_wayland"),
+        *("nvidia-cuda-mps-server", "nv-hostengine"),
+    }
+)
+"""Programs that are on all GPUs of a node, and of no job."""
 _AS_RECORDED: Final = (
     *("pci_bus_id", "numa_node", "power_limit_watts", "sm_clock_maximum_hertz"),
     *("pcie_generation_maximum", "pcie_width_maximum"),
 )
 """Facts that are fields of a device as they are."""
+
+
+SUMMED: Final = -1
+"""Rank of values that are sums over processes: any other stream's go before."""
 
 
 class RecordingRow(NamedTuple):
@@ -36,6 +47,49 @@ class RecordingRow(NamedTuple):
     holdings: tuple[Holding, ...] | None = None
     """Who holds the device; `None` where the file does not say."""
     processes: tuple[Process, ...] | None = None
+
+
+def process_kind(program: object) -> ProcessKind:
+    """How a process uses a GPU, by the name of its program where nothing else tells."""
+    name = str(program or "").rpartition("/")[2].split(" ")[0]
+    return ProcessKind.GRAPHICS if name.lower() in _SERVERS else ProcessKind.COMPUTE
+
+
+class ProcessRowBuilder:
+    """Puts lines of one process each together to a row of their device."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._key: tuple[Nanoseconds, str] | None = None
+        self._processes: list[Process] = []
+        self.tells_shares = False
+        """Whether each process has its share of time, one that rests too."""
+
+    def add(
+        self, time: Nanoseconds, device: str, process: Process | None
+    ) -> Iterator[RecordingRow]:
+        """Take a line, of a device without processes too; give the row before, once it is whole."""
+        if (time, device) != self._key:
+            yield from self.finish()
+            self._key = time, device
+        if process is not None:
+            self._processes.append(process)
+
+    def finish(self) -> Iterator[RecordingRow]:
+        """Give the last row."""
+        if self._key is not None:
+            yield self._row(*self._key)
+        self._key, self._processes = None, []
+
+    def _row(self, time: Nanoseconds, device: str) -> RecordingRow:
+        found = tuple(self._processes)
+        values = {Signal.PROCESS_COUNT: float(len(found))}
+        sizes = [each.memory_used_bytes for each in found if each.memory_used_bytes is not None]
+        if self.tells_shares:
+            values[Signal.GPU_BUSY] = min(1.0, sum(each.gpu_busy or 0.0 for each in found))
+        if sizes and len(sizes) == len(found):
+            values[Signal.MEMORY_USED_BYTES] = float(sum(sizes))
+        return RecordingRow(time, device, values, stream=self._stream, rank=SUMMED, processes=found)
 
 
 @dataclass(slots=True)

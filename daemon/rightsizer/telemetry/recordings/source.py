@@ -20,10 +20,15 @@ from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
 from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
-from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG
+from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
-from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, build_devices
+from rightsizer.telemetry.recordings.row import (
+    SUMMED,
+    RecordingNotes,
+    RecordingRow,
+    build_devices,
+)
 from rightsizer.telemetry.recordings.signal_csv import SIGNAL_CSV
 from rightsizer.telemetry.recordings.survey import (
     RecordingSurvey,
@@ -42,7 +47,7 @@ from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, Stat
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
     *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, PROMETHEUS_JSON, GPUSTAT_JSON, SYSTEM_METRICS_JSON),
-    *(PROMETHEUS_TEXT, NVIDIA_SMI_LOG, SIGNAL_CSV),
+    *(PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In the order in which they are asked."""
 
@@ -108,7 +113,9 @@ class _DeviceState:
             return Reading(device, newest.time, newest.values, newest.missing, processes)
         values: dict[Signal, float] = {}
         missing: dict[Signal, Missing] = {}
-        for row in sorted(streams.values(), key=lambda row: (row.time, row.rank)):
+        for row in sorted(
+            streams.values(), key=lambda row: (row.rank > SUMMED, row.time, row.rank)
+        ):
             if newest.time - row.time <= self._limits.get((device, row.stream), 0):
                 values.update(row.values)
                 missing.update(row.missing)

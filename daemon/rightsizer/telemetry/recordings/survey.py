@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.reading import Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import (
     NANOSECONDS_PER_SECOND,
@@ -31,6 +32,8 @@ from rightsizer.telemetry.recordings.text_file import (
 
 _MOST_MOMENTS: Final = 2048
 _MOST_IN_MEMORY: Final = 100_000
+_MOST_PROCESSES: Final = 4096
+"""Of one device; later ones tell no job."""
 _BATCH: Final = 1000
 _READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
@@ -66,6 +69,8 @@ class LoadSeries:
     step: Nanoseconds
     values: dict[Load, list[float]]
     """`nan` where a load is not known at a moment."""
+    processes: Mapping[int, tuple[Nanoseconds, Nanoseconds]] = field(default_factory=dict)
+    """By pid, from when to when each that computes is there."""
 
     def known(self, load: Load) -> bool:
         """Whether a load was ever read."""
@@ -80,6 +85,7 @@ class LoadSeriesBuilder:
         self._step: Nanoseconds = NANOSECONDS_PER_SECOND
         self._sums: dict[str, array[float]] = {}
         """Of each moment the number and the sum of the values of each load."""
+        self._processes: dict[str, dict[int, tuple[Nanoseconds, Nanoseconds]]] = {}
         self.has_owners = False
         """Whether any row says who holds its device."""
 
@@ -89,6 +95,8 @@ class LoadSeriesBuilder:
             self._start = row.time
         if row.holdings:
             self.has_owners = True
+        if row.processes:
+            self._see_processes(row.device, row.processes, row.time)
         moment = (row.time - self._start) // self._step
         while moment >= _MOST_MOMENTS:
             self._widen()
@@ -111,9 +119,18 @@ class LoadSeriesBuilder:
             self._widen()
         count = max(map(len, self._sums.values()), default=0) // _WIDTH
         return {
-            device: LoadSeries(self._start or 0, self._step, _means(sums, count))
+            device: LoadSeries(
+                self._start or 0, self._step, _means(sums, count), self._processes.get(device, {})
+            )
             for device, sums in self._sums.items()
         }
+
+    def _see_processes(self, device: str, processes: Iterable[Process], time: Nanoseconds) -> None:
+        known = self._processes.setdefault(device, {})
+        for process in processes:
+            if process.kind is ProcessKind.COMPUTE and len(known) < _MOST_PROCESSES:
+                first, _ = known.get(process.pid, (time, time))
+                known[process.pid] = first, time
 
     def _widen(self) -> None:
         self._step *= 2
