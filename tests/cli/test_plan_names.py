@@ -1,10 +1,21 @@
 """Models by name: a table of published configurations, found by what people call them."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from rightsizer.planner.models.known_models import find_model, known_names
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
+from rightsizer.sizing.requirement import Recompute, Requirement
+
+
+def asked(**words: str) -> Requirement:
+    """The requirement of a line."""
+    requirement = plan_of_flags(words).items[0].requirement
+    assert requirement is not None
+    return requirement
 
 
 def rounding(count: float) -> float:
@@ -18,9 +29,7 @@ def test_known_model_has_its_published_parameters(name: str) -> None:
     """Within 4 in 1000 of what its card, or the index of its weights, tells, or as it rounds."""
     known = find_model(name)
     assert known is not None
-    (item,) = plan_of_flags({"model": name}).items
-    assert item.requirement is not None
-    model = item.requirement.model
+    model = asked(model=name).model
     pipeline = "model_index.json" in known.config
     towers = known.config.get("model_type") == "clip"
 
@@ -80,3 +89,38 @@ def test_model_is_found_by_any_of_its_spellings(
 def test_name_of_no_known_model_is_none(spelled: str) -> None:
     """A size that no model of a family has is not taken for one that it has."""
     assert find_model(spelled) is None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "weights"), [("NVFP4", NumberFormat.NVFP4), ("FP8", NumberFormat.FP8)]
+)
+def test_format_is_read_from_the_file_beside_a_configuration(
+    algorithm: str, weights: NumberFormat, tmp_path: Path
+) -> None:
+    """As NVIDIA's Model Optimizer writes it; the model has the name of its folder."""
+    shape = {"hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36}
+    heads = {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 151936}
+    folder = tmp_path / f"Qwen3-8B-{algorithm}"
+    folder.mkdir()
+    written = {"model_type": "qwen3", **shape, **heads, "torch_dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(written), encoding="utf-8")
+    beside = {"quant_algo": algorithm, "exclude_modules": ["lm_head"]}
+    quantized = json.dumps({"producer": {"name": "modelopt"}, "quantization": beside})
+    (folder / "hf_quant_config.json").write_text(quantized, encoding="utf-8")
+    requirement = asked(model=str(folder))
+
+    assert requirement.precision.weights is weights
+    assert requirement.model.name == folder.name
+
+
+def test_training_takes_what_is_usual_for_the_model() -> None:
+    """Its own length, images enough to fill a GPU, and what QLoRA's library sets."""
+    bert = plan_of_flags({"model": "bert-base", "train": "full"}).items[0]
+    assert bert.requirement is not None
+    training = bert.requirement.training
+    assert (training.sequence, training.micro_batch) == (512, 4)
+    assert any("sequences of 512 tokens are taken" in note for note in bert.notes)
+    assert asked(model="resnet-50", train="full").training.micro_batch == 32
+    assert asked(model="llama-3.1-8b", train="full").training.micro_batch == 1
+    assert asked(model="llama-3.1-8b", train="qlora").training.recompute is Recompute.FULL
+    assert asked(model="llama-3.1-8b", train="lora").training.recompute is Recompute.NONE

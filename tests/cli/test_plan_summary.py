@@ -140,3 +140,22 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
     assert any(line.startswith("Take 8 x B200 that share the experts: $") for line in few)
     taken = next(line for line in many if line.startswith("Take "))
     assert re.match(r"Take \d+ x B200 as \d+ groups of 8 that share the experts: \$", taken)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "--model llama-3.1-8b --concurrency 1 --in 1M --gpus b200",
+            "asked for: 1,000,000 tokens in and 256 out, 1 request in flight",
+        ),
+        (
+            "--model llama-3.1-8b --rps 100k --gpus h100-pcie-80gb",
+            "more than the 512 of sizing.plan.gpu_maximum",
+        ),
+        ("--model yolo11x --rps 3 --latency 500ms --gpus l4", ">99% sure to keep all latencies"),
+    ],
+)
+def test_numbers_read_as_people_write_them(words: str, told: str, capsys: Captured) -> None:
+    """No powers of ten, nothing certain, and the limit that a search keeps to."""
+    assert told in " ".join(" ".join(summary(capsys, "plan", *words.split())).split())

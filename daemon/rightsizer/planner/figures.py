@@ -25,6 +25,7 @@ _WHOLE_DOLLARS: Final = 1000
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _WHOLE_WITHIN: Final = 0.05
+_NEARLY_ALL: Final = 0.995
 
 
 def large(value: float) -> str:
@@ -49,8 +50,10 @@ def middle(interval: EstimateInterval | None) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """`98%`."""
-    return NOTHING if ratio is None else f"{ratio:.0%}"
+    """`98%`; nothing short of all is told as all."""
+    if ratio is None:
+        return NOTHING
+    return ">99%" if _NEARLY_ALL < ratio <= 1.0 else f"{ratio:.0%}"
 
 
 def interval_text(interval: EstimateInterval) -> str:

@@ -19,7 +19,7 @@ from rightsizer.planner.plan_model import (
 )
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.engine import ENGINES, ServingEngine
-from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.models import ConvolutionalNetwork, Transformer, VisionTransformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     LoadGrowth,
@@ -27,6 +27,7 @@ from rightsizer.sizing.requirement import (
     ModelTask,
     Parallelism,
     Precisions,
+    Recompute,
     Requirement,
     Training,
 )
@@ -55,6 +56,8 @@ _FORMATS: Final = {
     "e4m3": "fp8",
 }
 """As engines call formats."""
+_IMAGES_AT_A_TIME: Final = 32
+"""Enough to fill most GPUs; assumed."""
 _SHARDED: Final = 3
 """What a fine-tuning of all weights is usually run with: FSDP, ZeRO 3."""
 CARBON: Final = "carbon_grams_per_kwh"
@@ -187,6 +190,9 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     except RequirementError as error:
         raise question.placed(error) from None
     requirement = Requirement(planned.model, load=load, **rest)
+    if trains:
+        requirement, usual = _in_usual_batches(requirement, row, planned.context_tokens)
+        planned = replace(planned, notes=(*planned.notes, *usual))
     told = _notes(requirement, planned.context_tokens, row.values)
     notes = (*planned.notes, *(() if requirement.task.trains else taken), *told)
     requirement = _in_published_format(requirement, row, planned.weights)
@@ -194,6 +200,27 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     if cached is not requirement:
         notes = (*notes, _QUANTIZED_CACHE)
     return PlanFileItem(question, cached, notes)
+
+
+def _in_usual_batches(
+    requirement: Requirement, row: Row, context_tokens: int | None
+) -> tuple[Requirement, tuple[str, ...]]:
+    """Sequences no longer than the model's, and images enough to fill a GPU, where none is said."""
+    training, given = requirement.training, row.row("training").values
+    batch, sequence, note = training.micro_batch, training.sequence, ""
+    is_of_images = isinstance(requirement.model, ConvolutionalNetwork | VisionTransformer)
+    if context_tokens and context_tokens < sequence and "sequence" not in given:
+        sequence, batch = context_tokens, sequence // context_tokens
+        note = (
+            f"sequences of {sequence:,} tokens are taken, as long as the model's, {batch} at a time"
+        )
+    elif is_of_images:
+        batch, note = _IMAGES_AT_A_TIME, f"{_IMAGES_AT_A_TIME} images at a time are taken"
+    if "micro_batch" in given:
+        batch, note = training.micro_batch, "" if is_of_images else note.rpartition(",")[0]
+    changed = replace(training, micro_batch=batch, sequence=sequence)
+    told = f"{note}; give training.micro_batch where it is otherwise"
+    return replace(requirement, training=changed), ((told,) if note else ())
 
 
 def _in_engine_format(requirement: Requirement) -> Requirement:
@@ -247,6 +274,9 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
         task = _TRAIN[word]
         if task is ModelTask.TRAINING:
             values.setdefault("zero_stage", _SHARDED)
+        if task is ModelTask.FINETUNE_QLORA:
+            # As peft's prepare_model_for_kbit_training has it.
+            values.setdefault("recompute", Recompute.FULL)
     if "tokens" in row and "tokens" in values:
         row.fault("tokens", "is given twice, as training.tokens too; leave one of them out")
     elif "tokens" in row:

@@ -178,7 +178,7 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
 
     path = _published_files(asked, folder)
     if path is not None:
-        return _of_file(path, {"name": "", **values})
+        return _of_file(path, {"name": path.resolve().name if path.is_dir() else "", **values})
     known = find_model(asked)
     if known is not None:
         return _of_known(known, values)

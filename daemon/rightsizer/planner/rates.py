@@ -8,6 +8,7 @@ from typing import Final
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import replace
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
+from rightsizer.planner.figures import number
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import met_probability
@@ -123,7 +124,11 @@ def _rate_of(
 
 
 def too_slow(
-    requirement: Requirement, rate: PredictedRate, layout: Parallelism, headroom: float
+    requirement: Requirement,
+    rate: PredictedRate,
+    layout: Parallelism,
+    headroom: float,
+    gpu_maximum: int,
 ) -> Iterator[Rejection]:
     """What of the load is not kept; how much it makes does not matter once it is late."""
     load = requirement.load
@@ -133,9 +138,12 @@ def too_slow(
     if is_late or made is None or asked is None or made.value >= asked * (1.0 - _ROUNDING):
         return
     unit = work_unit(requirement.model)
-    why = f"delivers {made.value:,.4g} {unit}/s, {asked:,g} asked for"
+    why = f"delivers {number(made.value)} {unit}/s, {number(asked)} asked for"
     if made.value > 0:
-        why += f"; that would take {math.ceil(asked / made.value) * layout.gpus} GPUs"
+        gpus = math.ceil(asked / made.value) * layout.gpus
+        why += f"; that would take {gpus:,} GPUs"
+        if gpus > gpu_maximum:
+            why += f", more than the {gpu_maximum:,} of sizing.plan.gpu_maximum"
     yield Rejection(CandidateFilter.THROUGHPUT, why)
 
 

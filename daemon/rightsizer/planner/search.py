@@ -46,6 +46,7 @@ _ABOUT: Final = 1.05
 _LEAST_USED: Final = 1e-9
 """Tokens a second: of less, what a million of them costs is no figure any more."""
 _ROUNDING: Final = 1e-9
+_TENTH: Final = 0.1
 
 
 def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
@@ -304,10 +305,13 @@ class Search:
             rejections.append(Rejection(CandidateFilter.LAYOUT, fault))
         if memory.total_bytes > room:
             needed, free = memory.total_bytes / GIB, room / GIB
-            why = f"needs {needed:.1f} GiB of each GPU, of which {free:.1f} GiB may be filled"
+            digits = 1 if needed - free >= _TENTH else 2
+            needs = f"needs {needed:.{digits}f} GiB of each GPU"
+            why = f"{needs}, of which {free:.{digits}f} GiB may be filled"
             rejections.append(Rejection(CandidateFilter.MEMORY, why))
         if not self.requirement.task.trains:
-            rejections += too_slow(self.requirement, rate, layout, self._headroom)
+            most = self._settings.gpu_maximum
+            rejections += too_slow(self.requirement, rate, layout, self._headroom, most)
             sure = targets_probability(self.requirement.load, rate)
             rate = replace(rate, targets_probability=sure)
         usable = usable_bytes(board.memory_bytes, self._sizing.memory)

@@ -12,7 +12,7 @@ from rightsizer.console.text import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate
 from rightsizer.planner.cost_text import growth_verdict
-from rightsizer.planner.figures import DOUBTED, dollars, number, priced
+from rightsizer.planner.figures import DOUBTED, dollars, number, percent, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,
@@ -97,7 +97,7 @@ def _chosen(plan: GpuPlan) -> Iterator[SummaryLine]:
         return
     rental = "" if best.rental is None else f", rented as {best.rental}"
     sure, hours = best.rate.targets_probability, best.rate.training_hours
-    kept = "" if sure is None else f"; {sure:.0%} sure to keep all latencies"
+    kept = "" if sure is None else f"; {percent(sure)} sure to keep all latencies"
     took = "" if hours is None else f", {number(hours.value)} hours"
     cost = "no price is known"
     if best.dollars_per_hour is not None:
@@ -209,4 +209,5 @@ def _run_text(requirement: Requirement, step: ValidationStep) -> str:
     if requirement.task.trains:
         return f"train with a micro batch of {at}"
     is_of_tokens = requirement.answers_in_tokens
-    return f"keep {at} requests in flight" if is_of_tokens else f"serve batches of {at}"
+    requests = "request" if step.concurrency == 1 else "requests"
+    return f"keep {at} {requests} in flight" if is_of_tokens else f"serve batches of {at}"

@@ -80,13 +80,13 @@ def _served(requirement: Requirement) -> Iterator[str]:
     load = requirement.load
     model, unit = requirement.model, work_unit(requirement.model)
     if unit is WorkUnit.SEQUENCES:
-        yield f"{load.input_tokens:,g} tokens a sequence"
+        yield f"{number(load.input_tokens)} tokens a sequence"
     elif unit is WorkUnit.AUDIO_SECONDS:
         yield f"requests of {units_per_request(model, load):g} s of sound"
     elif isinstance(model, Transformer):
-        yield f"{load.input_tokens:,g} tokens in and {load.output_tokens:,g} out"
+        yield f"{number(load.input_tokens)} tokens in and {number(load.output_tokens)} out"
     if load.concurrency is not None:
-        yield f"{number(load.concurrency)} requests in flight"
+        yield f"{number(load.concurrency)} request{'s' * (load.concurrency != 1)} in flight"
     if load.tokens_per_second is not None:
         each = units_per_request(model, load)
         requests = f"{number(load.tokens_per_second / each)} requests/s, " if each != 1.0 else ""

@@ -151,8 +151,8 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     method = inner.text("quant_method").lower()
     found = _METHODS.get(method) or _by_method(method, inner)
     if found is None:
-        bits = inner.whole("bits")
-        width = "" if bits is None else f" in {bits} bits"
+        bits, algorithm = inner.whole("bits"), inner.text("quant_algo")
+        width = algorithm and f" with {algorithm}" if bits is None else f" in {bits} bits"
         raise wrong(key, f"'{method}'{width} is not known", remedy)
     return found
 
@@ -184,7 +184,7 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
         return NumberFormat.INT8
     if method in {"awq", "gptq", "auto-round"}:
         return _WIDTHS.get(config.whole("bits") or 4)
-    if method.startswith("modelopt"):
+    if method.startswith("modelopt") or (not method and config.text("quant_algo")):
         return _ALGORITHMS.get(config.text("quant_algo").upper())
     groups = Configuration(config.part("config_groups"))
     if method != "compressed-tensors" or not groups.values:

@@ -113,7 +113,8 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
     take in memory, as far as their shape is understood; a note says so.
     """
     config = Configuration(values)
-    named = name or config.text("_name_or_path") or config.text("model_type")
+    published = config.text("_name_or_path").rstrip("/").rpartition("/")[2]
+    named = name or published or config.text("model_type")
     for key in _TEXT_PARTS:
         if part := config.part(key):
             kind = config.text("model_type")

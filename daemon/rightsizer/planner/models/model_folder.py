@@ -30,6 +30,9 @@ _REMEDY: Final = (
     " forward_flops, text_encoder_parameters)"
 )
 INDEX: Final = "model_index.json"
+_QUANTIZATION: Final = "hf_quant_config.json"
+"""Where NVIDIA's Model Optimizer tells the format of a checkpoint, if not in its `config.json`."""
+_QUANTIZED: Final = "quantization_config"
 _FOLDER_REMEDY: Final = (
     f"each part that {INDEX} names has its config.json; download those too, or describe the model"
     " in the plan (kind: diffusion, parameters, forward_flops)"
@@ -43,7 +46,7 @@ _ALONE: Final = (
 def parsed_config(
     file: Path, remedy: str = "name the config.json that comes with the model"
 ) -> dict[str, Any]:
-    """What a JSON file holds."""
+    """What a JSON file holds, with the format of the checkpoint that a file beside it tells."""
     try:
         data = load_yaml(file.read_text(encoding="utf-8-sig").replace("\t", " "), str(file)).data
     except OSError as error:
@@ -53,6 +56,11 @@ def parsed_config(
         raise RequirementError(f"model.config: {file}: is no JSON: {error}; {remedy}") from None
     if not isinstance(data, dict):
         raise RequirementError(f"model.config: {file}: is no JSON object; {remedy}")
+    beside = file.with_name(_QUANTIZATION)
+    if _QUANTIZED not in data and file.name != _QUANTIZATION and beside.is_file():
+        found = parsed_config(beside, remedy).get("quantization")
+        given = found if isinstance(found, Mapping) else {}
+        data[_QUANTIZED] = {**given, "ignore": given.get("exclude_modules")} if given else None
     return data
 
 
