@@ -43,7 +43,7 @@ def scenario(request: pytest.FixtureRequest) -> str:
 def agent(scenario: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
     """An agent that has seen enough: days and six hours, or a quarter of an hour of faults."""
     is_long = scenario in REMEMBERED
-    flags = ("6000", "900", str(REMEMBERED[scenario])) if is_long else ("120", "10", "0")
+    flags = ("6000", "900", str(REMEMBERED[scenario])) if is_long else ("240", "20", "0")
     folder = tmp_path_factory.mktemp("agent")
     with agent_process(folder, command=(sys.executable, "-c", DEMO, scenario, *flags)) as process:
         began = eventually(lambda: process.json("/api/v1/report"))["time"]
