@@ -30,6 +30,7 @@ BENCHMARKS: Final[Sequence[tuple[str, str]]] = (
     ("An hour and a week", "soak_cost"),
     ("The recommender", "recommender_cost"),
     ("The fleet", "fleet_cost"),
+    ("Recording rules", "rules_cost"),
     ("Replay", "replay_speed"),
     ("Profiles", "profile_speed"),
     ("Planning", "plan_speed"),

@@ -24,7 +24,7 @@ from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 from rightsizer.web.server import WebServer
 
-__all__ = ["measure"]
+__all__ = ["measure", "simulated_node"]
 
 _SCRAPES: Final = 200
 _MOST_AGAIN_MILLISECONDS: Final = 1.0
@@ -76,7 +76,7 @@ class _Node:
 def measure(_: Options) -> Iterator[Figure]:
     """Time and size by node and format; rendering as text and asking again are promised."""
     for name, instances, level, most_milliseconds in _NODES:
-        yield from _of_node(name, _node(instances), level, most_milliseconds)
+        yield from _of_node(name, simulated_node(instances), level, most_milliseconds)
 
 
 def _of_node(name: str, node: _Node, level: Level, most_milliseconds: float) -> Iterator[Figure]:
@@ -110,7 +110,7 @@ def _of_node(name: str, node: _Node, level: Level, most_milliseconds: float) -> 
     yield Figure(f"{name}: ratio of the two", rendered / plain, note="above 1: ours is slower")
 
 
-def _node(instances: int) -> _Node:
+def simulated_node(instances: int = 0) -> _Node:
     """A node of eight GPUs, whole ones or each cut into instances."""
     catalogue = built_in()
     scenario = load_scenario("eight-gpu-node", catalogue)
