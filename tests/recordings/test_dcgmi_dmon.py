@@ -59,12 +59,12 @@ def test_stamps_in_other_spellings(replay: Replays, write: Writes, stamp: str) -
     assert replay(write(text)).snapshots[0].wall_time == 1_717_200_000_250_000_000
 
 
-def test_a_stamp_without_a_year_is_no_time(replay: Replays, write: Writes) -> None:
-    """What `ts` writes by itself has no year: the lines count, at a second each."""
-    text = "Jun 01 00:00:00 #Entity GPUTL\n" + "Jun 01 00:00:09 GPU 0 7\n" * 3
-    played = replay(write(text))
-    assert played.source.interval == 1_000_000_000
-    assert len(played.snapshots) == 3
+def test_stamps_without_a_year_are_times(replay: Replays, write: Writes) -> None:
+    """What `ts` writes by itself: a year is assumed, and said to be."""
+    lines = "".join(f"Feb 29 00:00:{at:02} GPU 0 7\n" for at in (5, 15, 25))
+    played = replay(write(f"Feb 29 00:00:00 #Entity GPUTL\n{lines}Feb 30 00:00:00 GPU 0 7\n"))
+    assert played.source.interval == 10_000_000_000
+    assert "have no year: 1972 is assumed" in played.warnings
 
 
 def test_the_engine_goes_before_the_utilization(replay: Replays, write: Writes) -> None:

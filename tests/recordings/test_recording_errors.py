@@ -30,6 +30,21 @@ def test_a_folder(replay: Replays, tmp_path: Path) -> None:
         replay(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+        "No devices were found\n",
+        'Field "utilization.gpus" is not a valid field to query.\n',
+        "bash: line 1: nvidia-smi: command not found\n",
+    ],
+)
+def test_error_in_place_of_readings(replay: Replays, write: Writes, text: str) -> None:
+    """It is shown, and not taken for a format."""
+    with pytest.raises(RecordingError, match=r"log.csv:1: is an error in place of readings: '"):
+        replay(write(text))
+
+
 @pytest.mark.parametrize("text", ["", "\n\r\n  \n"])
 def test_an_empty_file(replay: Replays, write: Writes, text: str) -> None:
     """Blank lines are empty too."""

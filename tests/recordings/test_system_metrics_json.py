@@ -1,9 +1,11 @@
-"""System metrics of Weights & Biases as JSON lines."""
+"""System metrics of experiment trackers, as JSON lines and as CSV."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
@@ -66,3 +68,64 @@ def test_gpus_of_several_nodes_are_not_one(replay: Replays, write: Writes) -> No
         "index:0/l:node-b",
     }
     assert "counted from 1970-01-01 on by '_runtime'" in played.warnings
+
+
+MLFLOW: dict[str, float] = {
+    "system/gpu_0_utilization_percentage": 50,
+    "system/gpu_0_memory_usage_megabytes": 2000,
+    "system/gpu_0_power_usage_watts": 99.5,
+    "system/cpu_utilization_percentage": 7,
+}
+NVITOP: dict[str, float] = {
+    "metrics-daemon/host/cuda:1 (gpu:0)/gpu_utilization (%)/mean": 50,
+    "metrics-daemon/host/cuda:1 (gpu:0)/gpu_utilization (%)/max": 90,
+    "metrics-daemon/host/cuda:1 (gpu:0)/memory_used (MiB)/mean": 2000,
+    "metrics-daemon/host/cuda:1 (gpu:0)/power_usage (W)/mean": 99.5,
+}
+COMET: dict[str, float] = {
+    "sys.gpu.0.gpu_utilization": 50,
+    "sys.gpu.0.used_memory": 2e9,
+    "sys.gpu.0.power_usage": 99.5,
+}
+
+
+def _long(metrics: dict[str, float], at: int) -> str:
+    """A line for each metric."""
+    return "\n".join(
+        json.dumps({"key": key, "value": value, "timestamp": at, "step": 1})
+        for key, value in metrics.items()
+    )
+
+
+def _csv(metrics: dict[str, float], times: list[int]) -> str:
+    values = ",".join(map(str, metrics.values()))
+    return "\n".join([f"timestamp,{','.join(metrics)}", *(f"{at},{values}" for at in times)])
+
+
+TIMES = [1714564801000 + 15000 * at for at in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("\n".join(_long(MLFLOW, at) for at in TIMES), 2e9),
+        ("\n".join(json.dumps({**MLFLOW, "timestamp": at}) for at in TIMES), 2e9),
+        ("\n".join(json.dumps({**COMET, "timestamp": at}) for at in TIMES), 2e9),
+        (_csv(NVITOP, TIMES), 2000 * 2.0**20),
+        (_csv(MLFLOW, TIMES) + "\n1714", 2e9),
+    ],
+)
+def test_other_trackers_have_other_names(
+    replay: Replays, write: Writes, text: str, used: float
+) -> None:
+    """MLflow in long and wide form, Comet, nvitop's collector; a torn line is told."""
+    played = replay(write(text + "\n"))
+    assert played.source.interval == 15_000_000_000
+    readings = played.readings("index:0")
+    assert len(readings) == 3
+    assert readings[-1].values == {
+        Signal.GPU_BUSY: 0.5,
+        Signal.MEMORY_USED_BYTES: used,
+        Signal.POWER_WATTS: 99.5,
+    }
+    assert ("another length" in played.warnings) is text.endswith("1714")

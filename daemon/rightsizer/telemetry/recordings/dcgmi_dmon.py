@@ -11,13 +11,17 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
-from rightsizer.telemetry.recordings.timestamps import AssumedTimes, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import (
+    AssumedTimes,
+    parse_timestamp,
+    parse_yearless,
+)
 
 _HEADING: Final = re.compile(r"#\s*Entity\s+(?P<fields>\S.*)")
 _ENTITY: Final = re.compile(r"(?<!\S)(?P<kind>GPU|GPU-I|GPU-CI)\s+(?P<id>\d+)\s+(?P<cells>\S.*)")
 _STAMP: Final = re.compile(
     r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|\d{9,}(?:\.\d+)?)\]?[\s:,]+"
+    r"|\d{9,}(?:\.\d+)?|(?P<yearless>[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d))\]?[\s:,]+"
 )
 _DEVICES: Final = {"GPU": "index:", "GPU-I": "gpu-instance:", "GPU-CI": "compute-instance:"}
 _BY_SHORT_NAME: Final = {
@@ -33,7 +37,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     table = CellTable(())
     assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
     for number, line in text.lines(notes):
-        time, rest = _stamped(line)
+        time, rest = _stamped(line, notes)
         heading = _HEADING.search(rest)
         if heading:
             names = heading["fields"].split()
@@ -63,11 +67,16 @@ DCGMI_DMON: Final = RecordingFormat(
 """Without times of its own; a time stamp before each line, as `ts` writes it, is used."""
 
 
-def _stamped(line: str) -> tuple[Nanoseconds | None, str]:
+def _stamped(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, str]:
     found = _STAMP.match(line)
     rest = line[found.end() if found else 0 :].strip()
+    if found is None:
+        return None, rest
     try:
-        return parse_timestamp(found["stamp"]) if found else None, rest
+        if found["yearless"] is None:
+            return parse_timestamp(found["stamp"]), rest
+        notes.remark("its times have no year: 1972 is assumed; 'ts %.s' gives it")
+        return parse_yearless(found["stamp"]), rest
     except ValueError:
         return None, rest
 

@@ -1,5 +1,6 @@
 """Source of the snapshots of a recording, in whichever known format its files are."""
 
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -51,6 +52,11 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
 )
 """In the order in which they are asked."""
 
+_MESSAGE: Final = re.compile(
+    r"NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Field \".*not a valid"
+    r"|Unable to determine the device|.*command not found|.*nvidia-smi.*not recognized"
+)
+"""What nvidia-smi, or a shell without it, writes where it has no readings."""
 _SHOWN: Final = 80
 _HOLD_INTERVALS: Final = 2.0
 """A value holds for so many of its own file's intervals, as slower signals do, then it is stale."""
@@ -73,6 +79,11 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
         if known.recognizes(text.head):
             return known
     first = text.head[0]
+    if _MESSAGE.match(first):
+        raise RecordingError(
+            f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
+            "and record again"
+        )
     shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}..."
     names = ", ".join(known.name for known in FORMATS)
     if column_map is not None:
@@ -83,7 +94,10 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
             "heading with --fields"
         )
     else:
-        remedy = "record with 'rightsizer record' or nvidia-smi"
+        remedy = (
+            "record with 'rightsizer record' or 'nvidia-smi --query-gpu=timestamp,index,name,"
+            "utilization.gpu,memory.used,memory.total,power.draw --format=csv -l 1'"
+        )
     raise RecordingError(
         f"{text.name}:1: this is in no known format ({names}): '{shown}'; {remedy}"
     )

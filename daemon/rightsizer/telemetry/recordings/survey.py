@@ -408,10 +408,7 @@ def _surveyed(
             gaps.settle()
             show_read(progress, [file.text for file in files])
     if not last:
-        names = ", ".join(file.text.name for file in files)
-        warnings = "; ".join(each for file in files for each in file.notes.warnings)
-        why = f" ({warnings})" if warnings else "; was it recorded with GPUs present?"
-        raise RecordingError(f"{names}: there is no reading of any device in it{why}")
+        raise _nothing_read(files)
     for file in files:
         for device, facts in file.notes.facts.items():
             learned[file.names.get(device, device)].learn(facts)
@@ -422,6 +419,15 @@ def _surveyed(
         end=max(last.values()),
         loads=loads,
     )
+
+
+def _nothing_read(files: Sequence[RowFile]) -> RecordingError:
+    names = ", ".join(file.text.name for file in files)
+    warnings = "; ".join(each for file in files for each in file.notes.warnings)
+    why = f" ({warnings})" if warnings else "; was it recorded with GPUs present?"
+    if "unreadable timestamp" in warnings:
+        why += "; write times as 2026-01-31 12:34:56, or as seconds since the epoch"
+    return RecordingError(f"{names}: there is no reading of any device in it{why}")
 
 
 def _in_order(file: RowFile) -> Iterator[RecordingRow]:

@@ -1,47 +1,86 @@
-"""JSON lines of Weights & Biases system metrics: `system.gpu.0.gpu` and the like."""
+"""System metrics of experiment trackers, as `system.gpu.0.gpu`: JSON lines, or CSV."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, read_cells
+from rightsizer.telemetry.recordings.table import CellColumn, read_cells, split_csv_line
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
-_KEY: Final = re.compile(r"(?:system[./])?gpu\.(?P<index>\d+)\.(?P<metric>\w+)(?P<node>/l:.+)?")
-_METRICS: Final = signal_columns("wandb")
+_KEY: Final = re.compile(
+    r"(?:.*[/ ])?(?:system\.|sys\.)?gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?P<node>/l:.+)?"
+    r"|.*\(gpu:(?P<physical>\d+)\)/(?P<collected>\w+) \([^)]+\)/mean"
+)
+_METRICS: Final = signal_columns("tracker")
 """By the names of https://docs.wandb.ai/ref/system-metrics; those of one process's GPUs repeat
-them."""
+them; of MLflow's, Comet's and ClearML's system metrics; and of nvitop's collector."""
+_JSON_KEY: Final = re.compile(r'"(?:[^"]*[/ ])?(?:system\.|sys\.)?gpu[._]\d+[._]\w+')
 _TIMES: Final = ("_timestamp", "timestamp", "_runtime")
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     reader = _KeyReader(notes)
+    headings: list[str] = []
     for number, line in text.lines(notes):
         if not line.strip():
             continue
-        try:
-            said = json.loads(line)
-        except (ValueError, RecursionError):
-            notes.count("damaged or torn JSON", number, line.strip())
+        if _is_heading(line):
+            headings = split_csv_line(line)
             continue
-        if not isinstance(said, dict) or not (cells := reader.cells(said)):
+        said = _said(line, headings, number, notes)
+        if said is None:
+            continue
+        stream = text.name
+        if isinstance(key := said.get("key"), str) and "value" in said:
+            # One metric a line, as MLflow exports a run's.
+            said, stream = {**said, key: said["value"]}, f"{text.name} {key}"
+        if not (cells := reader.cells(said)):
             continue  # Other lines tell of the host, or of the training itself.
         time = _time(said, notes)
         if time is None:
             notes.count("line of GPU metrics without a time that can be read", number, line)
             continue
         for device, signals in cells.items():
-            yield RecordingRow(time, device, *read_cells(signals, number, notes), text.name)
+            yield RecordingRow(time, device, *read_cells(signals, number, notes), stream)
+
+
+def _is_heading(line: str) -> bool:
+    """Whether a line of CSV names a time, and metrics of GPUs."""
+    if line.startswith("{"):
+        return False
+    cells = split_csv_line(line)
+    return not set(cells).isdisjoint(_TIMES) and any(map(_KEY.fullmatch, cells))
+
+
+def _said(
+    line: str, headings: Sequence[str], number: int, notes: RecordingNotes
+) -> dict[str, Any] | None:
+    """The metrics of a line of JSON, or of CSV below its headings."""
+    if headings:
+        cells = [cell.strip() or None for cell in split_csv_line(line)]
+        if len(cells) == len(headings):
+            return dict(zip(headings, cells, strict=True))
+        notes.skip(number, line)
+        return None
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        notes.count("damaged or torn JSON", number, line.strip())
+        return None
+    return said if isinstance(said, dict) else None
 
 
 SYSTEM_METRICS_JSON: Final = RecordingFormat(
-    "Weights & Biases JSON lines",
-    lambda head: any(line.startswith("{") and bool(_KEY.search(line)) for line in head),
+    "system metrics of Weights & Biases and the like",
+    lambda head: (
+        _is_heading(head[0])
+        or any(line.startswith("{") and bool(_JSON_KEY.search(line)) for line in head)
+    ),
     _rows,
 )
 """`_timestamp` or `_runtime` in seconds, GPUs in the keys; what is null was not read."""
@@ -77,10 +116,10 @@ class _KeyReader:
 
     def _place(self, key: str) -> tuple[str, CellColumn] | None:
         match = _KEY.fullmatch(key)
-        held = None if match is None else _METRICS.get(match["metric"])
+        held = None if match is None else _METRICS.get(match["metric"] or match["collected"])
         if match is None or held is None:
             return None
-        index, node = int(match["index"]), match["node"] or ""
+        index, node = int(match["index"] or match["physical"]), match["node"] or ""
         device = f"index:{index}{node}"
         self._notes.learn(device, RecordingDeviceFacts(index=None if node else index))
         return device, CellColumn(0, key, *held[:2])

@@ -13,6 +13,11 @@ EPOCH_UNITS: Final = {"s": NANOSECONDS_PER_SECOND, "ms": 1_000_000, "us": 1_000,
 
 # Digits before the point that tell one unit from the next, for any day from 1973 to 5138.
 _UNIT_BY_DIGITS: Final = ((11, "s"), (14, "ms"), (17, "us"), (20, "ns"))
+_OF_SPREADSHEET: Final = re.compile(
+    r"(?P<first>\d{1,2})(?P<mark>[./])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}),?\s+"
+    r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?P<rest>:\d\d(?:[.,]\d+)?)?(?:\s*(?P<half>[AaPp][Mm]))?"
+)
+_LEAP_YEAR: Final = 1972
 _FRACTION: Final = re.compile(r"[.,](\d+)")
 _MINUTE_END: Final = 16
 _SECOND_END: Final = 19
@@ -21,8 +26,28 @@ _DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
-    """A time of day or an epoch, whichever it looks like; `ValueError` for anything else."""
-    return parse_calendar(text) if text[4:5] in ("-", "/") else parse_epoch(text)
+    """A date with its time or an epoch, whichever it looks like; `ValueError` for anything else.
+
+    Spreadsheets write dates as `31.01.2024 12:34:56` and `1/31/2024 12:34:56 PM`.
+    """
+    if text[4:5] in ("-", "/") and text[:4].isdigit():
+        return parse_calendar(text)
+    found = _OF_SPREADSHEET.fullmatch(text)
+    # Of slashes without half days it is not known whether day or month is first.
+    if found and (found["mark"] == "." or found["half"]):
+        day, month = (found["first"], found["second"])[:: -1 if found["mark"] == "/" else 1]
+        hour = int(found["hour"])
+        if found["half"]:
+            hour = hour % 12 + (12 if found["half"].upper() == "PM" else 0)
+        date = f"{found['year']}-{month:>02}-{day:>02}"
+        return parse_calendar(f"{date} {hour:02}:{found['minute']}{found['rest'] or ':00'}")
+    return parse_epoch(text)
+
+
+def parse_yearless(text: str) -> Nanoseconds:
+    """`Jan 31 12:34:56`, as of a leap year; `ValueError` for anything else."""
+    moment = datetime.strptime(f"{_LEAP_YEAR} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=UTC)
+    return int(moment.timestamp()) * NANOSECONDS_PER_SECOND
 
 
 def parse_calendar(text: str) -> Nanoseconds:
