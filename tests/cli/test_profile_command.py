@@ -40,8 +40,10 @@ def test_the_text_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenF
 
 
 def test_the_json_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenFile) -> None:
-    """With the keys that docs/profiles.md promises."""
-    (workload,) = _answer(capsys, loader_bound_trace(tmp_path))
+    """With the keys that docs/profiles.md promises; over few moments, to be read."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("profiles: {time: {timeline_moments: 10}}\n")
+    (workload,) = _answer(capsys, loader_bound_trace(tmp_path), "--config.file", settings)
 
     golden("profile.json", json.dumps(workload, indent=1) + "\n")
 

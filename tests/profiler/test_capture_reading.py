@@ -16,7 +16,7 @@ from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.profiler.capture.isolated_reader import ReadInterrupted, read_isolated
 from rightsizer.profiler.capture.settings import DropFolderSettings
-from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.limits import ReadLimits, TimeSettings
 from rightsizer.telemetry.profiles.registry import open_profile
 
 SETTINGS: Final = DropFolderSettings("/drop", read_timeout=20.0)
@@ -39,9 +39,10 @@ def why_not(path: Path, settings: DropFolderSettings = SETTINGS) -> str:
 
 
 def test_a_profile_is_read_as_in_this_process(tmp_path: Path) -> None:
-    """Under its own name, and no other place is told."""
+    """Under its own name, and no other place is told; without what only a page draws."""
     path = trace_of().write(tmp_path, "rank0.pt.trace.json.gz")
-    assert read(path) == open_profile(path, ReadLimits())
+    limits = ReadLimits(frames_maximum=0, time=TimeSettings(timeline_moments=10))
+    assert read(path) == open_profile(path, limits)
 
 
 def test_the_open_file_is_what_is_read(tmp_path: Path) -> None:

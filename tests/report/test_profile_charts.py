@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from profiles_built import device, profile
-from rightsizer.model.profile import FrameUse
+from rightsizer.model.profile import FrameUse, ProfileTimeline, TimelineLane
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.workload import ProfiledWorkload
@@ -98,4 +98,64 @@ def test_frames_are_reached_by_keys(tmp_path: Path) -> None:
         3,
         *(["Layer"], ["all kernels"]),
         *(4, 1),
+    ]
+
+
+TIMELINE: Final = ProfileTimeline(
+    0.001,
+    {TimelineLane.COMPUTE: tuple(float(at % 2) for at in range(1000))},
+    threads={"thread 1": (0.25,) * 1000},
+    memory_bytes=(None, *range(1, 1000)),
+)
+LANES: Final = """
+const chart = document.querySelector(".lanes"), svg = chart.querySelector("svg");
+const texts = (selector) => [...chart.querySelectorAll(selector)].map((each) => each.textContent);
+const told = () => texts("g:last-of-type text"), tips = () => texts(".hover title"), buttons = {};
+for (const each of chart.querySelectorAll("button")) buttons[each.textContent] = each;
+const off = () => Object.keys(buttons).filter((name) => buttons[name].disabled);
+"""
+
+
+def test_a_time_line_shows_more_as_it_is_zoomed_into(tmp_path: Path) -> None:
+    """Moments that were drawn as one stand apart, and all of it is reached by buttons."""
+    script = f"""{LANES}
+      const found = [[told(), tips().length, tips()[0], off()]];
+      for (const name of ["closer", "closer", "closer", "later", "whole"]) {{
+        buttons[name].click();
+        found.push([told(), tips().length, tips()[0], off()]);
+      }}
+      return found;"""
+    whole, half, quarter, eighth, later, again = told(script, tmp_path, timeline=TIMELINE)
+    assert whole == again
+    assert whole == [
+        *(["0 s", "250 ms", "500 ms", "750 ms", "1 s"], 200),
+        "0 s: kernels 40%, host, thread 1 26%, memory of 999 B 3%",
+        ["earlier", "wider", "later", "whole"],
+    ]
+    assert half[0] == ["250 ms", "375 ms", "500 ms", "625 ms", "750 ms"]
+    assert quarter[0][::4] == ["375 ms", "625 ms"]
+    assert (eighth[0][::4], eighth[1]) == (["438 ms", "563 ms"], 125)
+    assert eighth[2].startswith("438 ms: host, thread 1 26%, memory")
+    assert later[0][::4] == ["501 ms", "626 ms"]
+    assert later[3] == []
+
+
+def test_a_stretch_is_chosen_by_dragging(tmp_path: Path) -> None:
+    """Across the drawing; a click alone changes nothing."""
+    script = f"""{LANES}
+      svg.setPointerCapture = () => 0;
+      const {{ left, width }} = svg.getBoundingClientRect(), found = [];
+      const at = (part) => left + (width * (150 + 570 * part)) / 720;
+      for (const [start, end] of [[0.5, 0.5], [0.75, 0.5]]) {{
+        svg.dispatchEvent(new PointerEvent("pointerdown", {{ clientX: at(start) }}));
+        svg.dispatchEvent(new PointerEvent("pointermove", {{ clientX: at(end) }}));
+        found.push(chart.querySelectorAll(".chosen").length);
+        svg.dispatchEvent(new PointerEvent("pointerup", {{ clientX: at(end) }}));
+        found.push(told()[0], told()[4]);
+      }}
+      return [...found, chart.querySelectorAll(".chosen").length];"""
+    assert told(script, tmp_path, timeline=TIMELINE) == [
+        *(1, "0 s", "1 s"),
+        *(1, "500 ms", "750 ms"),
+        0,
     ]

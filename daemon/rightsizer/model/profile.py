@@ -238,6 +238,12 @@ class ProfileTimeline:
     moment_seconds: float
     lanes: Mapping[TimelineLane, tuple[float, ...]] = field(default_factory=dict, hash=False)
     """The part of each moment, 0 to 1; a lane in which nothing ever was is left out."""
+    streams: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    """The same of the busiest streams; empty where all ran on one."""
+    threads: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    """Of the host's threads that launched most: in operators, launches and waits."""
+    memory_bytes: tuple[int | None, ...] = ()
+    """The most that was in use in each moment; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.profiler.figures import CAUSES, ProfileForm, idle_parts, short_text, time_text
+from rightsizer.profiler.figures import (
+    CAUSES,
+    ProfileForm,
+    idle_parts,
+    short_text,
+    size_text,
+    time_text,
+)
 from rightsizer.report.charts import (
     ChartColumn,
     ChartFrame,
@@ -60,18 +67,19 @@ def colored(time: ProfileForm | None) -> dict[str, float]:
 def timeline(name: str, form: ProfileForm) -> str:
     """What went on in each moment."""
     found = {lane: form["lanes"][lane] for lane in _LANES if lane in form["lanes"]}
-    moment = form["moment_seconds"]
-    count = max(map(len, found.values()), default=0)
+    rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in found.items()]
+    rows += [ChartLane(each, "working", row) for each, row in form["streams"].items()]
+    rows += [ChartLane(f"host, {each}", "held", row) for each, row in form["threads"].items()]
+    if most := max(filter(None, form["memory_bytes"]), default=0):
+        shares = [(each or 0) / most for each in form["memory_bytes"]]
+        rows.append(ChartLane(f"memory of {size_text(most)}", "waiting", shares, is_curve=True))
+    count = max((len(row.shares) for row in rows), default=0)
     if not count:
         return ""
-    tips = []
-    for at in range(count):
-        parts = [f"{_LANES[lane][0]} {row[at]:.0%}" for lane, row in found.items() if row[at]]
-        tips.append(f"{time_text(at * moment)}: {', '.join(parts) or 'nothing'}")
-    rows = [ChartLane(*_LANES[lane], shares=row) for lane, row in found.items()]
+    moment = form["moment_seconds"]
     ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
-    told = f"What went on in each of {count} moments of {time_text(moment)}."
-    return lanes(f"Time line of {name}", told, rows, ends, tips)
+    told = f"What went on in each of {count:,} moments of {time_text(moment)}."
+    return lanes(f"Time line of {name}", told, rows, ends, moment)
 
 
 def steps_chart(name: str, steps: Sequence[ProfileForm]) -> str:

@@ -1,7 +1,7 @@
 """JSON of profiles, and of what `rightsizer profile` answers."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeAlias
 
 from rightsizer.catalogue.catalogue import built_in
@@ -45,7 +45,10 @@ def _device(found: DeviceProfile) -> Form:
         "time": _time(found.time),
         "steps_time": _time(found.steps_time),
         "roof": _roof(found),
-        "timeline": None if found.timeline is None else asdict(found.timeline),
+        # Not by `asdict`, which copies number by number.
+        "timeline": None
+        if found.timeline is None
+        else {each.name: getattr(found.timeline, each.name) for each in fields(found.timeline)},
         "steps": [
             {
                 "name": each.name,

@@ -1,5 +1,6 @@
 """Charts as inline SVG: bars, stacked columns, strips, colored by the style sheet."""
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -118,6 +119,8 @@ def stacked_columns(name: str, description: str, columns: Sequence[ChartColumn])
 _LANE_HEIGHT: Final = 18.0
 _LANE_LEFT: Final = 150.0
 _LEVELS: Final = 5
+_MOST_CELLS: Final = 200
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,39 +131,58 @@ class ChartLane:
     part: str
     shares: Sequence[float]
     """Of each moment, 0 to 1."""
+    is_curve: bool = False
+    """Whether a share is drawn by its height, not by its strength."""
 
 
 def lanes(
-    name: str, description: str, rows: Sequence[ChartLane], ends: Sequence[str], tips: Sequence[str]
+    name: str, description: str, rows: Sequence[ChartLane], ends: Sequence[str], seconds: float
 ) -> str:
     """What went on beside what; the stronger, the more of a moment.
 
-    `ends` names times that are spread evenly over the whole, `tips` tells of each moment.
+    `ends` names times that are spread evenly over the whole. A script draws parts of it, for which
+    it is given each moment's shares by a digit of base 36, and how long a moment is.
     """
-    count = max(1, len(tips))
-    step, height = (_WIDTH - _LANE_LEFT) / count, _LANE_HEIGHT * len(rows)
-    drawn = []
+    every = max((len(row.shares) for row in rows), default=0)
+    count = min(every, _MOST_CELLS)
+    step, height = (_WIDTH - _LANE_LEFT) / max(1, count), _LANE_HEIGHT * len(rows)
+    words, cells, axis = [], [], []
     for place, row in enumerate(rows):
         top = place * _LANE_HEIGHT
-        drawn.append(text(_LANE_LEFT - 8, top + 13, row.words, "end"))
-        levels: dict[int, list[str]] = {}
-        for level, at, length in _stretches(math.ceil(_LEVELS * share) for share in row.shares):
+        words.append(text(_LANE_LEFT - 8, top + 13, row.words, "end"))
+        drawn: dict[int, list[str]] = {}
+        for level, at, length in _stretches(_levels(row, count)):
             if level:
-                cell = box(_LANE_LEFT + at * step, top + 2, length * step, _LANE_HEIGHT - 4)
-                levels.setdefault(level, []).append(cell)
-        drawn += [
-            f'<path class="g-{row.part}" opacity="{level / _LEVELS:g}" d="{"".join(cells)}"/>'
-            for level, cells in sorted(levels.items())
+                tall = (_LANE_HEIGHT - 4) * (level / _LEVELS if row.is_curve else 1)
+                cell = (_LANE_LEFT + at * step, top + _LANE_HEIGHT - 2 - tall, length * step, tall)
+                drawn.setdefault(_LEVELS if row.is_curve else level, []).append(box(*cell))
+        cells += [
+            f'<path class="g-{row.part}" opacity="{level / _LEVELS:g}" d="{"".join(boxes)}"/>'
+            for level, boxes in sorted(drawn.items())
         ]
-    for place, words in enumerate(ends):
+    for place, end in enumerate(ends):
         x = _LANE_LEFT + (_WIDTH - _LANE_LEFT) * place / max(1, len(ends) - 1)
-        drawn.append(f'<path class="line" d="M{_short(x)} 0V{_short(height)}"/>')
+        axis.append(f'<path class="line" d="M{_short(x)} 0V{_short(height)}"/>')
         anchor = "end" if place == len(ends) - 1 else "middle" if place else "start"
-        drawn.append(text(x, height + 14, words, anchor))
-    for tip, at, length in _stretches(tips):
-        cell = box(_LANE_LEFT + at * step, 0, length * step, height)
-        drawn.append(f'<path class="hover" d="{cell}"><title>{escape(tip)}</title></path>')
-    return figure((_WIDTH, height + 20), name, description, drawn, "chart")
+        axis.append(text(x, height + 14, end, anchor))
+    told = json.dumps([[row.words, row.part, row.is_curve, _digits(row.shares)] for row in rows])
+    parts = [*words, f"<g>{''.join(cells)}</g>", f"<g>{''.join(axis)}</g>"]
+    chart = figure((_WIDTH, height + 20), name, description, parts, "chart")
+    return f'<div class="lanes" data-moment="{seconds:g}" data-lanes="{escape(told)}">{chart}</div>'
+
+
+def _levels(row: ChartLane, count: int) -> Iterator[int]:
+    """A level for each cell: of the mean of its moments, or of the most on a curve."""
+    every = len(row.shares)
+    for at in range(count):
+        within = row.shares[every * at // count : every * (at + 1) // count]
+        share = max(within) if row.is_curve else sum(within) / len(within)
+        yield math.ceil(_LEVELS * share)
+
+
+def _digits(shares: Iterable[float]) -> str:
+    """0 is nothing at all, the last is all."""
+    return "".join(_DIGITS[math.ceil(share * (len(_DIGITS) - 1))] for share in shares)
 
 
 @dataclass(frozen=True, slots=True)

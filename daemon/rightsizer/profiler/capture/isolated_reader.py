@@ -32,6 +32,7 @@ _END_SECONDS: Final = 2.0
 _KERNEL_NAMES: Final = 2000
 _STEPS: Final = 2000
 _DEVICES: Final = 64
+_MOMENTS: Final = 10
 """More would be told than the agent has room for; readers show the rest as one, or count it."""
 _OPEN_FILES: Final = 64
 _FIRST_VICTIM: Final = "1000"
@@ -187,6 +188,7 @@ def _answer(task: ReaderTask) -> ReaderAnswer:
         steps_maximum=min(task.limits.steps_maximum, _STEPS),
         devices_maximum=min(task.limits.devices_maximum, _DEVICES),
         frames_maximum=0,
+        time=replace(task.limits.time, timeline_moments=_MOMENTS),
     )
     # The agent, which asks for files to be read, does not load what reads them.
     from rightsizer.telemetry.profiles.registry import open_profile  # noqa: PLC0415

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from heapq import merge
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -143,6 +144,16 @@ class CallStacks:
                 lines = [each.name for each in calls if each.kind is _CallKind.LINE]
                 told, name = ", ".join((*operators[:1], *lines[-1:])), known[number].name
                 yield f"{name} in {told}" if told else name, (start, end)
+
+    def busy(self, thread: int) -> Iterator[Interval]:
+        """Operators and waits of a thread by start, however they overlap."""
+        names, calls = list(self._names), self._calls.get(thread)
+        known = calls.in_order() if calls is not None else ()
+        operators = (
+            (start, end) for start, end, number in known if names[number].kind is _CallKind.OPERATOR
+        )
+        waits = self._waits.get(thread)
+        return merge(operators, () if waits is None else waits.intervals())
 
     def find_launches(self, launches: Launches, tree: "FrameTree") -> None:
         """The frame and the product of each launch; none where no call is known."""

@@ -9,8 +9,8 @@ class TimeSettings:
     """Thresholds of where a device's time went.
 
     Attributes:
-        timeline_moments: Moments that a time line is drawn with.
-            Source: four pixels each on a page of 900
+        timeline_moments: Moments that a time line is told by.
+            Source: a part of a fifth still fills a page of 900 pixels
         adjacent_maximum_nanoseconds: Kernels no further apart than this follow each other directly.
             Source: HolisticTraceAnalysis, consecutive_kernel_delay
         long_collective_minimum_ratio: Part of its step that a collective takes at least, for its
@@ -18,7 +18,7 @@ class TimeSettings:
             Source: HolisticTraceAnalysis, straggler analysis
     """
 
-    timeline_moments: int = setting(200, unit="", within=(10, 2000))
+    timeline_moments: int = setting(1000, unit="", within=(10, 2000))
     adjacent_maximum_nanoseconds: int = setting(30, within=(0, None))
     long_collective_minimum_ratio: float = setting(0.01)
 

@@ -37,7 +37,7 @@ from rightsizer.telemetry.profiles.products import matrix_product
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
-from rightsizer.telemetry.profiles.time_line import Column, Interval
+from rightsizer.telemetry.profiles.time_line import Column, Interval, MemoryCurve
 from rightsizer.telemetry.profiles.time_use import Launches
 
 _UNNAMED: Final = ("", "__missing__")
@@ -89,7 +89,7 @@ class PyTorchEvents:
         self._limits = limits
         self._device_steps: list[tuple[str, Interval, str]] = []
         self._has_steps = False
-        self._memory: dict[str, int] = {}
+        self._memory: dict[str, MemoryCurve] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
         self.ranges, self.range_count = KernelTable(limits), 0
         """The kernels of a profile that has counters in place of a time line."""
@@ -126,7 +126,7 @@ class PyTorchEvents:
         if phase == "X" and isinstance(category, str):
             self._complete(event, category)
         elif event.get("name") == "[memory]" and phase in ("i", "I", "C"):
-            if not self._memory_total(event.get("args")):
+            if not self._memory_total(event):
                 self._pass_over("[memory]")
         else:
             self._pass_over(category if isinstance(category, str) else f"phase {phase}")
@@ -144,10 +144,11 @@ class PyTorchEvents:
             for name, span, device in self._device_steps:
                 self._recorder.step(name, *span, device)
         used = tuple(self.used_devices)
-        for key, total in self._memory.items():
+        for key, curve in self._memory.items():
             # ROCm numbers the devices of memory otherwise than those of kernels.
             owner = used[0] if key not in used and len(used) == 1 else key
-            self._recorder.memory(owner, total)
+            for at, total in curve.points():
+                self._recorder.memory(owner, total, at)
 
     def _complete(self, event: Event, category: str) -> None:
         handler = self._handler(event, category)
@@ -183,7 +184,9 @@ class PyTorchEvents:
         key = str(event.get("pid")), str(event.get("tid"))
         if key not in self._threads and len(self._threads) >= _CATEGORIES_MAXIMUM:
             return len(self._threads)
-        return self._threads.setdefault(key, len(self._threads))
+        number = self._threads.setdefault(key, len(self._threads))
+        self._recorder.thread_names.setdefault(number, f"thread {key[1]}"[:_CATEGORY_MAXIMUM])
+        return number
 
     def _pass_over(self, category: str) -> None:
         name = category[:_CATEGORY_MAXIMUM]
@@ -206,6 +209,7 @@ class PyTorchEvents:
             _name(event),
             is_collective=True if "Collective name" in arguments else None,
             occupancy_ratio=percent(arguments.get(_OCCUPANCY)),
+            stream=_stream(event, arguments),
         )
         if (correlation := _correlation(arguments)) is not None:
             record(correlation=correlation)
@@ -296,8 +300,13 @@ class PyTorchEvents:
                     row.measure(ratio, value / 100, 1)
         return True
 
-    def _memory_total(self, arguments: Any) -> bool:
-        if not isinstance(arguments, dict) or arguments.get("Device Type") in (0, None):
+    def _memory_total(self, event: Event) -> bool:
+        arguments, at = event.get("args"), microseconds(event.get("ts"))
+        if (
+            at is None
+            or not isinstance(arguments, dict)
+            or arguments.get("Device Type") in (0, None)
+        ):
             return False
         total = whole_number(arguments.get("Total Allocated"))
         if total is None or total < 0:
@@ -305,13 +314,19 @@ class PyTorchEvents:
         key = str(arguments.get("Device Id"))[:_CATEGORY_MAXIMUM]
         if key not in self._memory and len(self._memory) >= _CATEGORIES_MAXIMUM:
             return False
-        self._memory[key] = max(total, self._memory.get(key, 0))
+        self._memory.setdefault(key, MemoryCurve()).add(at, total)
         return True
 
 
 def _correlation(arguments: Mapping[str, Any]) -> int | None:
     """What ties a call to what it launched; ROCm's tracer writes 0 where it does not know."""
     return whole_number(arguments.get("correlation")) or None
+
+
+def _stream(event: Event, arguments: Mapping[str, Any]) -> str:
+    """Old files have only a thread of that name."""
+    found = arguments.get("stream", event.get("tid"))
+    return f"stream {str(found).removeprefix('stream ')}"[:_CATEGORY_MAXIMUM]
 
 
 def _name(event: Event) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from heapq import merge
 from itertools import chain
 from typing import Any, Final
 
@@ -21,14 +22,16 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
-from rightsizer.telemetry.profiles.time_line import CoveredLength, KernelLine, SpanLine
+from rightsizer.telemetry.profiles.time_line import CoveredLength, KernelLine, MemoryCurve, SpanLine
 from rightsizer.telemetry.profiles.time_use import (
     FrameTimes,
     Launches,
     MeasuredLine,
     StepSpan,
     apart,
+    covered,
     long_collective_starts,
+    stream_lanes,
     timeline,
     timeline_edges,
 )
@@ -36,6 +39,11 @@ from rightsizer.telemetry.profiles.time_use import (
 _LATEST: Final = 2**62
 """No clock of a profile gets here, and sums of two still fit a column."""
 
+_STREAMS: Final = 255
+_OTHER_STREAMS: Final = "(other streams)"
+_NO_THREAD: Final = -1
+_THREAD: Final = 0xFFFFFF
+"""The thread's own part of what Nsight Systems numbers it by."""
 _OTHER_DEVICES: Final = "(other devices)"
 
 
@@ -50,12 +58,19 @@ class _Device:
         self.kernels = KernelTable(limits)
         self.copies = CopyTable()
         self.steps: list[StepSpan] = []
-        self.memory_peak: int | None = None
+        self.memory = MemoryCurve()
+        self.streams: dict[str, int] = {}
         self.frame_times = FrameTimes()
+
+    def stream(self, name: str) -> int:
+        """The number of a stream; those beyond the first 255 are as one."""
+        if name not in self.streams and len(self.streams) >= _STREAMS:
+            name = _OTHER_STREAMS
+        return self.streams.setdefault(name, len(self.streams))
 
     @property
     def is_used(self) -> bool:
-        return bool(len(self.line) or len(self.copy_line)) or self.memory_peak is not None
+        return bool(len(self.line) or len(self.copy_line)) or self.memory.peak is not None
 
 
 class Recorder:
@@ -71,6 +86,7 @@ class Recorder:
         self._frames = FrameTree(limits)
         self.stacks = CallStacks(limits)
         """Calls of the host's threads."""
+        self.thread_names: dict[int, str] = {}
         self.refused: Counter[str] = Counter()
         """Events that cannot be, by what is wrong with them."""
         self.events = 0
@@ -92,6 +108,7 @@ class Recorder:
         is_collective: bool | None = None,
         occupancy_ratio: float | None = None,
         frames: Sequence[str] | None = None,
+        stream: str = "",
     ) -> None:
         """One run of a kernel; what is `None` is told by its name, or stays unknown.
 
@@ -107,16 +124,27 @@ class Recorder:
         row.add(end - start)
         if occupancy_ratio is not None:
             row.measure("occupancy_ratio", occupancy_ratio, end - start or 1)
-        into.line.add_run((start, end), correlation, is_collective=row.is_collective)
+        into.line.add_run(
+            (start, end),
+            correlation,
+            is_collective=row.is_collective,
+            stream=into.stream(stream),
+        )
         if frames is not None:
             into.frame_times.add(self._frames.path(frames), end - start)
 
     def graph(
-        self, device: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
+        self,
+        device: str,
+        start: Nanoseconds,
+        end: Nanoseconds,
+        correlation: int | None = None,
+        stream: str = "",
     ) -> None:
         """A launched graph that is shown as a whole: the device was busy, with what is unknown."""
         if self._takes("graph", start, end, correlation):
-            self._device(device).line.add_run((start, end), correlation)
+            into = self._device(device)
+            into.line.add_run((start, end), correlation, stream=into.stream(stream))
 
     def copy(  # noqa: PLR0913, PLR0917 - what profilers know of a copy.
         self,
@@ -170,14 +198,13 @@ class Recorder:
         steps = self._steps if device is None else self._device(device).steps
         steps.append(StepSpan(start, end, short_name(name, self._limits.name_maximum_characters)))
 
-    def memory(self, device: str, used_bytes: int) -> None:
+    def memory(self, device: str, used_bytes: int, at: Nanoseconds | None = None) -> None:
         """How much memory was in use at some moment."""
         if used_bytes < 0:
             self.refused["memory below zero"] += 1
             return
         self.events += 1
-        into = self._device(device)
-        into.memory_peak = max(used_bytes, into.memory_peak or 0)
+        self._device(device).memory.add(at, used_bytes)
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """What each device did, those left out that did nothing."""
@@ -236,7 +263,7 @@ class Recorder:
             time=None,
             kernels=device.kernels.uses(),
             copies=device.copies.uses(),
-            memory_peak_bytes=device.memory_peak,
+            memory_peak_bytes=device.memory.peak,
         )
         if not len(device.line):
             return profile
@@ -269,7 +296,18 @@ class Recorder:
                 line.between(line.start, line.span[1]) if line.start < line.span[0] else None
             ),
             longest_host_wait_seconds=seconds(line.longest_host_wait),
-            timeline=timeline(line, edges),
+            timeline=replace(
+                timeline(line, edges),
+                streams=stream_lanes(device.line, [*device.streams], edges),
+                threads={
+                    self.thread_names.get(each) or f"thread {each & _THREAD}": covered(
+                        merge(self.stacks.busy(each), self._launches.of_thread(each)), edges
+                    )
+                    for each in line.threads
+                    if each != _NO_THREAD
+                },
+                memory_bytes=device.memory.between(edges),
+            ),
             products=self.stacks.products(line.product_times),
             frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
         )

@@ -14,6 +14,8 @@ Column: TypeAlias = "array[int]"
 _RUN: Final = 2**18
 """Rows that are sorted at once: the sort boxes each, which takes some 80 bytes a row."""
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
+_POINTS: Final = 4096
+"""Of a memory curve, at least, where there are more."""
 _NO_CORRELATION: Final = -(2**63)
 """In a column, which holds no `None`."""
 
@@ -154,22 +156,29 @@ class SpanLine:
 class KernelLine(SpanLine):
     """The kernels and graphs of a device."""
 
-    __slots__ = ("_collective", "_correlations", "collectives")
+    __slots__ = ("_collective", "_correlations", "_streams", "collectives")
 
     def __init__(self) -> None:
         super().__init__()
         self._correlations: Column = array("q")
         self._collective = bytearray()
+        self._streams = bytearray()
         self.collectives = 0
 
     def add_run(
-        self, span: Interval, correlation: int | None, *, is_collective: bool = False
+        self,
+        span: Interval,
+        correlation: int | None,
+        *,
+        is_collective: bool = False,
+        stream: int = 0,
     ) -> None:
-        """One run."""
+        """One run on a stream, a small number."""
         self.add(*span)
         self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
         self._collective.append(is_collective)
         self.collectives += is_collective
+        self._streams.append(stream)
 
     def collective_intervals(self, *, is_collective: bool) -> Iterator[Interval]:
         """The collectives by start, or all but them."""
@@ -177,9 +186,62 @@ class KernelLine(SpanLine):
             if self._collective[row] == is_collective:
                 yield self._starts[row], self._ends[row]
 
+    def of_streams(self) -> Iterator[tuple[int, Nanoseconds, Nanoseconds]]:
+        """Stream, start and end, by start; what overlaps on a stream once."""
+        until: dict[int, Nanoseconds] = {}
+        for row in self._rows():
+            stream, end = self._streams[row], self._ends[row]
+            start = max(self._starts[row], until.get(stream, self._starts[row]))
+            if start < end:
+                yield stream, start, end
+                until[stream] = end
+
     def launched(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int | None]]:
         """Start, end and the number of the launch, by start."""
         for row in self._rows():
             correlation = self._correlations[row]
             known = None if correlation == _NO_CORRELATION else correlation
             yield self._starts[row], self._ends[row], known
+
+
+class MemoryCurve:
+    """Memory in use over time; of many moments the higher of two neighbors."""
+
+    __slots__ = ("_times", "_used", "peak")
+
+    def __init__(self) -> None:
+        self._times: Column = array("q")
+        self._used: Column = array("q")
+        self.peak: int | None = None
+
+    def add(self, at: Nanoseconds | None, used_bytes: int) -> None:
+        """What was in use; at no time that is known where it is a peak."""
+        self.peak = max(used_bytes, self.peak or 0)
+        if at is None:
+            return
+        self._times.append(at)
+        self._used.append(used_bytes)
+        if len(self._times) >= 2 * _POINTS:
+            pairs = range(0, len(self._times) - 1, 2)
+            rows = [max(place, place + 1, key=self._used.__getitem__) for place in pairs]
+            self._times = array("q", map(self._times.__getitem__, rows))
+            self._used = array("q", map(self._used.__getitem__, rows))
+
+    def points(self) -> Iterator[tuple[Nanoseconds, int]]:
+        """By time."""
+        for row in order(self._times):
+            yield self._times[row], self._used[row]
+
+    def between(self, edges: Sequence[Nanoseconds]) -> tuple[int | None, ...]:
+        """The most between each two edges; `None` before the first that is known."""
+        found: list[int | None] = []
+        points, last = self.points(), None
+        following = next(points, None)
+        for end in edges[1:]:
+            most = last
+            while following is not None and following[0] < end:
+                last = following[1]
+                most = last if following[0] < edges[0] else max(last, most or 0)
+                following = next(points, None)
+            found.append(most)
+        return tuple(found) if any(each is not None for each in found) else ()

@@ -5,7 +5,7 @@ Why a device was idle is told as HolisticTraceAnalysis tells it.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, pairwise
@@ -46,6 +46,10 @@ _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
     TimelineLane.HOST_WAIT: lambda of: of.host_wait_seconds - of.loader_wait_seconds,
     TimelineLane.OTHER_IDLE: lambda of: of.other_idle_seconds,
 }
+
+
+_MOST_LANES: Final = 8
+_MOST_THREADS: Final = 3
 
 
 def _gap(
@@ -91,6 +95,7 @@ class Launches:
         "_correlations",
         "_ends",
         "_is_ordered",
+        "_of_threads",
         "_starts",
         "_threads",
         "frames",
@@ -103,6 +108,7 @@ class Launches:
         self._starts: Column = array("q")
         self._ends: Column = array("q")
         self._threads: Column = array("q")
+        self._of_threads: defaultdict[int, Column] = defaultdict(lambda: array("I"))
         self._is_ordered = True
         self.frames: Column = array("i")
         """By row, where any is known: in which frame it was called; -1 in none."""
@@ -131,6 +137,17 @@ class Launches:
             return place
         return None
 
+    def thread(self, row: int) -> int:
+        """Of the host; -1 where it is not known."""
+        return self._threads[row]
+
+    def of_thread(self, thread: int) -> Iterator[Interval]:
+        """The calls of a thread by start."""
+        if not self._of_threads:
+            for row, each, _, _ in self.by_start():
+                self._of_threads[each].append(row)
+        return map(self.span, self._of_threads[thread])
+
     def span(self, row: int) -> Interval:
         """When it began and ended."""
         return self._starts[row], self._ends[row]
@@ -150,6 +167,7 @@ class Launches:
                 rows = order(columns[place])
                 columns = [array(each.typecode, map(each.__getitem__, rows)) for each in columns]
         self._ends, self._starts, self._correlations, self._threads = columns
+        self._of_threads.clear()
         self._is_ordered = True
 
 
@@ -190,13 +208,15 @@ class LaunchCounter:
 
     __slots__ = (
         *("_count", "_host", "_launches", "_matched", "_seen", "_short"),
-        *("frame_times", "product_times"),
+        *("frame_times", "product_times", "threads"),
     )
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
         self.frame_times, self.product_times = FrameTimes(), ProductTimes(launches)
         self._seen = bytearray(len(launches))
+        self.threads: Counter[int] = Counter()
+        """Kernels by the thread that launched them."""
         self._count = self._matched = self._short = self._host = 0
 
     def started(self, line: KernelLine) -> Iterator[Started]:
@@ -212,6 +232,7 @@ class LaunchCounter:
             if launches.products and (call := launches.product_calls[row]) >= 0:
                 self.product_times.add(launches.products[call], call, end - start)
             began, ended = launches.span(row)
+            self.threads[launches.thread(row)] += 1
             call = ended - began
             self._matched += 1
             self._short += end - start < call
@@ -233,7 +254,7 @@ class MeasuredLine:
 
     __slots__ = (
         *("_rulers", "frame_times", "launches", "longest_host_wait", "product_times"),
-        *("span", "start"),
+        *("span", "start", "threads"),
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
@@ -271,6 +292,7 @@ class MeasuredLine:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
         self.launches = counter.use()
         self.frame_times, self.product_times = counter.frame_times, counter.product_times
+        self.threads = tuple(each for each, _ in counter.threads.most_common(_MOST_THREADS))
         for name, is_collective in (("collective", True), ("compute", False)):
             if kernels.collectives:
                 apart = kernels.collective_intervals(is_collective=is_collective)
@@ -321,6 +343,31 @@ def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanosecon
     start, length = every[0], every[-1] - every[0]
     count = max(1, min(moments, length))
     return [start + length * at // count for at in range(count + 1)]
+
+
+def _covered(ruler: CoveredLength, edges: Sequence[Nanoseconds]) -> tuple[float, ...]:
+    parts = (ruler.length(start, end) / (end - start or 1) for start, end in pairwise(edges))
+    return tuple(round(part, 3) for part in parts)
+
+
+def covered(intervals: Iterable[Interval], edges: Sequence[Nanoseconds]) -> tuple[float, ...]:
+    """The part of the time between each two edges with any of some intervals, by start."""
+    ruler = CoveredLength(edges)
+    ruler.add_all(union(intervals))
+    return _covered(ruler, edges)
+
+
+def stream_lanes(
+    line: KernelLine, names: Sequence[str], edges: Sequence[Nanoseconds]
+) -> dict[str, tuple[float, ...]]:
+    """The busiest streams of a device, in their order; none where all ran on one."""
+    rulers: defaultdict[int, CoveredLength] = defaultdict(lambda: CoveredLength(edges))
+    for stream, start, end in line.of_streams():
+        rulers[stream].add(start, end)
+    if len(rulers) == 1:
+        return {}
+    busiest = sorted(rulers, key=lambda each: -rulers[each].length(edges[0], edges[-1]))
+    return {names[each]: _covered(rulers[each], edges) for each in sorted(busiest[:_MOST_LANES])}
 
 
 def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimeline:

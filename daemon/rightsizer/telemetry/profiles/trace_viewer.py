@@ -109,7 +109,7 @@ class _Trace:
             unread = "events of TPUs" if "TPU" in plane else "events of other planes"
         elif is_stream(line):
             whole = str(stats.get("long_name", name))
-            if not record_stream_event(self.recorder, plane, whole, span, stats):
+            if not record_stream_event(self.recorder, plane, whole, span, stats, line):
                 unread = "events of memory"
         elif line.startswith("Steps"):
             self.recorder.step(name, *span, plane)

@@ -65,15 +65,26 @@ def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) 
         The correlations of copies for which their callers had to wait, in order: those that end
         in pageable memory are never in passing.
     """
-    named = (*_WHOSE, "demangledName", "shortName", "mangledName")
-    for start, end, device, owner, number, *texts in _timed(database, KERNELS, _WHEN, named):
+    named = (*_WHOSE, "streamId", "demangledName", "shortName", "mangledName")
+    for start, end, device, owner, number, stream, *texts in _timed(
+        database, KERNELS, _WHEN, named
+    ):
         process = process_of(owner)
         name = next(filter(None, map(database.text, texts)), "(no name)")
         correlation = correlation_of(process, number)
-        recorder.kernel(gpus.key(process, device), start, end, name, correlation=correlation)
-    for start, end, device, owner, number in _timed(database, GRAPHS, _WHEN, _WHOSE):
+        recorder.kernel(
+            gpus.key(process, device),
+            start,
+            end,
+            name,
+            correlation=correlation,
+            stream=_stream(stream),
+        )
+    rows = _timed(database, GRAPHS, _WHEN, (*_WHOSE, "streamId"))
+    for start, end, device, owner, number, stream in rows:
         process = process_of(owner)
-        recorder.graph(gpus.key(process, device), start, end, correlation_of(process, number))
+        correlation = correlation_of(process, number)
+        recorder.graph(gpus.key(process, device), start, end, correlation, _stream(stream))
     for start, end, device, owner in database.rows(FILLS, _WHEN, ("globalPid",)):
         recorder.fill(gpus.key(process_of(owner), device), start, end)
     awaited: Column = array("q")
@@ -89,6 +100,10 @@ def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) 
             awaited.append(correlation)
         recorder.copy(gpus.key(process, device), start, end, kind, memory, size)
     return array("q", sorted(awaited))
+
+
+def _stream(number: Any) -> str:
+    return f"stream {number}" if type(number) is int else ""
 
 
 def _timed(
@@ -128,7 +143,10 @@ def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
         starts.append(start)
         sizes.append(_SIGNS[operation] * size)
     for key, (starts, sizes) in changes.items():
-        recorder.memory(key, max(accumulate(map(sizes.__getitem__, order(starts)), initial=0)))
+        rows = order(starts)
+        used = accumulate(map(sizes.__getitem__, rows))
+        for row, size in zip(rows, used, strict=True):
+            recorder.memory(key, max(0, size), starts[row])
 
 
 def call_name(text: str) -> str:

@@ -137,7 +137,7 @@ class SpaceReader:
             if line.name == "Steps":
                 self.recorder.step(name, *span, key)
             elif not record_stream_event(
-                self.recorder, key, name, span, plane.values(event, wanted)
+                self.recorder, key, name, span, plane.values(event, wanted), line.name
             ):
                 self.unread["events of memory"] += 1
 

@@ -79,7 +79,7 @@ def record_host_event(
         recorder.host_span(*found, *span)
     is_used = found is not None
     if name in _ALLOCATIONS:
-        is_used = _record_memory(recorder, stats) or is_used
+        is_used = _record_memory(recorder, stats, span[0]) or is_used
     if (correlation := _whole(stats.get("correlation_id"))) is not None:
         recorder.launch(correlation, *span)
         is_used = True
@@ -95,12 +95,14 @@ def _span_of(name: str) -> tuple[SpanKind, str] | None:
     return next(told, None)
 
 
-def _record_memory(recorder: Recorder, stats: Mapping[str, object]) -> bool:
+def _record_memory(recorder: Recorder, stats: Mapping[str, object], at: Nanoseconds) -> bool:
     """The allocator's own peak, which is what the program needs, not what it holds."""
     found = _ALLOCATOR.match(str(stats.get("allocator_name", "")))
     peak = _whole(stats.get("peak_bytes_in_use")) or _whole(stats.get("bytes_allocated"))
     if found is None or not peak:
         return False
+    used = _whole(stats.get("bytes_allocated")) or peak
+    recorder.memory(f"/device:GPU:{int(found[1][:6])}", used, at)
     recorder.memory(f"/device:GPU:{int(found[1][:6])}", peak)
     return True
 
@@ -115,12 +117,13 @@ def is_stream(line: str) -> bool:
     return line.startswith("Stream #")
 
 
-def record_stream_event(
+def record_stream_event(  # noqa: PLR0913, PLR0917 - what both forms of a trace tell.
     recorder: Recorder,
     device: str,
     name: str,
     span: tuple[Nanoseconds, Nanoseconds],
     stats: Mapping[str, object],
+    stream: str = "",
 ) -> bool:
     """Hands an event on; false for events of memory, which are of no use here."""
     if any(key in stats for key in _NOT_BUSY):
@@ -137,7 +140,7 @@ def record_stream_event(
     elif word.startswith("memset") or "memset_details" in stats:
         recorder.fill(device, *span)
     elif "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
-        recorder.graph(device, *span, correlation)
+        recorder.graph(device, *span, correlation, stream)
     else:
         occupancy = _occupancy(stats)
         recorder.kernel(
@@ -147,6 +150,7 @@ def record_stream_event(
             correlation=correlation,
             occupancy_ratio=occupancy,
             frames=tuple(_frames(stats)),
+            stream=stream,
         )
     return True
 
