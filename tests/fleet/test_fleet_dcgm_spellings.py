@@ -45,6 +45,19 @@ SPELLINGS: Final = {
         {"uuid": "", "Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
         ("pod_name", "pod_namespace", "container_name"),
     ),
+    "all_small": (
+        {
+            "uuid": "",
+            "hostname": "node-a",
+            "modelname": "NVIDIA-H100-80GB-HBM3",
+            "device": "nvidia4",
+        },
+        ("pod", "namespace", "container"),
+    ),
+    "by_a_collector": (
+        {"UUID": "", "k8s_node_name": "node-a", "model_name": "nvidia h100 80gb hbm3"},
+        ("pod", "namespace", "container"),
+    ),
 }
 
 

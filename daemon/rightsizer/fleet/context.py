@@ -31,6 +31,19 @@ _NAMES: Final = (
     *spellings(DCGM_FIELDS["DCGM_FI_DEV_FB_USED"]),
     *spellings(DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]),
 )
+_FOREIGN: Final[Mapping[str, str]] = {
+    "nvidia_smi_utilization_gpu_ratio": "nvidia_gpu_exporter, which reads nvidia-smi",
+    "nvidia_gpu_duty_cycle": "nvidia_gpu_prometheus_exporter",
+    "gpu_dcgm_utilization": "OpenTelemetry's DCGM receiver",
+    "hw_gpu_utilization": "OpenTelemetry's conventions for hardware",
+    "nv_gpu_utilization": "a Triton server, for itself",
+    "kubernetes_io:node_accelerator_duty_cycle": "Google's system metrics",
+    "gpu_gfx_activity": "AMD's device-metrics-exporter, and AMD's GPUs are not read",
+    "amd_gpu_gfx_activity": "AMD's device-metrics-exporter, and AMD's GPUs are not read",
+    "neuroncore_utilization_ratio": "AWS's Neuron monitor, and its devices are not read",
+    "habanalabs_utilization": "Intel's Gaudi exporter, and its devices are not read",
+}
+"""Metrics that others have of GPUs and the like, by whom."""
 _JUST_NOW: Final = (900, 3600)
 """Seconds: how far unsynchronized clocks are apart."""
 
@@ -41,7 +54,13 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
     Raises:
         StoreError: it does not answer.
     """
-    selector = f"{{{one_of('__name__', _NAMES)}}}"
+    names = one_of("__name__", _NAMES)
+    if store.instant(f'count({{{names},UUID="",uuid=""}})', now):
+        return (
+            "has series of GPUs that name no GPU: keep the label UUID of dcgm-exporter where "
+            "series are relabeled; a node's index names no GPU of a fleet"
+        )
+    selector = f"{{{names}}}"
     ages: Iterable[float] = (
         span
         for span in _JUST_NOW
@@ -58,6 +77,14 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
             f"has no series of GPUs now; the last are about {format_duration(age)} old: see "
             "whether it still scrapes, and whether this machine's clock is ahead of its own; to "
             "look back from a time before that, give --at"
+        )
+    others = one_of("__name__", sorted(_FOREIGN))
+    foreign = next(iter(store.instant(f"count by (__name__) ({{{others}}})", now)), None)
+    if foreign is not None:
+        name = foreign.labels["__name__"]
+        return (
+            f"has no series of GPUs that are read: {name} is by {_FOREIGN[name]}; let it scrape "
+            "the agents or dcgm-exporter"
         )
     return (
         "has no series of GPUs: neither rightsizer_device_info nor DCGM_FI_DEV_*; let it scrape "

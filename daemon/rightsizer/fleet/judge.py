@@ -384,4 +384,7 @@ class FleetJudge:
             for each in without_conflicts(whole)
             if self._keeps_all or matters(each, open_now)
         ]
-        return verdicts, views(max(spans))
+        # Of what was looked at, which may be less than the rules ask for.
+        view, looked = views(max(spans)), nanoseconds(self._settings.fleet.lookback_seconds)
+        coverage_ratio = min(1.0, view.coverage_ratio * max(1.0, max(spans) / looked))
+        return verdicts, replace(view, coverage_ratio=coverage_ratio)

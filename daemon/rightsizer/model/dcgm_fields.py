@@ -145,13 +145,17 @@ def why_no_gpu(labels: Mapping[str, str]) -> str | None:
     return next((why for label, why in _OTHERS.items() if label in labels), None)
 
 
+INSTANCE_LABELS: Final = ("GPU_I_ID", "gpu_i_id")
+"""Of a MIG instance: as exporters write it, and where relays write labels small."""
+
+
 def entity_of(labels: Mapping[str, str]) -> Entity | None:
     """Whose reading it is, `None` where the labels do not say."""
     uuid, index = labels.get("UUID") or labels.get("uuid"), labels.get("gpu")
     if not (uuid or index):
         return None
     whole = uuid or f"index:{index}"
-    instance = labels.get("GPU_I_ID")
+    instance = next(filter(None, map(labels.get, INSTANCE_LABELS)), None)
     number = int(instance) if instance and instance.isdigit() else None
     if whole.startswith("MIG-"):
         return Entity(whole, labels.get("parent_uuid") or None, number, is_instance=True)

@@ -37,8 +37,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.model.workload import Workload
 
-_NAME_LABELS: Final = ("modelName", "model", "model_name")
-_PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile")
 Figures = Mapping[str, Mapping[str, float]]
 """By field of `Device` and by device, in base units."""
 
@@ -50,10 +48,11 @@ def _device(
 
     How large a part it is would be unknown.
     """
-    name, index = first_label(labels, _NAME_LABELS), labels.get("gpu", "")
+    name = first_label(labels, dcgm.NAME_LABELS)
+    index = labels.get("gpu") or labels.get("device", "").removeprefix("nvidia")
     board, instance = catalogue.find(name) if name else None, None
     if entity.is_instance:
-        profile = first_label(labels, _PROFILE_LABELS)
+        profile = first_label(labels, dcgm.PROFILE_LABELS)
         if board is not None and profile:
             instance = mig_instance(board, profile, entity.whole or "", entity.gpu_instance_id or 0)
         if instance is None:

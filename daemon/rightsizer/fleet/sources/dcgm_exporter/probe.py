@@ -22,6 +22,7 @@ from rightsizer.fleet.sources.series import (
 from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
     FORMER_DCGM_NAMES,
+    INSTANCE_LABELS,
     DcgmField,
     Entity,
     entity_of,
@@ -122,7 +123,7 @@ def tier_of_metrics(metrics: Iterable[str]) -> Tier:
 
 
 UUID_LABELS: Final = ("UUID", "uuid")
-DEVICE_LABELS: Final = (*UUID_LABELS, "GPU_I_ID", "dra_mig_device_uuid")
+DEVICE_LABELS: Final = (*UUID_LABELS, *INSTANCE_LABELS, "dra_mig_device_uuid")
 """Those that distinguish devices."""
 SCRAPER_LABELS: Final = ("instance", "job", "prometheus", "prometheus_replica", "replica")
 """Those that distinguish scrapes of a device."""
@@ -135,9 +136,12 @@ HOLDER_LABELS: Final = (
 )
 _NODE_LABELS: Final = (
     *("Hostname", "hostname", "exported_node", "node", "kubernetes_node", "nodename"),
+    "k8s_node_name",
 )
+NAME_LABELS: Final = ("modelName", "model", "model_name", "modelname")
+PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile", "gpu_i_profile")
 FACT_LABELS: Final = (
-    *(*DEVICE_LABELS, "gpu", "modelName", "model", "pci_bus_id", "GPU_I_PROFILE", "mig_profile"),
+    *(*DEVICE_LABELS, "gpu", "device", *NAME_LABELS, "pci_bus_id", *PROFILE_LABELS),
     *("parent_uuid", *_NODE_LABELS, "instance"),
 )
 EXPORTER: Final = "dcgm-exporter"
@@ -205,7 +209,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         can.append("Throttling by power and heat.")
     report = SourceReport(
         NAME,
-        devices=int(_total(store, f"count(group by ({_DEVICE}) ({{{series}}}))", now)),
+        devices=int(_total(store, f"count(group by ({_DEVICE}) ({_named(series)}))", now)),
         oldest=min((each.span[0] for each in counts), default=None),
         resolution_seconds=_MINUTES * 60.0 / density if density >= 1 else None,
         resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
@@ -220,6 +224,11 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     is_held = bool(_total(store, f"count({held})", now))
     cannot = _cannot(report, is_held=is_held, has_throttling=has_throttling)
     return replace(report, cannot=tuple(cannot))
+
+
+def _named(series: str) -> str:
+    """The series of a selector's inside that have a UUID."""
+    return " or ".join(f'{{{series},{label}!=""}}' for label in UUID_LABELS)
 
 
 def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
@@ -278,6 +287,13 @@ def _warnings(
         yield (
             f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
             "of a fleet."
+        )
+    bare = ",".join((series, *(f'{label}=""' for label in PROFILE_LABELS)))
+    instances = " or ".join(f'{{{bare},{label}!=""}}' for label in INSTANCE_LABELS)
+    if unknown := number_of(store, f"count(group by ({_DEVICE}) ({instances}))", now):
+        yield (
+            f"Left out for want of a profile: {unknown:.0f} MIG instances without the label "
+            "GPU_I_PROFILE; keep it where series are relabeled."
         )
     for name in spelled(XID, metrics):
         query = f'count_values("xid", max by ({_DEVICE}) ({name}))'

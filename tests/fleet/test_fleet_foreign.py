@@ -1,0 +1,75 @@
+"""Stores of others: series that name no GPU, MIG labels in other spellings, exporters not read."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from dcgm_estate import HELD, NOW, EstatePast, Phase, gpu
+from fleet_command import Said, asked_in_process, configured
+from prometheus_server import prometheus_server, scrape_config
+
+pytestmark = pytest.mark.prometheus
+
+Look = Callable[[EstatePast], Said]
+NODE: Final = {"Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3", "instance": "a:9400"}
+POD: Final = {"pod": "train-0", "namespace": "ml", "container": "main"}
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Look:
+    """A day's look at a store that has scraped it."""
+
+    def looked(past: EstatePast) -> Said:
+        with prometheus_server(scrape_config(), past=past.text()) as server:
+            config = configured(tmp_path, server.url, lookback="1d")
+            return asked_in_process(config, "--json", "--at", str(NOW // 10**9))
+
+    return looked
+
+
+def test_series_without_a_uuid_are_refused_with_the_remedy(look: Look) -> None:
+    """Which relabeling has dropped; they are no fleet of no GPUs."""
+    past = EstatePast()
+    past.device([Phase(0, 24, HELD, POD)], **NODE, gpu="0")
+
+    assert "has series of GPUs that name no GPU: keep the label UUID" in look(past).refusal
+
+
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [
+        ("nvidia_smi_utilization_gpu_ratio", "is by nvidia_gpu_exporter, which reads nvidia-smi"),
+        ("gpu_gfx_activity", "is by AMD's device-metrics-exporter, and AMD's GPUs are not read"),
+        ("nv_gpu_utilization", "is by a Triton server, for itself"),
+    ],
+)
+def test_exporter_that_is_not_read_is_named(look: Look, metric: str, told: str) -> None:
+    """With what to scrape in its place."""
+    past = EstatePast()
+    past.series(metric, {"gpu_id": "0"}, 1)
+    refusal = look(past).refusal
+
+    assert f"{metric} {told}" in refusal
+    assert "let it scrape the agents or dcgm-exporter" in refusal
+
+
+@pytest.mark.parametrize(
+    "labels", [("GPU_I_ID", "GPU_I_PROFILE"), ("gpu_i_id", "gpu_i_profile"), ("GPU_I_ID", None)]
+)
+def test_mig_instances_are_parts_of_a_gpu_or_left_out_aloud(
+    look: Look, labels: tuple[str, str | None]
+) -> None:
+    """By their profile; all of the time that was looked at is known."""
+    past, (number, profile) = EstatePast(), labels
+    for each in (1, 2):
+        told = {number: str(each), **({profile: "1g.10gb"} if profile else {})}
+        past.device([Phase(0, 24, HELD, POD)], **NODE, UUID=gpu(0), **told)
+    form = look(past).form
+
+    assert form["gpus"] == pytest.approx(2 / 7 if profile else 0, abs=1e-6)
+    assert form["coverage_ratio"] == pytest.approx(1.0 if profile else 0.0, abs=0.01)
+    is_told = "2 MIG instances without the label GPU_I_PROFILE" in json.dumps(form)
+    assert is_told is (profile is None)
