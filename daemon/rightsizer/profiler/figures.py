@@ -37,6 +37,7 @@ FIGURES: Final = {
 _SCALES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _NEARLY_ALL: Final = 0.95
+_LONGEST_KERNEL: Final = 80
 _HALF_PERCENT: Final = 0.005
 _MEASURED: Final = ("occupancy_ratio", "dram_ratio")
 
@@ -134,6 +135,33 @@ def _change_text(figure: str, value: float | None) -> str:
     if value is None or figure.endswith("_seconds") or "_seconds_per_" in figure:
         return time_text(value)
     return f"{value:.1%}" if figure.endswith("_ratio") else f"{value:,.0f}"
+
+
+def family_change_row(form: ProfileForm) -> Sequence[str]:
+    """A family of kernels, or a kernel: its name, before, after, and the ratio."""
+    ends = time_text(form["before"] or 0.0), time_text(form["after"] or 0.0)
+    ratio = "new" if form["ratio"] is None else f"{form['ratio']:.2f}"
+    return (form.get("name") or readable_name(form["family"]), *ends, ratio)
+
+
+def kernels_changed_text(against: ProfileForm) -> str:
+    """The family whose time changed most, and the kernel of it; empty where next to none did."""
+    families = against["families"]
+    whole = sum(each["before"] for each in families)
+    if not families or abs(families[0]["after"] - families[0]["before"]) < _HALF_PERCENT * whole:
+        return ""
+    # A regression is what is looked for, even where another family gained more.
+    slower = [each for each in families if each["after"] - each["before"] >= _HALF_PERCENT * whole]
+    first = (slower or families)[0]
+    change = first["after"] - first["before"]
+    kernels = [each for each in against["kernels"] if each["family"] == first["family"]]
+    most = max(kernels, key=lambda each: (each["after"] - each["before"]) / change, default=None)
+    named = "" if most is None else f", most of it in {short_text(most['name'], _LONGEST_KERNEL)}"
+    ratio = "" if first["ratio"] is None else f" (x{first['ratio']:.2f})"
+    return (
+        f"{readable_name(first['family'])} kernels take {time_text(abs(change))} "
+        f"{'more' if change > 0 else 'less'} per {against['per']}{ratio}{named}"
+    )
 
 
 def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[str]]:

@@ -44,6 +44,7 @@ def profile_document(answer: ProfileForm) -> str:
         {
             "change_row": change_row,
             "copy_row": _copy_row,
+            "family_change_row": figures.family_change_row,
             "point_row": RooflinePoint.row,
             "size": size_text,
             "time": time_text,

@@ -11,7 +11,12 @@ from rightsizer.model.state import ACTIVE_STATES, Condition
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
-from rightsizer.profiler.workload import ProfiledWorkload, profile_changes
+from rightsizer.profiler.workload import (
+    KernelChanges,
+    ProfiledWorkload,
+    kernel_changes,
+    profile_changes,
+)
 from rightsizer.report.json_encoder import finding_form
 from rightsizer.telemetry.profiles.registry import BrokenFile
 
@@ -173,5 +178,16 @@ def _workload(
                 {**asdict(each), "ratio": each.ratio}
                 for each in profile_changes(before.profiles, found.profiles)
             ],
+            **_kernel_changes(kernel_changes(before.profiles, found.profiles)),
         },
     }
+
+
+def _kernel_changes(found: KernelChanges) -> Form:
+    families, kernels = (
+        [{**asdict(each), "ratio": each.ratio} for each in changes]
+        for changes in (found.families, found.kernels)
+    )
+    for each in families:
+        del each["name"]
+    return {"per": found.per, "families": families, "kernels": kernels}

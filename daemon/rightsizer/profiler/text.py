@@ -10,6 +10,7 @@ from rightsizer.report.figures import percent
 from rightsizer.report.labels import readable_name
 
 _MOST_KERNELS: Final = 10
+_MOST_CHANGES: Final = 5
 _MOST_STEPS: Final = 8
 _MOST_SPANS: Final = 8
 _NAME_WIDTH: Final = 60
@@ -28,6 +29,12 @@ def profile_text(answer: ProfileForm) -> str:
             header = (f"  against {against['workload']}", "before", "after", "ratio")
             rows = [figures.change_row(each) for each in against["changes"]]
             lines += ["", *(_table(header, rows) or aligned(header, (), ()))]
+            if told := figures.kernels_changed_text(against):
+                lines += ["", *wrapped(told, 2)]
+            for name, most, noun in (("families", None, ""), ("kernels", _MOST_CHANGES, "kernels")):
+                header = (f"  {name}, per {against['per']}", "before", "after", "ratio")
+                rows = [figures.family_change_row(each) for each in against[name]]
+                lines += ["", *_table(header, rows, most, noun)]
         lines += _findings(form["findings"], figures.lost_text(form))
         parts.append("\n".join(lines))
     if answer["broken"]:

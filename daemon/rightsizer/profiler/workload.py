@@ -1,14 +1,17 @@
 """Profiles grouped by workload, judged, and the change between two of one workload."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import Profile, StepUse
+from rightsizer.model.profile import KernelFamily, Profile, StepUse
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfiledMember, ProfileRule, members_of, source_of
 
+_MOST_KERNELS: Final = 100
 _Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
 
 
@@ -87,6 +90,59 @@ def profile_changes(
     first, second = members_of(before), members_of(after)
     found = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
     return tuple(each for each in found if each.before or each.after)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChange:
+    """A kernel or all of a family: its seconds of a step, or of a GPU where a file has no steps."""
+
+    family: KernelFamily
+    name: str | None
+    """`None` of a family."""
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float | None:
+        """After, of before; `None` of what is new."""
+        return self.after / self.before if self.before else None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChanges:
+    """Of families and of kernels; those that changed most first."""
+
+    per: str
+    """`step` or `GPU`."""
+    families: tuple[KernelChange, ...]
+    kernels: tuple[KernelChange, ...]
+
+
+def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> KernelChanges:
+    """Which kernels take more or less time than before."""
+    sides = [
+        [device for profile in each for device in profile.devices if device.kernels]
+        for each in (before, after)
+    ]
+    has_steps = all(device.steps for devices in sides for device in devices)
+    times: list[defaultdict[tuple[KernelFamily, str | None], float]] = []
+    for devices in sides:
+        whole = sum(len(each.steps) if has_steps else 1 for each in devices)
+        time: defaultdict[tuple[KernelFamily, str | None], float] = defaultdict(float)
+        for kernel in chain.from_iterable(each.kernels for each in devices):
+            for name in (None, kernel.name):
+                time[kernel.family, name] += kernel.seconds / whole
+        times.append(time)
+    first, second = times
+    changes = sorted(
+        (KernelChange(*key, first[key], second[key]) for key in {**first, **second}),
+        key=lambda each: (-abs(each.after - each.before), each.name or "", each.family),
+    )
+    return KernelChanges(
+        "step" if has_steps else "GPU",
+        tuple(each for each in changes if each.name is None),
+        tuple(each for each in changes if each.name is not None)[:_MOST_KERNELS],
+    )
 
 
 def _share_of(name: str) -> _Figure:

@@ -1,0 +1,101 @@
+"""Which kernels take more time than in an earlier profile, by family and one by one."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiles_built import device, kernel, profile, step
+from rightsizer.model.profile import KernelFamily, KernelUse
+from rightsizer.profiler.figures import family_change_row, kernels_changed_text
+from rightsizer.profiler.page import profile_document
+from rightsizer.profiler.profile_encoder import answer_form
+from rightsizer.profiler.text import profile_text
+from rightsizer.profiler.workload import ProfiledWorkload, kernel_changes
+
+PRODUCT, COPY = KernelFamily.MATRIX_PRODUCT, KernelFamily.COPY
+STEPS = tuple(step(each) for each in range(4))
+
+
+def workload(*kernels: KernelUse, steps: int = 4) -> ProfiledWorkload:
+    """A GPU with these."""
+    found = profile(device(kernels=kernels, steps=STEPS[:steps]))
+    return ProfiledWorkload("training", (found,), ())
+
+
+BEFORE = workload(
+    kernel("gemm_a", seconds=0.4, family=PRODUCT),
+    kernel("gemm_b", seconds=0.2, family=PRODUCT),
+    kernel("cast", seconds=0.4, family=COPY),
+)
+AFTER = workload(
+    kernel("gemm_a", seconds=0.4, family=PRODUCT),
+    kernel("gemm_c", seconds=0.5, family=PRODUCT),
+    kernel("cast", seconds=0.04, family=COPY),
+    steps=2,
+)
+
+
+def test_families_and_kernels_are_compared_per_step() -> None:
+    """Those that changed most first; what is new has no ratio, what is gone one of 0."""
+    found = kernel_changes(BEFORE.profiles, AFTER.profiles)
+    assert found.per == "step"
+    assert [(each.family, each.before, each.after) for each in found.families] == [
+        (PRODUCT, pytest.approx(0.15), pytest.approx(0.45)),
+        (COPY, pytest.approx(0.1), pytest.approx(0.02)),
+    ]
+    ratios = {each.name: each.ratio for each in found.kernels}
+    assert ratios == {
+        "gemm_c": None,
+        "gemm_b": 0.0,
+        "gemm_a": pytest.approx(2),
+        "cast": pytest.approx(0.2),
+    }
+    assert found.kernels[0].name == "gemm_c"
+
+
+def test_without_steps_they_are_compared_per_gpu() -> None:
+    """On either side."""
+    found = kernel_changes(workload(kernel(seconds=0.4), steps=0).profiles, AFTER.profiles)
+    assert found.per == "GPU"
+    assert found.families[0].after in {0.9, 0.04}
+
+
+def test_a_regression_is_named_by_its_family() -> None:
+    """In the text and on the page alike, even where another family gained more."""
+    answer = json.loads(json.dumps(answer_form((AFTER,), (BEFORE,))))
+    against = answer["workloads"][0]["against"]
+    told = "matrix product kernels take 300 ms more per step (x3.00), most of it in gemm_c"
+    assert kernels_changed_text(against) == told
+    assert told in profile_text(answer).replace("\n  ", " ")
+    assert f"M{told[1:]}." in profile_document(answer)
+    assert family_change_row(against["kernels"][0]) == ("gemm_c", "0 s", "250 ms", "new")
+    assert family_change_row(against["families"][0])[0] == "matrix product"
+
+
+def test_what_did_not_change_is_not_told() -> None:
+    """Half a percent of all kernels, or nothing at all."""
+    for after in (BEFORE, workload(kernel("cast", seconds=1.001, family=COPY))):
+        before = BEFORE if after is BEFORE else workload(kernel("cast", seconds=1.0, family=COPY))
+        against = answer_form((after,), (before,))["workloads"][0]["against"]
+        assert not kernels_changed_text(against)
+
+
+@given(
+    sides=st.tuples(*[st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 9)))] * 2),
+)
+def test_families_sum_to_their_kernels(
+    sides: tuple[list[tuple[str, int]], list[tuple[str, int]]],
+) -> None:
+    """On both sides, whatever ran."""
+    families = dict(zip("abcd", (PRODUCT, COPY, PRODUCT, COPY), strict=True))
+    before, after = (
+        workload(*(kernel(name, seconds=time, family=families[name]) for name, time in side))
+        for side in sides
+    )
+    found = kernel_changes(before.profiles, after.profiles)
+    for family in found.families:
+        own = [each for each in found.kernels if each.family is family.family]
+        assert family.before == pytest.approx(sum(each.before for each in own))
+        assert family.after == pytest.approx(sum(each.after for each in own))
