@@ -25,7 +25,7 @@ from rightsizer.io.yaml import load_yaml
 __all__ = ["measure"]
 
 _RULES: Final = Path(__file__).parents[1] / "config" / "prometheus" / "rules.yaml"
-_SIZES: Final = (10, 50)
+_SIZES: Final = (125, 1_000)
 """Nodes of eight GPUs."""
 _MOST: Final = 0.1
 """Of a group's interval, at the largest size."""
@@ -152,7 +152,7 @@ def _times(server: Prometheus, since: float) -> Mapping[str, float]:
     while time.monotonic() < deadline:
         groups = server.get("rules")["groups"]
         for group in groups:
-            faults = [rule["lastError"] for rule in group["rules"] if rule["lastError"]]
+            faults = [rule["lastError"] for rule in group["rules"] if rule.get("lastError")]
             assert not faults, faults
             at = group["lastEvaluation"]
             if datetime.fromisoformat(f"{at[:19]}+00:00").timestamp() >= since - 1:
