@@ -105,6 +105,7 @@ def _evaluated(page: Sequence[_Series], nodes: int, rules: str) -> Mapping[str, 
         filled = promtool(
             *("tsdb", "create-blocks-from", "openmetrics", "--quiet", _BLOCK),
             *(folder / "past", folder / "data"),
+            timeout_seconds=_PATIENCE_SECONDS,
         )
         assert not filled.returncode, filled.stderr
         (folder / "past").unlink()

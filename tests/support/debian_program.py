@@ -46,10 +46,14 @@ def unpacked(package: str) -> Path:
         pytest.skip(f"no package {package} on this machine: {reason}")
 
 
-def run_program(path: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_program(
+    path: Path, *arguments: str | Path, timeout_seconds: float = 60.0
+) -> subprocess.CompletedProcess[str]:
     """Run it to its end; nothing is raised for what it finds."""
     command = [str(path), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout_seconds, check=False
+    )
 
 
 @contextmanager

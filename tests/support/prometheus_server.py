@@ -24,9 +24,11 @@ def binary(name: str) -> Path:
     return program("prometheus", name)
 
 
-def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def promtool(
+    *arguments: str | Path, timeout_seconds: float = 60.0
+) -> subprocess.CompletedProcess[str]:
     """Run promtool to its end; nothing is raised for what it finds."""
-    return run_program(binary("promtool"), *arguments)
+    return run_program(binary("promtool"), *arguments, timeout_seconds=timeout_seconds)
 
 
 @dataclass(frozen=True, slots=True)

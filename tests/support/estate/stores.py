@@ -1,8 +1,6 @@
 """A real Prometheus and a real VictoriaMetrics, each filled with the estate's days."""
 
 import json
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +13,7 @@ from urllib.request import Request, urlopen
 from estate.life import Life
 from estate.series import Run
 from estate.writing import json_lines, open_metrics
-from prometheus_server import Prometheus, binary, prometheus_server, scrape_config
+from prometheus_server import Prometheus, prometheus_server, promtool, scrape_config
 from recorded_past import recording
 from victoria_server import victoria_server
 
@@ -113,12 +111,10 @@ def _make_blocks(life: Life, sources: tuple[Source, ...], folder: Path) -> None:
 
 
 def _lay_out(text: Path, data: Path) -> None:
-    command = [
-        *(binary("promtool"), "tsdb", "create-blocks-from", "openmetrics"),
-        *("--quiet", f"--max-block-duration={_STRETCH_SECONDS}s", text, data),
-    ]
-    done = subprocess.run(
-        list(map(os.fspath, command)), capture_output=True, text=True, timeout=300, check=False
+    done = promtool(
+        *("tsdb", "create-blocks-from", "openmetrics", "--quiet"),
+        *(f"--max-block-duration={_STRETCH_SECONDS}s", text, data),
+        timeout_seconds=300.0,
     )
     text.unlink()
     if done.returncode:
