@@ -17,7 +17,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 
-__all__ = ["evaluate"]
+__all__ = ["COLUMNS", "ColumnScore", "evaluate", "log_of", "may_be_held"]
 
 _SMI: Final = (
     *(Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_USED),
@@ -47,7 +47,7 @@ _TOGETHER: Final = {
     "memory bandwidth": (Signal.DRAM_ACTIVE,),
     "PCIe": (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND),
 }
-_COLUMNS: Final[Mapping[str, tuple[Signal, ...]]] = {
+COLUMNS: Final[Mapping[str, tuple[Signal, ...]]] = {
     "nvidia-smi": _SMI,
     **{
         f"nvidia-smi without {name}": tuple(each for each in _SMI if each not in out)
@@ -119,7 +119,7 @@ def _rests(label: State) -> bool:
 
 def evaluate(options: Options) -> Iterator[str]:
     """A row for each set of columns."""
-    total = {name: ColumnScore() for name in _COLUMNS}
+    total = {name: ColumnScore() for name in COLUMNS}
     files = sorted(options.scenarios.glob("*.yaml"))
     work = partial(
         _scores,
@@ -137,23 +137,30 @@ def evaluate(options: Options) -> Iterator[str]:
 def _scores(
     file: Path, seed: int, tick_seconds: float, *, is_varied: bool
 ) -> dict[str, ColumnScore]:
-    found = {name: ColumnScore() for name in _COLUMNS}
-    builders = {name: EntryBuilder() for name in _COLUMNS}
+    found = {name: ColumnScore() for name in COLUMNS}
+    builders = {name: EntryBuilder() for name in COLUMNS}
     for moment in moments(file, seed, tick_seconds, is_varied=is_varied):
-        for name, columns in _COLUMNS.items():
-            for entry in builders[name].post(_log(moment.snapshot, columns)):
+        for name, columns in COLUMNS.items():
+            for entry in builders[name].post(log_of(moment.snapshot, columns)):
                 label = moment.truths.get(entry.uuid)
                 if label is not None and label[0] is not State.UNKNOWN:
                     found[name].add(
                         label[0],
                         entry.state,
                         entry.duration,
-                        may_be_held=not set(columns) & set(_TOGETHER["memory"]),
+                        may_be_held=may_be_held(columns),
                     )
     return found
 
 
-def _log(snapshot: Snapshot, columns: tuple[Signal, ...]) -> Snapshot:
+def may_be_held(columns: tuple[Signal, ...]) -> bool:
+    """Whether a log of the columns cannot tell empty from held."""
+    return set(columns).isdisjoint(_TOGETHER["memory"])
+
+
+def log_of(
+    snapshot: Snapshot, columns: tuple[Signal, ...], *, keeps_owners: bool = False
+) -> Snapshot:
     """What a log of the columns has of a snapshot."""
     readings = {
         uuid: Reading(
@@ -163,4 +170,5 @@ def _log(snapshot: Snapshot, columns: tuple[Signal, ...]) -> Snapshot:
         )
         for uuid, reading in snapshot.readings.items()
     }
-    return replace(snapshot, readings=readings, holdings={}, host={})
+    holdings = snapshot.holdings if keeps_owners else {}
+    return replace(snapshot, readings=readings, holdings=holdings, host={})

@@ -22,6 +22,7 @@ LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     (LABELED, "states", ""),
     ("States of logs that lack columns", "missing_columns", ""),
+    ("Stalls and culprits of logs", "log_rates", ""),
     ("Quantiles from buckets", "quantiles", ""),
     ("Jobs inferred of logs without owners", "recorded_jobs", ""),
     ("Advice on simulated nodes", "findings", ""),

@@ -1,11 +1,16 @@
 """The rule of GPUs that spin, and whom they wait for."""
 
+from dataclasses import replace
+
 import pytest
 
 from cases import case, window
-from readings import gpu, workload
+from readings import EPOCH, HOUR, gpu, workload
 from rightsizer.advice.rules.hidden_stall import RULE
 from rightsizer.model.finding import Action, FindingKind, Reason, Severity
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State, Tier
 
 JOB = workload()
@@ -81,6 +86,19 @@ def test_unknown_time_neither_makes_nor_hides_a_stall() -> None:
     assert clear.is_complaint
     assert hazy.is_complaint
     assert hazy.confidence == pytest.approx(clear.confidence / 2, abs=0.001)
+
+
+def test_without_memory_traffic_small_kernels_look_alike() -> None:
+    """The summary says so, and the rule is less sure; of other readings nothing follows."""
+    spinning, summaries, confidences = window({STALL: 10}), [], []
+    power = {Signal.POWER_WATTS: 120.0}
+    for values in (power, {**power, Signal.MEMORY_CONTROLLER_BUSY: 0.01}, {}):
+        node = Snapshot(EPOCH, EPOCH, HOUR, (gpu(0),), {"GPU-0": Reading("GPU-0", EPOCH, values)})
+        found = RULE.judge(replace(case([spinning], JOB), node=node))
+        summaries.append("or with small kernels, which look alike" in found.summary)
+        confidences.append(found.confidence)
+    assert summaries == [True, False, False]
+    assert confidences[0] < 0.9 < confidences[1] == confidences[2]
 
 
 def test_it_tells_where_to_look() -> None:

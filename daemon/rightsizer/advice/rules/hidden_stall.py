@@ -11,10 +11,13 @@ from rightsizer.advice.observation import WITH_POWER, hypotheses, lost_gpus, obs
 from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
-from rightsizer.model.finding import Action, Finding, Reason
+from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
+
+_TRAFFIC: Final = {Signal.MEMORY_CONTROLLER_BUSY, Signal.DRAM_ACTIVE, Signal.SM_ACTIVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,13 @@ class HiddenStallSettings:
     Attributes:
         on_ratio: Share of the span that a GPU must spin.
             Source: docs/definitions.md, conduct
+        unseen_traffic_ratio: Confidence where neither memory traffic nor SM activity is read, by
+            which small kernels at little power differ from spinning.
+            Source: part of the stalls that are then claimed which are some (docs/benchmarks.md)
     """
 
     on_ratio: float = setting(0.3, within=(0.01, 1))
+    unseen_traffic_ratio: float = setting(0.85, within=(0.01, 1))
     minimum_known_seconds: float = minimum_known()
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
@@ -46,11 +53,16 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
+    ending = ""
+    if not _tells_kernels(case):
+        factors = {**seen.factors, "traffic": settings.unseen_traffic_ratio}
+        seen = replace(seen, factors=factors)
+        ending = ", or with small kernels, which look alike where memory traffic is not read"
     waited_for = [device for device in case.devices if device not in seen.devices]
     of_peers = "stall_without_peer" if case.workload else "stall_with_unknown_peers"
     alone = (of_peers,) if len(case.devices) == 1 else ()
     found = seen.complain(
-        f"; they wait for {names_of(waited_for)}" if waited_for else "",
+        f"{ending}; they wait for {names_of(waited_for)}" if waited_for else ending,
         reasons=(Reason.HIDDEN_STALL,),
         action=Action.INVESTIGATE_STRAGGLER,
         evidence={"hypotheses": hypotheses(case)},
@@ -61,6 +73,14 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
     )
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
+
+
+def _tells_kernels(case: Case) -> bool:
+    """Whether what tells small kernels from spinning is read, as far as readings are known."""
+    readings = case.node.readings if case.node else {}
+    known = [readings[device.uuid].values for device in case.devices if device.uuid in readings]
+    of_power = [values for values in known if Signal.POWER_WATTS in values]
+    return not of_power or not all(_TRAFFIC.isdisjoint(values) for values in of_power)
 
 
 RULE: Final = Rule("hidden_stall", HiddenStallSettings(), judge)
