@@ -34,6 +34,14 @@ TORCH: Final[dict[str, Any]] = {
 }
 VIEWER: Final[dict[str, Any]] = json.loads(gzip.decompress(viewer_trace(WORKED)))
 
+PAGE: Final[list[dict[str, Any]]] = [
+    {
+        "cols": [{"id": "stepnum"}, {"id": "deviceComputeTimeMs"}, {"id": "infeedTimeMs"}],
+        "rows": [{"c": [{"v": "1"}, {"v": 19.0}, {"v": 81.0}]}],
+        "p": {"input_conclusion": "Your program is HIGHLY input-bound because 81.0% of it waits."},
+    }
+]
+
 
 def _export() -> bytes:
     """A database of Nsight Systems."""
@@ -56,6 +64,7 @@ FILES: Final = {
     "xplane": space(WORKED, errors=["CUPTI is away"], hostnames=["host"]),
     "trace-viewer": gzip.decompress(viewer_trace(WORKED)),
     "pytorch": json.dumps(TORCH).encode(),
+    "tensorflow-page": json.dumps(PAGE).encode(),
     "summary": summary(additional=["99.00 percentile latency (ns) : 41984475"]).encode(),
     "detail": detail({"result_samples_per_second": 7.5}).encode(),
     "detail-text": detail_text(["Scenario : Server", "target_qps : 7"]).encode(),

@@ -20,6 +20,7 @@ class ProfileFormat(StrEnum):
     NSIGHT_COMPUTE = "nsight-compute"
     XPLANE = "xplane"
     TRACE_VIEWER = "trace-viewer"
+    TENSORFLOW_PAGE = "tensorflow-page"
     MLPERF_INFERENCE = "mlperf-inference"
     MLPERF_TRAINING = "mlperf-training"
 

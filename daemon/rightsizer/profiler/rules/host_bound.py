@@ -3,19 +3,25 @@
 from collections.abc import Sequence
 from typing import Final
 
+from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.frozen import replace
-from rightsizer.model.profile import HostSpanUse, Profile, SpanKind
+from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind
+from rightsizer.model.units import seconds
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict, StepGain
 from rightsizer.profiler.settings import ProfileHostBoundSettings
 
 _MOST_NAMED: Final = 3
 _MOST_STEPS: Final = 20
+_LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
     """Whether a device waits for its loader, or for a host that has other things to do."""
+    pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
+    if pages and not rule.members_of(profiles):
+        return _of_pages(pages, settings)
     members = rule.at_work(profiles, settings.steady)
     if any(each.loader_wait_ratio >= settings.loader_on_ratio for each in members):
         return _of_loader(members, settings)
@@ -75,7 +81,34 @@ def _of_loader(
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
         gain=Gain.of(worst, lambda time: time.loader_wait_seconds, settings.removed_low_ratio),
-        description="Load ahead of the GPU, in processes of their own.",
+        description=_LOAD_AHEAD,
+        instructions=rule.instructions("more_workers"),
+        risk=Risk.VERY_LOW,
+    )
+
+
+def _of_pages(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
+    """By steps whose sums alone are known, the wait for input among them."""
+    steps = [step for each in profiles for step in each.host_steps]
+    length = sum(seconds(each.end - each.start) for each in steps)
+    waits = sum(each.loader_seconds for each in steps)
+    ratio, name = min(1.0, waits / length), rule.source_of(profiles)
+    low, mean = settings.removed_low_ratio, waits / len(steps)
+    certainty = probability_above(ratio, float(len(steps)), settings.loader_on_ratio)
+    return ProfileVerdict(
+        f"{name} waits for input {ratio:.1%} of the time, {mean * 1e3:,.1f} ms of a step.",
+        {"certainty": certainty},
+        {
+            "loader_wait_ratio_at_most": round(ratio, 4),
+            "loader_seconds_per_step": [
+                round(each.loader_seconds, 6) for each in steps[:_MOST_STEPS]
+            ],
+        },
+        (name,) if ratio >= settings.loader_on_ratio else (),
+        reason=Reason.HOST_BOUND,
+        action=Action.FIX_INPUT_PIPELINE,
+        gain=Gain(low * ratio, ratio, StepGain(length / len(steps), low * mean, mean)),
+        description=_LOAD_AHEAD,
         instructions=rule.instructions("more_workers"),
         risk=Risk.VERY_LOW,
     )

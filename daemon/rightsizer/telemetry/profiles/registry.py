@@ -28,6 +28,7 @@ from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.telemetry.profiles.printed_text import excerpt
 from rightsizer.telemetry.profiles.pytorch import PYTORCH
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader, Unpacked, other_packing
+from rightsizer.telemetry.profiles.tensorflow_page import TENSORFLOW_PAGE
 from rightsizer.telemetry.profiles.trace_viewer import TRACE_VIEWER
 from rightsizer.telemetry.profiles.xplane.reader import XPLANE
 
@@ -41,10 +42,26 @@ _REPORTS: Final = frozenset({".nsys-rep", ".qdrep"})
 """Of Nsight Systems, which leaves its export beside them."""
 _EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
 FORMATS: Final[tuple[ProfileReader, ...]] = (
-    *(XPLANE, NSIGHT_SYSTEMS, TRACE_VIEWER, PYTORCH, NSIGHT_COMPUTE, NSIGHT_STATS),
+    *(XPLANE, NSIGHT_SYSTEMS, TRACE_VIEWER, PYTORCH, TENSORFLOW_PAGE),
+    *(NSIGHT_COMPUTE, NSIGHT_STATS),
     *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
 )
 """In the order in which they are tried: the more particular first."""
+_UNREAD: Final[Mapping[str, str]] = {
+    r"\.(?:overview_page|input_pipeline|\w+_stats)\.pb(?:\.gz)?$": (
+        "a page of TensorFlow's profiler in its binary form; name the .xplane.pb of its run, or "
+        "export overview_page or input_pipeline_analyzer as JSON"
+    ),
+    r"\.(?:pickle|pkl|pt)$": (
+        "a pickle, which is never opened: it could run anything; record with torch.profiler and "
+        "name what `export_chrome_trace` writes"
+    ),
+    r"\.(?:pftrace|perfetto-trace)$": (
+        "a binary trace for Perfetto; record with torch.profiler, Nsight Systems or JAX, and name "
+        "the JSON, the SQLite export or the .xplane.pb"
+    ),
+}
+"""Files of profilers that are not read, by their names, and what to name in their place."""
 _HEAD_BYTES: Final = 1 << 18
 """Enough for what PyTorch writes before its events, and a launcher before a program's log."""
 
@@ -296,7 +313,8 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
     else:
         begins = f"it begins with '{excerpt(head.data)}'"
         unknown = f"of no known format: {begins}; looked for {_known()}"
-        fault = _unfinished(head.data) or unknown
+        told = (why for ending, why in _UNREAD.items() if re.search(ending, head.name))
+        fault = _unfinished(head.data) or next(told, unknown)
     raise ProfileError(f"{path}: {fault}")
 
 

@@ -1,0 +1,116 @@
+"""Pages of TensorFlow's profiler: steps with their input, and the verdict on it."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.finding import Action, FindingKind
+from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.profiler.workload import judged_workloads
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
+
+GPU = ("stepnum", "deviceComputeTimeMs", "kernelLaunchTimeMs", "infeedTimeMs", "otherTimeMs")
+TPU = ("stepnum", "computeTimeMs", "inputTimeMs", "idleTimeMs")
+
+
+def table(ids: tuple[str, ...], *rows: tuple[object, ...], **told: str) -> dict[str, Any]:
+    """As Google's charts take it."""
+    columns = [{"id": each, "label": each, "type": "number"} for each in (*ids, "tooltip")]
+    cells = [{"c": [*({"v": each} for each in row), {"v": "step"}]} for row in rows]
+    return {"cols": columns, "rows": cells, "p": told}
+
+
+def read(document: object, folder: Path, name: str = "overview_page.json") -> Profile:
+    """Written and read, packed if the name says so."""
+    data = json.dumps(document).encode()
+    path = folder / name
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return open_profile(path, ReadLimits())
+
+
+def test_highly_input_bound_steps_are_a_finding(tmp_path: Path) -> None:
+    """With the share that TensorFlow states, and what the wait costs of a step."""
+    said = "(1) Your program is HIGHLY input-bound because 81.0% of the total step time sampled is"
+    steps = table(GPU, *((f"{each}", 15.0, 2.0, 81.0, 2.0) for each in range(10)))
+    advice = {"p": {"bottleneck": "host", "statement": f"{said} waiting for input."}}
+    profile = read([{}, steps, advice], tmp_path)
+    assert profile.format is ProfileFormat.TENSORFLOW_PAGE
+    assert profile.notes[1] == (
+        "TensorFlow says: HIGHLY input-bound, 81.0 % of the step time waits for input."
+    )
+    first = profile.host_steps[0]
+    assert (first.name, first.end - first.start) == ("0", 100_000_000)
+    assert first.loader_seconds == pytest.approx(0.081)
+    (workload,) = judged_workloads((profile,))
+    finding = workload.findings[0]
+    assert (finding.rule, finding.kind) == ("profile_host_bound", FindingKind.INEFFICIENT)
+    assert finding.action is Action.FIX_INPUT_PIPELINE
+    assert "waits for input 81.0% of the time, 81.0 ms of a step" in finding.summary
+    assert finding.options[0].time_ratio_low == pytest.approx(0.19)
+    assert finding.confidence > 0.9
+
+
+def test_little_waiting_is_none(tmp_path: Path) -> None:
+    """A page of a TPU has other columns; the longest is not its whole."""
+    profile = read(table(TPU, *(("1", 95.0, 3.0, 2.0) for _ in range(8))), tmp_path, "page.json.gz")
+    assert profile.host_steps[0].end == 100_000_000
+    (workload,) = judged_workloads((profile,))
+    verdicts = {each.rule: each.kind for each in workload.findings}
+    assert verdicts["profile_host_bound"] is FindingKind.OPTIMIZED
+
+
+def test_the_length_of_a_step_counts_before_the_sum(tmp_path: Path) -> None:
+    """Newer pages name both; what is no number is none."""
+    ids = ("stepname", "deviceComputeTimeMs", "infeedTimeMs", "stepTimeMs")
+    rows = ("train 7", 40.0, 60.0, 120.0), ("train 8", "n/a", True, None)
+    (step,) = read(table(ids, *rows), tmp_path).host_steps
+    assert (step.name, step.end, step.loader_seconds) == ("train 7", 120_000_000, 0.06)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [table(("kernel_name", "occurrences", "total_duration_us"), ("gemm", 3, 4.0))],
+        table(("stepnum", "heapSizes"), ("1", 4.0)),
+        [table(GPU)],
+        [{"cols": 3, "rows": {"c": 1}}],
+        [{"cols": [1, None], "rows": [None, {"c": 4}]}],
+    ],
+)
+def test_other_pages_are_refused_with_what_to_export(tmp_path: Path, document: object) -> None:
+    """Kernels, memory, no step at all, and what no page has."""
+    with pytest.raises(ProfileError, match=r"without steps; export overview_page or input_pipel"):
+        read(document, tmp_path)
+
+
+def test_a_page_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    """And so is one that is too large to be one."""
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps(table(GPU, ("1", 1.0, 1.0, 1.0, 1.0)))[:-4])
+    with pytest.raises(ProfileError, match="cut off; export it again"):
+        open_profile(path, ReadLimits())
+    path.write_text(json.dumps([table(GPU, ("1", 1.0, 1.0, 1.0, 1.0)), "x" * 2**20]))
+    with pytest.raises(ProfileError, match=r"more than 1 MiB; name the \.xplane\.pb"):
+        open_profile(path, ReadLimits(event_maximum_bytes=2**20))
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("host.overview_page.pb", "export overview_page or input_pipeline_analyzer as JSON"),
+        ("host.kernel_stats.pb", r"name the \.xplane\.pb of its run"),
+        ("snapshot.pickle", "record with torch.profiler"),
+        ("run.pftrace", "the SQLite export"),
+    ],
+)
+def test_kinds_that_are_not_read_say_what_to_name(tmp_path: Path, name: str, remedy: str) -> None:
+    """By their names, where what is in them tells no format."""
+    path = tmp_path / name
+    path.write_bytes(b"\x80\x04\x12\x00binary")
+    with pytest.raises(ProfileError, match=remedy):
+        open_profile(path, ReadLimits())
