@@ -20,7 +20,8 @@ def test_eight_gpus_make_one_snapshot_a_poll(replay: Replays, data: Path) -> Non
     played = replay(data / "eight_h100.csv")
     assert [len(each.readings) for each in played.snapshots] == [8, 8, 8, 8]
     assert played.source.interval == 1_002_000_000
-    assert played.source.warnings == ()
+    (lost,) = played.source.warnings
+    assert lost == "GPU 6 is lost from 2024-03-05 09:00:02 UTC on"
     first = played.snapshots[0]
     times = [reading.time - first.time for reading in first.readings.values()]
     assert times == [-4_000_000 * behind for behind in range(7, -1, -1)]
@@ -126,6 +127,19 @@ def test_an_appended_log_is_read_through(replay: Replays, data: Path) -> None:
         "7",
         "8",
     ]
+
+
+def test_gpu_that_is_lost_is_told(replay: Replays, write: Writes) -> None:
+    """With its time, and what nvidia-smi says of it between the lines."""
+    lines = [
+        f"2024/01/01 00:00:{at:02}.000, {index}, {'[GPU is lost]' if index and at > 5 else '7 %'}\n"
+        for at in range(10)
+        for index in range(2)
+    ]
+    said = "Unable to determine the device handle for GPU0000:01:00.0: GPU is lost.\n"
+    played = replay(write("timestamp, index, utilization.gpu [%]\n" + "".join((*lines, said))))
+    assert "GPU 1 is lost from 2024-01-01 00:00:06 UTC on" in played.warnings
+    assert "error of nvidia-smi: 'Unable to determine the device handle" in played.warnings
 
 
 def test_reasons_that_are_not_supported_are_missing(replay: Replays, write: Writes) -> None:

@@ -29,6 +29,11 @@ _AS_RECORDED: Final = (
 """Facts that are fields of a device as they are."""
 
 
+MESSAGE: Final = re.compile(
+    r"NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Field \".*not a valid"
+    r"|Unable to determine the device|.*command not found|.*nvidia-smi.*not recognized"
+)
+"""What nvidia-smi, or a shell without it, writes where it has no readings."""
 SUMMED: Final = -1
 """Rank of values that are sums over processes: any other stream's go before."""
 
@@ -147,6 +152,7 @@ class RecordingNotes:
         """Count a line that has not the cells it should have."""
         if line.strip():
             what = "line of another length" if line.endswith("\n") else "torn last line"
+            what = "error of nvidia-smi" if MESSAGE.match(line) else what
             self.count(what, number, line.strip())
 
     @property

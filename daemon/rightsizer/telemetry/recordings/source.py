@@ -1,8 +1,8 @@
 """Source of the snapshots of a recording, in whichever known format its files are."""
 
-import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.dcgmi_dmon import DCGMI_DMON
 from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
@@ -25,6 +25,7 @@ from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SM
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
 from rightsizer.telemetry.recordings.row import (
+    MESSAGE,
     SUMMED,
     RecordingNotes,
     RecordingRow,
@@ -52,11 +53,6 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
 )
 """In the order in which they are asked."""
 
-_MESSAGE: Final = re.compile(
-    r"NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Field \".*not a valid"
-    r"|Unable to determine the device|.*command not found|.*nvidia-smi.*not recognized"
-)
-"""What nvidia-smi, or a shell without it, writes where it has no readings."""
 _SHOWN: Final = 80
 _HOLD_INTERVALS: Final = 2.0
 """A value holds for so many of its own file's intervals, as slower signals do, then it is stale."""
@@ -79,7 +75,7 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
         if known.recognizes(text.head):
             return known
     first = text.head[0]
-    if _MESSAGE.match(first):
+    if MESSAGE.match(first):
         raise RecordingError(
             f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
             "and record again"
@@ -209,7 +205,7 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             native = NativeFiles(texts, given)
             devices, interval = native.survey(progress)
             notes, snapshots, end = native.notes, native.snapshots(), native.end
-            held = RecordedJobs(stated_jobs(jobs, devices))
+            held, told = RecordedJobs(stated_jobs(jobs, devices)), []
         else:
             files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
             for file in files:
@@ -220,11 +216,12 @@ def open_recording(  # noqa: PLR0913 - what a person says of a recording.
             notes = [file.notes for file in files]
             snapshots = _snapshots(merge_rows([file.rows() for file in files]), found, devices)
             held = _jobs(jobs, found, devices)
+            told = list(_losses(found, devices))
         return RecordedSource(
             texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
             devices,
             interval or _ASSUMED_INTERVAL,
-            (*_warnings(notes, interval, stated, len(devices)), *held.remarks()),
+            (*_warnings(notes, interval, stated, len(devices)), *told, *held.remarks()),
             _shown(snapshots, held, end, progress),
             opened.pop_all(),
         )
@@ -242,6 +239,13 @@ def _warnings(
         yield _ASSUMED
     if stated.count is not None and stated.count != devices:
         yield f"--devices {stated.count}: {devices} devices are in the recording"
+
+
+def _losses(found: RecordingSurvey, devices: Iterable[Device]) -> Iterator[str]:
+    for device in devices:
+        if (time := found.loads.lost.get(device.uuid)) is not None:
+            moment = datetime.fromtimestamp(seconds(time), UTC)
+            yield f"{device.title} is lost from {moment:%Y-%m-%d %H:%M:%S} UTC on"
 
 
 def _jobs(stated: Sequence[str], found: RecordingSurvey, devices: Sequence[Device]) -> RecordedJobs:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.reading import Process, ProcessKind
+from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import (
     NANOSECONDS_PER_SECOND,
@@ -21,7 +21,11 @@ from rightsizer.model.units import (
     format_duration,
     seconds,
 )
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import (
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+)
 from rightsizer.telemetry.recordings.text_file import (
     Progress,
     RecordingFormat,
@@ -88,6 +92,8 @@ class LoadSeriesBuilder:
         self._processes: dict[str, dict[int, tuple[Nanoseconds, Nanoseconds]]] = {}
         self.has_owners = False
         """Whether any row says who holds its device."""
+        self.lost: dict[str, Nanoseconds] = {}
+        """When a device was first said to be lost."""
 
     def see(self, row: RecordingRow) -> None:
         """Add a row."""
@@ -95,6 +101,8 @@ class LoadSeriesBuilder:
             self._start = row.time
         if row.holdings:
             self.has_owners = True
+        if not row.values and Missing.LOST in row.missing.values():
+            self.lost.setdefault(row.device, row.time)
         if row.processes:
             self._see_processes(row.device, row.processes, row.time)
         moment = (row.time - self._start) // self._step
