@@ -101,17 +101,27 @@ def profile(report: Path, picture: Path) -> None:
     for step in range(8):
         begun, loader = at, chance.uniform(25_000, 45_000)
         trace.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter", at, loader)
-        at += loader
-        for _ in range(60):
-            launch += 1
-            name, length = chance.choice(_KERNELS)
-            trace.launch(launch, at - 30.0, 6.0)
-            trace.kernel(name, at, length, correlation=launch)
-            at += length + chance.choice((2.0, 5.0, 40.0))
+        at += loader + 40.0
+        for layer in range(15):
+            forward = at - 32.0
+            for name, length, module, operator, *shapes in _KERNELS:
+                launch += 1
+                arguments = {"Input Dims": shapes, "Input type": ["c10::BFloat16"] * 2}
+                trace.complete("python_function", f"nn.Module: {module}_{layer}", at - 31.0, 9.0)
+                trace.complete("cpu_op", operator, at - 31.0, 8.0, **arguments)
+                trace.launch(launch, at - 30.0, 6.0)
+                trace.kernel(name, at, length, correlation=launch)
+                at += length + chance.choice((2.0, 5.0, 40.0))
+            block = at - forward - 40.0
+            trace.complete("python_function", f"nn.Module: Block_{layer}", forward, block)
+            used = {"Device Type": 1, "Device Id": 0, "Total Allocated": (20 + 3 * layer) * 10**9}
+            trace.add({"ph": "i", "name": "[memory]", "ts": at, "args": used})
         for _ in range(3):
             launch += 1
+            trace.complete("cpu_op", "c10d::allreduce_", at - 31.0, 8.0)
             trace.launch(launch, at - 30.0, 6.0)
-            trace.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", at, 6000.0, correlation=launch)
+            reduced = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+            trace.kernel(reduced, at, 6000.0, correlation=launch, stream=20)
             at += 6200.0
         trace.annotation(f"ProfilerStep#{step}", begun, at - begun)
     page = report.with_name("profile.html")
@@ -122,15 +132,32 @@ def profile(report: Path, picture: Path) -> None:
     folder.mkdir()
     file = trace.write(folder, "training.pt.trace.json.gz")
     rightsizer(["profile", str(file), "--report", str(page)])
-    photograph(page, picture, (1000, 1560), LIGHT)
+    photograph(page, picture, (1000, 2680), LIGHT)
 
 
 _KERNELS: Final = (
-    ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1", 900.0),
-    ("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>", 700.0),
-    ("void at::native::vectorized_elementwise_kernel<4, at::native::gelu>", 150.0),
-    ("void at::native::vectorized_layer_norm_kernel<c10::BFloat16, float>", 120.0),
+    (
+        *("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", 900.0),
+        *("Linear", "aten::mm", [8192, 4096], [4096, 6144]),
+    ),
+    (
+        *("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>", 700.0),
+        *("Attention", "aten::_flash_attention_forward"),
+    ),
+    (
+        *("void at::native::vectorized_elementwise_kernel<4, at::native::gelu>", 150.0),
+        *("GELU", "aten::gelu"),
+    ),
+    (
+        *("void at::native::vectorized_layer_norm_kernel<c10::BFloat16, float>", 120.0),
+        *("LayerNorm", "aten::native_layer_norm"),
+    ),
+    (
+        *("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64", 140.0),
+        *("Linear", "aten::mm", [64, 4096], [4096, 11008]),
+    ),
 )
+"""Name, microseconds, module, operator, and the shapes of its factors."""
 PICTURES: Final[Mapping[str, Callable[[Path, Path], None]]] = {
     "report-light": report_light,
     "report-dark": report_dark,
