@@ -49,7 +49,9 @@ def test_what_does_not_exist_is_a_usage_error(arguments: list[str], capsys: Capt
         main(arguments)
 
     assert ended.value.code == 2
-    assert faults_of(capsys)[0].startswith("usage: rightsizer")
+    assert faults_of(capsys)[0].startswith(
+        ("usage: rightsizer", "rightsizer replay: the following")
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,8 +301,8 @@ def test_a_name_that_does_not_exist_is_told_with_those_that_do(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["demo", "--speed", "0"], "argument --speed: '0' is not a positive number"),
-        (["demo", "--speed", "quick"], "argument --speed: 'quick' is not a number"),
+        (["demo", "--speed", "0"], "demo: --speed: '0' is not a positive number"),
+        (["demo", "--speed", "quick"], "demo: --speed: 'quick' is not a number"),
         (["demo", "--days-before", "31"], "a number of days from 0 to 30"),
         (["record", "x", "--duration", "0s"], "'0s' is no time at all"),
         (["record", "x", "--interval", "often"], "write it like '10m'"),

@@ -153,9 +153,9 @@ def test_without_an_agent_there_is_one_line(command: str, tmp_path: Path, capsys
     ("arguments", "message"),
     [
         (["release", "handles"], "invalid choice: 'handles'"),
-        (["release", "--for", "0s"], "argument --for: '0s' is no time at all"),
-        (["release", "--for", "soon"], "argument --for: 'soon' is not a duration"),
-        (["release", "--wait", "5"], "argument --wait: '5' is not a duration"),
+        (["release", "--for", "0s"], "release: --for: '0s' is no time at all"),
+        (["release", "--for", "soon"], "release: --for: 'soon' is not a duration"),
+        (["release", "--wait", "5"], "release: --wait: '5' is not a duration"),
         (["resume", "everything"], "invalid choice: 'everything'"),
     ],
 )

@@ -27,7 +27,7 @@ def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
     said = fleet_process(configured(tmp_path, DOWN))
     assert said.status == 1
     assert said.refusal == (
-        f"the store at {DOWN} cannot be reached: [Errno 111] Connection refused; check "
+        f"the store at {DOWN} cannot be reached: connection refused; check "
         "fleet.store.url and whether it runs"
     )
 

@@ -112,6 +112,13 @@ def test_syntax_error_names_line_and_column(text: str, place: str) -> None:
         load_yaml(text, "bad.yaml")
 
 
+@pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n \tc: 2\n", "\tx: 1\n"])
+def test_tab_is_named_with_what_to_take(text: str) -> None:
+    """The parser's words for it say nothing of a tab."""
+    with pytest.raises(YamlError, match="is indented by a tab; indent by spaces"):
+        load_yaml(text, "bad.yaml")
+
+
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text makes the reader fail in any other way than its own."""

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from inspect import iscoroutinefunction
 from itertools import groupby
 from types import ModuleType
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 from rightsizer import __version__
 from rightsizer.console.command import Command, discard_output, harmless
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     if entry is None:
         return _without_command(arguments)
     parser = _RootParser()
-    choices = parser.add_subparsers(prog="rightsizer", parser_class=argparse.ArgumentParser)
+    choices = parser.add_subparsers(prog="rightsizer", parser_class=_CommandParser)
     command = entry.load()
     told = command.description or entry.summary
     sub = choices.add_parser(command.name, description=told, formatter_class=_HelpFormatter)
@@ -159,6 +159,16 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
         if isinstance(action.default, bool) or action.default in (None, "", ()):
             return action.help
         return super()._get_help_string(action)
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """The flags of a command; what is wrong with them is told in a line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Without the usage, which is longer than what is wrong."""
+        told = message.replace("argument ", "", 1) if message.startswith("argument ") else message
+        remedy = "" if ";" in told else f"; '{self.prog} --help' lists what it takes"
+        self.exit(_USAGE, f"{self.prog}: {told}{remedy}\n")
 
 
 class _RootParser(argparse.ArgumentParser):

@@ -15,6 +15,8 @@ from rightsizer.io.near import near_words
 from rightsizer.model.frozen import MISSING, dataclass
 
 _Path = tuple[str | int, ...]
+_SURE: Final = 0.85
+"""How like a key of a section a key beside it is, at least."""
 _KINDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
@@ -229,8 +231,14 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
         text = value if isinstance(value, str) else show(value)
         return f"keys nest; write it like {above}{below}: {text}{'}' * key.count('.')}"
     nearest = near_words(key.lower(), known)
-    if nearest:
-        return f"unknown key; did you mean '{nearest[0]}'?"
+    inside = [
+        f"{each}.{found}"
+        for each in known
+        if isinstance(around, Group) and isinstance(inner := _shape_at(around, (each,)), Group)
+        for found in near_words(key.lower(), inner.by_key, 1, _SURE)
+    ]
+    if nearest or inside:
+        return f"unknown key; did you mean '{(nearest or inside)[0]}'?"
     return f"unknown key; known keys: {', '.join(known) or 'none'}"
 
 
@@ -249,9 +257,22 @@ def _remedy(fault: Fault, shape: Shape) -> str:
         if isinstance(fault.value, str) and _is_number(fault.value) and shape.type is not bool:
             return "; write it in digits without quotes"
     if isinstance(shape, Many) and isinstance(fault.value, str | int | float):
-        is_text = isinstance(shape.item, Scalar) and shape.item.type is str
+        item = _value_of(shape.item)
+        if isinstance(item, Group):
+            return f"; write it like [{_as_mapping(item, fault.value)}]"
+        is_text = isinstance(item, Scalar) and item.type is str
         return f"; write it like [{show(str(fault.value) if is_text else fault.value)}]"
+    if isinstance(shape, Group):
+        return f"; write it like {_as_mapping(shape, fault.value)}"
     return ""
+
+
+def _as_mapping(group: Group, value: object) -> str:
+    """Its address in the place of a mapping; else a key, whose value is left open."""
+    if isinstance(value, str) and "url" in group.by_key:
+        address = value if "://" in value else f"http://{value}"
+        return f"{{url: {show(address)}}}"
+    return f"{{{next(iter(group.by_key))}: ...}}"
 
 
 def _is_number(text: str) -> bool:

@@ -15,6 +15,7 @@ from rightsizer.console.flags import (
     add_config_flag,
     checked_address,
     duration,
+    moment,
     settings_of,
     whole_number,
     with_values,
@@ -27,7 +28,7 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.settings import bounds_of
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration
 
 _HELP: Final = help_of(__file__)
 
@@ -43,7 +44,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "answers", type=Path, nargs="*", metavar="ANSWER.json", help="answers in JSON, to merge"
     )
-    add_flags(parser.add_argument, _HELP["look"], lookback=duration, at=float)
+    add_flags(parser.add_argument, _HELP["look"], lookback=duration, at=moment)
     add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["modes"])
     add_flags(parser.add_argument, _HELP["selection"], top=whole_number, since=duration)
     add_flags(
@@ -83,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
         serve_fleet(settings)
         return 0
     configure_log(settings.log.format, LogLevel.WARNING)
-    clock = SystemClock() if arguments.at is None else FastClock(nanoseconds(arguments.at))
+    clock = SystemClock() if arguments.at is None else FastClock(arguments.at)
     keeps_all = arguments.all or bool(arguments.explain)
     shows = sys.stderr.isatty() and not arguments.no_progress
     with (

@@ -38,6 +38,8 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _MESSAGE_LENGTH: Final = 300
 _ANSWER_LENGTH: Final = 65536
 _CHUNK_BYTES: Final = 65536
+_PLAIN_ANSWER: Final = "wrong_version_number"
+"""What OpenSSL says of an answer that is no TLS."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
 
@@ -213,6 +215,9 @@ class HttpClient:
             message = f"{peer} did not answer within {self._settings.timeout_seconds:g} s"
             return Failure(FailureKind.INTERRUPTED, message, excess=Excess.TIME)
         except (exceptions.SSLError, OSError) as error:
+            if _PLAIN_ANSWER in cause(error).lower():
+                message = f"{peer} speaks no TLS; write http for https in its address"
+                return Failure(FailureKind.MALFORMED, message)
             # A file of authorities that cannot be read is an OSError too.
             return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {cause(error)}")
         except exceptions.HTTPError as error:

@@ -87,8 +87,10 @@ def is_about_a_file(error: BaseException) -> bool:
 
 def cause(error: BaseException) -> str:
     """What the operating system said, without urllib3's words around it."""
-    if isinstance(error.__cause__, OSError):
-        return str(error.__cause__)
-    if isinstance(error, OSError) or not error.args:
+    found = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if isinstance(found, OSError):
+        said = found.strerror or str(found) or type(found).__name__
+        return said[0].lower() + said[1:]
+    if not error.args:
         return str(error) or type(error).__name__
     return str(error.args[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -62,7 +63,9 @@ def checked_url(url: str) -> str:
     # What may hold a secret is not repeated.
     shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{shown} is not an address; write it like 'https://grafana.example.org'")
+        is_bare = "@" not in url and re.fullmatch(r"[\w.-]+(:\d+)?(/[\w./-]*)?", url)
+        meant = f"http://{url}" if is_bare else "https://prometheus.example.org"
+        raise ValueError(f"{shown} is not an address; write it like '{meant}'")
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"the address of '{parts.hostname}' has a password in it; use a token")
     if parts.query or parts.fragment:

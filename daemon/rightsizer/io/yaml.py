@@ -11,6 +11,7 @@ from rightsizer.model.frozen import dataclass, field
 
 Path: TypeAlias = Sequence[str | int]
 """The keys and indices that lead to a value."""
+_ONE: Final = "; keep one of them"
 _LOOK: Final = "look at the indentation, quotes and brackets here and in the lines before"
 _DEEPEST: Final = 100
 _MOST_VALUES: Final = 100_000
@@ -152,7 +153,11 @@ def _load(text: str, name: str, *, is_single: bool) -> list[Document]:
         mark = error.problem_mark or error.context_mark
         place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
         problem = str(error.problem)
-        if isinstance(error, yaml.parser.ParserError | yaml.scanner.ScannerError):
+        lines = text.splitlines()
+        line = lines[mark.line][: mark.column + 1] if mark and mark.line < len(lines) else ""
+        if line.lstrip(" ").startswith("\t"):
+            problem = "is indented by a tab; indent by spaces"
+        elif isinstance(error, yaml.parser.ParserError | yaml.scanner.ScannerError):
             problem = f"is not well-formed YAML ({problem}); {_LOOK}"
         raise YamlError(f"{name}:{place}: {problem}") from None
     except yaml.YAMLError as error:
@@ -202,7 +207,7 @@ def _walk(
             if not isinstance(key, yaml.ScalarNode):
                 raise YamlError(f"{name}:{at.line}:{at.column}: a key must be a single value")
             if key.value in seen:
-                raise YamlError(f"{name}:{at.line}:{at.column}: '{key.value}' is given twice")
+                raise YamlError(f"{name}:{at.line}:{at.column}: '{key.value}' is given twice{_ONE}")
             seen.add(key.value)
             _walk(name, value, (*path, key.value), places, inside)
             places[(*path, key.value)] = at
