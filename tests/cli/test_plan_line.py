@@ -125,7 +125,7 @@ def test_model_that_writes_nothing_is_asked_for_sequences(ask: Ask) -> None:
     assert silent["candidates"] == reader["candidates"]
     assert reader["memory"]["kv_cache_bytes"] == 0
     assert reader["memory"]["weights_bytes"] == pytest.approx(7.57e9 * 2, rel=0.01)
-    assert any("Qwen3-8B, whose shape it has" in note for note in reader["notes"])
+    assert any("nothing is written: sequences are read" in note for note in reader["notes"])
 
 
 def test_short_prompts_that_go_through_together_wait_for_no_more_than_that(ask: Ask) -> None:
@@ -270,7 +270,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model llama-3.1-71b", "did you mean Llama-3.1-70B"),
         (f"--model {'9' * 300}B", "is none of the models that are known by name"),
         ("--model ~unknown-user/model", "there is no such file"),
-        ("--model foo-13b", "or its size alone (13B)"),
+        ("--model foo-13b", "config.json or, if it writes text, its size alone (13B)"),
         ("--model ./nowhere.json", "--model: './nowhere.json': there is no such file"),
         ("--model bert --rps abc", "--rps: must be a number (got 'abc'); write it like 20"),
         ("--model 7B --rps -3", "--rps: -3 is not above 0"),
@@ -284,7 +284,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ),
         (
             "--model sdxl --streams 4",
-            "--streams: SDXL works in images; give requests_per_second or",
+            "--streams: SDXL works in images; give --rps",
         ),
         ("--model 7B --precision fp7", "--precision: 'fp7' is not known; did you mean 'fp8'"),
         ("--model 7B --gpus h1000", "--gpus: board 'h1000' is not in the catalogue; did you mean"),
@@ -292,6 +292,9 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model 7B --gpus h100:8", "--gpus: 'h100:8': the plan finds how many; write h100"),
         ("--model 7B --budget much", "--budget: must be a number (got 'much')"),
         ("--model 7B --train some", "--train: 'some' is not known; take one of full, lora, qlora"),
+        ("--model gpt-4o", "--model: 'gpt-4o' is served by its maker alone"),
+        ("--model claude-3.5-sonnet", "name an open model, or a size like 70B"),
+        ("--model 7B --provider azur", "did you mean 'azure'? Else take one of aws"),
         ("--model 7B --provider foo", "--provider: no prices of 'foo' are known; take one of aws"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.planner.models.known_models import find_model, known_names
+from rightsizer.planner.models.known_models import find_model, known_names, near_models
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Recompute, Requirement
@@ -89,6 +89,15 @@ def test_model_is_found_by_any_of_its_spellings(
 def test_name_of_no_known_model_is_none(spelled: str) -> None:
     """A size that no model of a family has is not taken for one that it has."""
     assert find_model(spelled) is None
+
+
+def test_name_of_nothing_alike_has_no_neighbor() -> None:
+    """Of a model that sees, none that writes is near because of a last word."""
+    assert near_models("sam2-hiera-large") == []
+    assert near_models("starcoder2-15b") == ["StarCoder2-7B"]
+    known = find_model("bge-large")
+    assert known is not None
+    assert known.notes == ()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Reader of plan files: one requirement, several, or a list, with notes on keys without use."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
 from rightsizer.planner.plan_model import (
+    READING,
     read_choice,
     read_fields,
     read_model_row,
@@ -71,9 +73,8 @@ _QUANTIZED_CACHE: Final = (
     "precision: keys and values in fp8 too, as the engine's checkpoints have them; "
     "'precision: {weights: fp8, kv_cache: bf16}' in a file for others"
 )
-_NOTHING_WRITTEN: Final = (
-    "nothing is written (out is 0): sequences are read, by a model without head"
-)
+_RATE_KEYS: Final = re.compile(r"give [a-z_ ]*requests_per_second[a-z_ ]*")
+"""What a file may say of a rate, of which a command line has one word."""
 _NOWHERE: Final = ":1:1: "
 """The place of what stands in no file."""
 _MOST_DOLLARS: Final = 1e5
@@ -166,6 +167,7 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
         line = each.removeprefix(_NOWHERE)
         key = line.partition(":")[0]
         flag = flags.get(key, key.partition(".")[0])
+        line = _RATE_KEYS.sub("give --rps", line)
         lines.append(f"--{flag}{line.removeprefix(key)}" if flag in given else line)
     return "\n".join(lines)
 
@@ -183,9 +185,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
         whole = planned.model
         trains = rest["task"].trains
         if stated.writes_nothing and isinstance(whole, Transformer) and whole.writes and not trains:
-            planned = replace(
-                planned, model=reading_alone(whole), notes=(*planned.notes, _NOTHING_WRITTEN)
-            )
+            planned = replace(planned, model=reading_alone(whole), notes=(*planned.notes, READING))
         load, taken = stated.of(planned.model)
     except RequirementError as error:
         raise question.placed(error) from None

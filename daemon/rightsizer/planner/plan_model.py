@@ -174,7 +174,11 @@ def read_model_row(row: Row) -> ModelRow:
 
 def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     """A file or folder of that name, a well-known model, or a dense decoder of that size."""
-    from rightsizer.planner.models.known_models import find_model, near_models  # noqa: PLC0415 - as below.
+    from rightsizer.planner.models.known_models import (  # noqa: PLC0415 - as below.
+        find_model,
+        is_closed,
+        near_models,
+    )
 
     path = _published_files(asked, folder)
     if path is not None:
@@ -187,12 +191,16 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
         return _of_size(parse_amount(f"{size[1]}{size[2]}"))
     if asked.endswith(".json") or asked.startswith((".", "/", "~")):
         raise RequirementError(f"model: {shown(asked)}: there is no such file; check the path")
+    if is_closed(asked):
+        fault = f"{shown(asked)} is served by its maker alone, and its size is not published"
+        raise RequirementError(f"model: {fault}; name an open model, or a size like 70B")
     near = near_models(asked)
     meant = f"did you mean {' or '.join(near)}? Else give" if near else "give"
     sized = _SIZE_WITHIN.findall(asked)
-    size_remedy = f"its size alone ({sized[-1].upper()})" if sized else "its size alone, like 70B"
+    alone = f"alone ({sized[-1].upper()})" if sized else "alone, like 70B"
+    size_remedy = f"if it writes text, its size {alone}"
     fault = f"{shown(asked)} is none of the models that are known by name"
-    raise RequirementError(f"model: {fault}; {meant} the path of its config.json, or {size_remedy}")
+    raise RequirementError(f"model: {fault}; {meant} the path of its config.json or, {size_remedy}")
 
 
 def _published_files(asked: str, folder: Path) -> Path | None:
@@ -215,6 +223,9 @@ def _of_size(parameters: float) -> PublishedModel[Model]:
     return PublishedModel(model, notes=(note,))
 
 
+READING: Final = "nothing is written: sequences are read, by the model without its head"
+
+
 def reading_alone(model: Transformer) -> Transformer:
     """The same model where nothing is written: no cache is kept, and no head is needed."""
     whole = count_parameters(model)
@@ -231,7 +242,7 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
         read = _of_config(config, {"name": known.name, **values})
         notes, model = (*known.notes, *read.notes), read.model
         if known.is_reader and isinstance(model, Transformer):
-            model = reading_alone(model)
+            model, notes = reading_alone(model), (*notes, READING)
         return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
     from rightsizer.planner.models.diffusers import RequestedImage, pipeline_parts  # noqa: PLC0415
     from rightsizer.planner.models.model_folder import read_pipeline  # noqa: PLC0415

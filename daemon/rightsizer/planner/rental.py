@@ -6,6 +6,7 @@ from typing import Final
 
 from rightsizer.catalogue.instances import Instance, built_in_instances
 from rightsizer.catalogue.prices import Prices
+from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.requirement import Parallelism, Requirement
@@ -71,7 +72,9 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
         if name not in rented and (len(names) > 1 or name not in prices.providers):
             known = rented if len(names) > 1 else [*sorted({*rented, *prices.providers}), ANY]
             what = "instances" if len(names) > 1 else "prices"
-            remedy = f"take one of {', '.join(known)}, or state prices.dollars_per_gpu_hour"
+            near = near_words(name, known)
+            meant = f"did you mean '{near[0]}'? Else take" if near else "take"
+            remedy = f"{meant} one of {', '.join(known)}, or state prices.dollars_per_gpu_hour"
             raise RequirementError(f"provider: no {what} of '{name}' are known; {remedy}")
     return names
 

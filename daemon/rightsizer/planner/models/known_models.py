@@ -37,6 +37,9 @@ _GGUF_TYPE: Final = re.compile(r"i?q\d(?:_[a-z0-9]{1,3}){1,2}(?![a-z0-9])")
 _READERS: Final = re.compile(r"embed\w*|\w*rerank\w*|e5|gte|colbert\w*|reward")
 """Words of models that read and do not write, whatever they were made of."""
 _SIZE: Final = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]")
+_CLOSED: Final = re.compile(
+    r"(chat)?gpt-?[3-9]|o[1-9]\b|o[1-9](mini|pro)|claude|gemini|grok-?[3-9]"
+)
 _NAMED: Final = 3
 _LIKENESS: Final = 0.65
 
@@ -95,7 +98,8 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
         key = _key("".join(words))
         row = _rows().get(key)
         if row is not None and not (version and not any(map(str.isdigit, key))):
-            is_other = _key(row["name"]) not in _key(asked)
+            own = _key(row["name"])
+            is_other = own not in _key(asked) and not own.startswith(key)
             notes = [f"{asked} is planned as {row['name']}, whose shape it has"] if is_other else []
             if is_gguf and weights is None:
                 notes.append("GGUF of which type is not said: bf16; give precision, such as q4_k_m")
@@ -122,8 +126,14 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
 def near_models(name: str) -> list[str]:
     """Names of the table that one may be meant for, the nearest first."""
     known = {_key(row["name"]): row["name"] for row in _rows().values()}
-    near = near_words(_key(name.rpartition("/")[2]), known, _NAMED, _LIKENESS)
-    return [known[key] for key in near]
+    asked = _key(name.rpartition("/")[2])
+    alike = [key for key in known if key[:2] == asked[:2]]
+    return [known[key] for key in near_words(asked, alike, _NAMED, _LIKENESS)]
+
+
+def is_closed(name: str) -> bool:
+    """Whether a name is of a model whose maker alone serves it."""
+    return bool(_CLOSED.match(_key(name.rpartition("/")[2])))
 
 
 def known_names() -> list[str]:
