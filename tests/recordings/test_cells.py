@@ -46,6 +46,13 @@ def test_the_unit_of_a_cell_goes_before_that_of_its_column() -> None:
     assert column["2 GiB"] == column["2048"] == 2.0**31
 
 
+@pytest.mark.parametrize("cell", ["60 C", "60 °C", "60 \ufffdC"])
+def test_degree_may_have_a_sign(cell: str) -> None:
+    """Which is no character in a file of another encoding."""
+    column = CellColumn(0, "temperature.gpu", Signal.TEMPERATURE_CELSIUS, "C")
+    assert column[cell] == 60.0
+
+
 def test_a_mask_may_be_hexadecimal() -> None:
     """Clock event reasons come as `0x...`."""
     column = CellColumn(0, "clocks_event_reasons.active", Signal.CLOCK_EVENT_REASONS, "count")

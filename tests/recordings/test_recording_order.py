@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.source import open_recording
@@ -75,6 +76,29 @@ def test_files_may_name_a_gpu_by_uuid_and_by_index(replay: Replays, write: Write
     assert played.values("GPU-a", Signal.POWER_WATTS) == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert played.values("GPU-a", Signal.GPU_BUSY) == [0.07] * 5
     assert len(replay(plain, named, other).source.devices) == 3
+
+
+def test_logs_of_two_nodes_are_refused(replay: Replays, write: Writes) -> None:
+    """Where they have an index of different GPUs; logs of one GPU that agree are one."""
+
+    def log(name: str, used: int, busy: int) -> Path:
+        rows = (f"2024/01/01 00:00:{t:02}, 0, {busy} %, {used} MiB\n" for t in range(60))
+        heading = "timestamp, index, utilization.gpu [%], memory.used [MiB]\n"
+        return write(heading + "".join(rows), name)
+
+    one, same, other = log("1.csv", 60000, 9), log("2.csv", 60100, 90), log("3.csv", 3, 9)
+    assert len(replay(one, same).readings("index:0")) == 60
+    with pytest.raises(RecordingError, match=r"GPU 0 of .*1.csv is not that of .*3.csv: replay"):
+        replay(one, other)
+
+
+def test_readings_of_a_clock_that_was_not_set_are_left_out(replay: Replays, write: Writes) -> None:
+    """A node that boots in 1970 is told the time later; one that never is keeps its times."""
+    unset, told = list(range(3)), [1.7e9 + at for at in range(3)]
+    played = replay(write(_csv([(at, "a", 0.5) for at in (*unset, *told)])))
+    assert len(played.readings("a")) == 3
+    assert "readings of a clock that was not set are left out" in played.warnings
+    assert len(replay(write(_csv([(at, "a", 0.5) for at in unset]))).readings("a")) == 3
 
 
 def test_rotated_logs_are_one_recording(replay: Replays, write: Writes) -> None:

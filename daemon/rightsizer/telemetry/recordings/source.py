@@ -31,11 +31,10 @@ from rightsizer.telemetry.recordings.row import (
     RecordingRow,
     build_devices,
 )
+from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows
 from rightsizer.telemetry.recordings.signal_csv import SIGNAL_CSV
 from rightsizer.telemetry.recordings.survey import (
     RecordingSurvey,
-    RowFile,
-    merge_rows,
     survey_files,
 )
 from rightsizer.telemetry.recordings.system_metrics_json import SYSTEM_METRICS_JSON

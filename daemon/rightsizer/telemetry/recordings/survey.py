@@ -1,4 +1,4 @@
-"""First pass over a recording: contents, order, interval, loads; rows are sorted on disk."""
+"""First pass over a recording: contents, order, interval, loads."""
 
 import contextlib
 import math
@@ -7,9 +7,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from heapq import merge
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass, field
@@ -18,18 +16,15 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import (
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
-    format_duration,
-    seconds,
 )
+from rightsizer.telemetry.recordings.file_devices import of_one_node, other_names
 from rightsizer.telemetry.recordings.row import (
     RecordingDeviceFacts,
-    RecordingNotes,
     RecordingRow,
 )
+from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows
 from rightsizer.telemetry.recordings.text_file import (
     Progress,
-    RecordingFormat,
-    TextFile,
     no_progress,
     show_read,
 )
@@ -38,11 +33,10 @@ _MOST_MOMENTS: Final = 2048
 _MOST_IN_MEMORY: Final = 100_000
 _MOST_PROCESSES: Final = 4096
 """Of one device; later ones tell no job."""
-_BATCH: Final = 1000
 _READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
-_ROWS_BETWEEN_STEPS: Final = 20
-"""At least, on average, where a clock goes back; other files are simply in no order."""
+_CLOCKS_SET: Final = 946_684_800 * NANOSECONDS_PER_SECOND
+"""The year 2000: a node that was not told the time begins in 1970."""
 
 
 class Load(StrEnum):
@@ -85,7 +79,8 @@ class LoadSeriesBuilder:
     """Sums of rows in the order of time; moments become longer as the recording does."""
 
     def __init__(self) -> None:
-        self._start: Nanoseconds | None = None
+        self.start: Nanoseconds | None = None
+        """The time of the first row."""
         self._step: Nanoseconds = NANOSECONDS_PER_SECOND
         self._sums: dict[str, array[float]] = {}
         """Of each moment the number and the sum of the values of each load."""
@@ -97,15 +92,15 @@ class LoadSeriesBuilder:
 
     def see(self, row: RecordingRow) -> None:
         """Add a row."""
-        if self._start is None:
-            self._start = row.time
+        if self.start is None:
+            self.start = row.time
         if row.holdings:
             self.has_owners = True
         if not row.values and Missing.LOST in row.missing.values():
             self.lost.setdefault(row.device, row.time)
         if row.processes:
             self._see_processes(row.device, row.processes, row.time)
-        moment = (row.time - self._start) // self._step
+        moment = (row.time - self.start) // self._step
         while moment >= _MOST_MOMENTS:
             self._widen()
             moment //= 2
@@ -128,7 +123,7 @@ class LoadSeriesBuilder:
         count = max(map(len, self._sums.values()), default=0) // _WIDTH
         return {
             device: LoadSeries(
-                self._start or 0, self._step, _means(sums, count), self._processes.get(device, {})
+                self.start or 0, self._step, _means(sums, count), self._processes.get(device, {})
             )
             for device, sums in self._sums.items()
         }
@@ -230,102 +225,6 @@ def _nth(counts: Iterable[tuple[Nanoseconds, int]], n: int) -> Nanoseconds:
     raise IndexError(n)
 
 
-class SortedRows:
-    """Rows by time, in a temporary file that goes when it is closed.
-
-    A row is its time, its values as doubles, and the number of its shape: everything else of it,
-    which hardly changes from row to row and is kept in memory once.
-    """
-
-    def __init__(self, rows: Iterable[RecordingRow]) -> None:
-        self._shapes: dict[tuple[Any, ...], int] = {}
-        self._by_number: list[tuple[Any, ...]] = []
-        self._database = sqlite3.connect("", check_same_thread=False)
-        self._database.execute("CREATE TABLE row (time INTEGER, shape INTEGER, numbers BLOB)")
-        self._database.executemany("INSERT INTO row VALUES (?, ?, ?)", map(self._encode, rows))
-
-    def __iter__(self) -> Iterator[RecordingRow]:
-        """The rows by time; those of one time as they came."""
-        found = self._database.cursor()
-        found.arraysize = _BATCH
-        found.execute("SELECT time, shape, numbers FROM row ORDER BY time, rowid")
-        return map(self._decode, found)
-
-    def close(self) -> None:
-        """Remove the temporary file."""
-        self._database.close()
-
-    def _encode(self, row: RecordingRow) -> tuple[int, int, bytes]:
-        shape = (row.device, tuple(row.values), tuple(row.missing.items()), *row[4:])
-        number = self._shapes.get(shape)
-        if number is None:
-            number = self._shapes[shape] = len(self._by_number)
-            self._by_number.append(shape)
-        return row.time, number, array("d", row.values.values()).tobytes()
-
-    def _decode(self, found: tuple[int, int, bytes]) -> RecordingRow:
-        time, number, numbers = found
-        device, signals, missing, *rest = self._by_number[number]
-        values = dict(zip(signals, array("d", numbers), strict=True))
-        return RecordingRow(time, device, values, dict(missing), *rest)
-
-
-class RowFile:
-    """A file of rows, which comes in order of time from the moment it is found not to be."""
-
-    def __init__(self, text: TextFile, format: RecordingFormat) -> None:  # noqa: A002 - what it is.
-        self.text = text
-        self.notes = RecordingNotes(text.name)
-        self.names: dict[str, str] = {}
-        """Devices by another name of theirs."""
-        self._format = format
-        self._sorted: SortedRows | None = None
-
-    def rows(self) -> Iterator[RecordingRow]:
-        """All rows; each call starts again."""
-        rows = self._own_rows() if self._sorted is None else iter(self._sorted)
-        if not self.names:
-            return rows
-        names = self.names
-        return (
-            row if (name := names.get(row.device)) is None else row._replace(device=name)
-            for row in rows
-        )
-
-    def sort(self) -> None:
-        """Put the rows in order, once and for all; tell by how much the clock went back."""
-        if self._sorted is None:
-            self._sorted = SortedRows(self._watched(self._own_rows()))
-
-    def _own_rows(self) -> Iterator[RecordingRow]:
-        self.notes = RecordingNotes(self.text.name)
-        return self._format.rows(self.text, self.notes)
-
-    def _watched(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
-        # Exporters write one signal after the other, each from its first time on.
-        last: dict[tuple[str, Signal | None], Nanoseconds] = {}
-        read = steps = longest = 0
-        for row in rows:
-            key = row.device, next(iter(row.values), None)
-            if row.time < (before := last.get(key, row.time)):
-                steps, longest = steps + 1, max(longest, before - row.time)
-            last[key] = row.time
-            read += 1
-            yield row
-        if steps and steps * _ROWS_BETWEEN_STEPS <= read:
-            self.notes.remark(
-                f"times go back by up to {format_duration(seconds(longest))}, as where a clock is "
-                "set, summer time ends or logs are joined: readings are put in order, and those of "
-                "one time are of one poll"
-            )
-
-    def close(self) -> None:
-        """Remove temporary files."""
-        self.text.close()
-        if self._sorted is not None:
-            self._sorted.close()
-
-
 @dataclass(frozen=True, slots=True)
 class RecordingSurvey:
     """What the first pass found."""
@@ -336,18 +235,15 @@ class RecordingSurvey:
     intervals: dict[tuple[str, str], Nanoseconds]
     """The same by device and stream; 0 for one that was read only once."""
     facts: dict[str, RecordingDeviceFacts]
+    start: Nanoseconds = 0
+    """The time of the first reading."""
     end: Nanoseconds = 0
-    """The time of the last reading."""
+    """The time of the last."""
     loads: LoadSeriesBuilder = field(default_factory=LoadSeriesBuilder)
 
 
 class _OutOfOrderError(Exception):
     pass
-
-
-def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingRow]:
-    """The rows of all files by time; those of one time in the order of the files."""
-    return streams[0] if len(streams) == 1 else merge(*streams, key=attrgetter("time"))
 
 
 def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> RecordingSurvey:
@@ -364,24 +260,12 @@ def survey_files(files: Sequence[RowFile], progress: Progress = no_progress) -> 
                 for file in files:
                     file.sort()
                 continue
-        names = _other_names(found.facts)
-        if not names:
+        names = other_names(found.facts)
+        since = _CLOCKS_SET if found.start < _CLOCKS_SET <= found.end else 0
+        if not names and not since:
             return found
         for file in files:
-            file.names = names
-
-
-def _other_names(facts: Mapping[str, RecordingDeviceFacts]) -> dict[str, str]:
-    """The uuids of devices that other rows call by their index, where but one device has it."""
-    named: dict[int, list[str]] = {}
-    for device, fact in facts.items():
-        if fact.index is not None and fact.mig_profile is None:
-            named.setdefault(fact.index, []).append(device)
-    return {
-        by_index: uuid
-        for index, (uuid, *others) in ((at, sorted(each)) for at, each in named.items())
-        if others == [by_index := f"index:{index}"]
-    }
+            file.names, file.since = {**file.names, **names}, max(file.since, since)
 
 
 def _surveyed(
@@ -392,7 +276,7 @@ def _surveyed(
     learned: defaultdict[str, RecordingDeviceFacts] = defaultdict(RecordingDeviceFacts)
     loads = LoadSeriesBuilder()
     between_readings = gaps.of(_READINGS)
-    for count, row in enumerate(merge_rows([_in_order(file) for file in files]), 1):
+    for count, row in enumerate(_merged(files), 1):
         time, device = row.time, row.device
         key = (device, row.stream)
         before = last.get(key)
@@ -424,6 +308,7 @@ def _surveyed(
         interval=gaps.median(_READINGS),
         intervals={key: gaps.median(key) or 0 for key in last},
         facts=learned,
+        start=loads.start or 0,
         end=max(last.values()),
         loads=loads,
     )
@@ -436,6 +321,11 @@ def _nothing_read(files: Sequence[RowFile]) -> RecordingError:
     if "unreadable timestamp" in warnings:
         why += "; write times as 2026-01-31 12:34:56, or as seconds since the epoch"
     return RecordingError(f"{names}: there is no reading of any device in it{why}")
+
+
+def _merged(files: Sequence[RowFile]) -> Iterator[RecordingRow]:
+    rows = merge_rows([_in_order(file) for file in files])
+    return rows if len(files) == 1 else of_one_node(rows)
 
 
 def _in_order(file: RowFile) -> Iterator[RecordingRow]:

@@ -66,7 +66,8 @@ class CellColumn(dict[str, float | Missing]):
         factor = self._factor
         if unit:
             try:
-                kind, factor = convert(unit)
+                # A degree's sign is lost in files of another encoding.
+                kind, factor = convert(unit.lstrip("°\ufffd"))
             except KeyError:
                 return Missing.INVALID
             if kind is not self.signal.unit:
