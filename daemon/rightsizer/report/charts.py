@@ -154,7 +154,7 @@ def lanes(
         for level, at, length in _stretches(_levels(row, count)):
             if level:
                 tall = (_LANE_HEIGHT - 4) * (level / _LEVELS if row.is_curve else 1)
-                cell = (_LANE_LEFT + at * step, top + _LANE_HEIGHT - 2 - tall, length * step, tall)
+                cell = (at, top + _LANE_HEIGHT - 2 - tall, length, tall)
                 drawn.setdefault(_LEVELS if row.is_curve else level, []).append(box(*cell))
         cells += [
             f'<path class="g-{row.part}" opacity="{level / _LEVELS:g}" d="{"".join(boxes)}"/>'
@@ -166,7 +166,9 @@ def lanes(
         anchor = "end" if place == len(ends) - 1 else "middle" if place else "start"
         axis.append(text(x, height + 14, end, anchor))
     told = json.dumps([[row.words, row.part, row.is_curve, _digits(row.shares)] for row in rows])
-    parts = [*words, f"<g>{''.join(cells)}</g>", f"<g>{''.join(axis)}</g>"]
+    # A cell is one wide, which is the shortest to write.
+    scaled = f"translate({_LANE_LEFT:g}) scale({_short(step)} 1)"
+    parts = [*words, f'<g transform="{scaled}">{"".join(cells)}</g>', f"<g>{''.join(axis)}</g>"]
     chart = figure((_WIDTH, height + 20), name, description, parts, "chart")
     return f'<div class="lanes" data-moment="{seconds:g}" data-lanes="{escape(told)}">{chart}</div>'
 

@@ -77,6 +77,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const draw = () => {
       const count = Math.min(to - from, most), step = width / count, tips = Array(count).fill("");
       cells.replaceChildren();
+      cells.removeAttribute("transform");
       rows.forEach(({ words, part, isCurve, shares }, place) => {
         const paths = {};
         for (let at = 0; at < count; at++) {
