@@ -12,7 +12,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Final, Self
 
 import bcrypt
@@ -164,6 +166,35 @@ def test_an_agent_that_is_not_there_is_named(capsys: Captured) -> None:
     assert "check that an agent listens there, or give --url" in told
     assert main(["top", "--once", "--url", "node:19400"]) != 0
     assert "--url: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["advise"], ["top", "--once"], ["claim", "abc"]])
+@pytest.mark.parametrize("status", [200, 404])
+def test_what_is_no_agent_is_told(command: list[str], status: int, capsys: Captured) -> None:
+    """Another server, by an answer that no agent gives."""
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(b'{"status": "ok"}')
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is told."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        assert main([*command, "--url", f"http://127.0.0.1:{server.server_port}"]) == 1
+        thread.join()
+    told = capsys.readouterr().err
+    is_own = status == 404 and command[0] == "claim"  # Agents answer so of what they do not know.
+    assert ("what answers there is no agent of Rightsizer" in told) is not is_own
+    assert "Traceback" not in told
 
 
 def test_password_is_sent_and_never_told(tmp_path: Path) -> None:

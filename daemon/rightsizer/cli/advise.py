@@ -109,7 +109,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _of_agent(arguments: argparse.Namespace) -> int:
     if arguments.save:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
-    form = RemoteAgent.of(arguments).get("/api/v1/advice")
+    form = RemoteAgent.of(arguments).get("/api/v1/advice", "advice")
     still_open = [each for each in form["advice"] if each["closed"] is None]
     answer(arguments, form, "\n".join([*open_lines(still_open), _open_count(len(still_open))]))
     return 0

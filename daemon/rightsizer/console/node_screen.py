@@ -29,7 +29,7 @@ _SPAN: Final = "24h"
 
 def frame_of(agent: RemoteAgent) -> NodeFrame:
     """What the agent answers now; raises `RightsizerError` where that is nothing yet."""
-    report = agent.get("/api/v1/report")
+    report = agent.get("/api/v1/report", "devices")
     if report is None:
         raise RightsizerError("the agent has taken no sample yet; try again in a moment")
     return NodeFrame(report, agent.get(f"/api/v1/strip?span={_SPAN}"))

@@ -15,6 +15,11 @@ from rightsizer.model.errors import RightsizerError, UsageError
 
 DEFAULT_URL: Final = "http://127.0.0.1:19400"
 _UNAUTHORIZED: Final = 401
+_NOT_FOUND: Final = 404
+_NO_AGENT: Final = (
+    "what answers there is no agent of Rightsizer; check the address, its port (19400 by default) "
+    "and the path of a proxy before it"
+)
 
 
 def add_url_flags(parser: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -51,19 +56,29 @@ class RemoteAgent:
         except ValueError as error:
             raise UsageError(f"--url: {error}") from None
 
-    def get(self, target: str) -> Any:
-        """The answer to a GET."""
-        return self._asked("GET", target)
+    def get(self, target: str, key: str = "") -> Any:
+        """The answer to a GET, which has a key if one is named."""
+        return self._asked("GET", target, key=key)
 
     def post(self, target: str, body: Mapping[str, Any]) -> Any:
         """The answer to a POST, which is sent once."""
-        return self._asked("POST", target, body)
+        return self._asked("POST", target, body, key="advice")
 
-    def _asked(self, method: str, target: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _asked(
+        self, method: str, target: str, body: Mapping[str, Any] | None = None, key: str = ""
+    ) -> Any:
         result = self._client.request(method, target, body=body)
+        place = self._client.base_url
         if isinstance(result, Failure):
-            raise RightsizerError(f"{self._client.base_url}: {_remedy(result)}")
+            is_foreign = result.status == _NOT_FOUND and key and method == "GET"
+            raise RightsizerError(f"{place}: {_NO_AGENT if is_foreign else _remedy(result)}")
+        if key and result.body is not None and not _has(result.body, key):
+            raise RightsizerError(f"{place}: {_NO_AGENT}")
         return result.body
+
+
+def _has(body: object, key: str) -> bool:
+    return isinstance(body, Mapping) and key in body
 
 
 def _login(arguments: argparse.Namespace) -> Mapping[str, str]:

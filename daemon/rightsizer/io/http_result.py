@@ -87,7 +87,8 @@ def is_about_a_file(error: BaseException) -> bool:
 
 def cause(error: BaseException) -> str:
     """What the operating system said, without urllib3's words around it."""
-    found = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    inner = error.__cause__ or (error.args[-1] if error.args else None)
+    found = inner if isinstance(inner, OSError) else error
     if isinstance(found, OSError):
         said = found.strerror or str(found) or type(found).__name__
         return said[0].lower() + said[1:]
