@@ -101,6 +101,19 @@ def test_without_memory_traffic_small_kernels_look_alike() -> None:
     assert confidences[0] < 0.9 < confidences[1] == confidences[2]
 
 
+@pytest.mark.parametrize(("spinning", "culprits"), [(1, ()), (2, ("GPU-2",))])
+def test_one_that_may_launch_small_kernels_waits_for_none(
+    spinning: int, culprits: tuple[str, ...]
+) -> None:
+    """Several that seem to spin at once are peers."""
+    windows = [*[window({STALL: 10})] * spinning, *[window({BUSY: 10})] * (3 - spinning)]
+    devices = tuple(gpu(index) for index in range(3))
+    power = {Signal.POWER_WATTS: 120.0}
+    readings = {each.uuid: Reading(each.uuid, EPOCH, power) for each in devices}
+    node = Snapshot(EPOCH, EPOCH, HOUR, devices, readings)
+    assert RULE.judge(replace(case(windows, JOB), node=node)).culprits == culprits
+
+
 def test_it_tells_where_to_look() -> None:
     """The straggler's stacks, what limits it, and what makes the next run tell the rank."""
     spinning = window({STALL: 9, BUSY: 1})

@@ -53,12 +53,14 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
+    waited_for = [device for device in case.devices if device not in seen.devices]
     ending = ""
     if not _tells_kernels(case):
         factors = {**seen.factors, "traffic": settings.unseen_traffic_ratio}
         seen = replace(seen, factors=factors)
         ending = ", or with small kernels, which look alike where memory traffic is not read"
-    waited_for = [device for device in case.devices if device not in seen.devices]
+        if len(seen.devices) == 1:
+            waited_for = []  # One alone may well launch small kernels, and wait for no other.
     of_peers = "stall_without_peer" if case.workload else "stall_with_unknown_peers"
     alone = (of_peers,) if len(case.devices) == 1 else ()
     found = seen.complain(
