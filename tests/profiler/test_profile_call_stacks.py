@@ -93,3 +93,14 @@ def test_a_trace_tells_which_line_waits(tmp_path: Path) -> None:
     assert [each.name for each in spans if each.kind is SpanKind.SYNCHRONIZATION] == [
         "copy to pageable memory in aten::to, train.py(7): log"
     ]
+
+
+def test_threads_are_bounded_and_no_wait_is_lost() -> None:
+    """Of threads beyond the bound, what was called is not told."""
+    stacks = CallStacks(ReadLimits())
+    for thread in range(5000):
+        stacks.operator(thread, "aten::item", (0, 10))
+        stacks.wait(thread, "wait", (2, 5))
+    told = [name for name, _ in stacks.waits()]
+    assert len({stacks.thread(number) for number in range(5000)}) == 4097
+    assert (told.count("wait in aten::item"), told.count("wait")) == (4096, 904)

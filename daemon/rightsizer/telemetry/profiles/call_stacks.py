@@ -24,6 +24,7 @@ _TURN: Final = re.compile(r"[\s#:=_\-]*\d+$")
 _FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
 _DEEPEST: Final = 64
 """Calls within each other that are told apart; deeper ones count for the last of them."""
+_MOST_THREADS: Final = 4096
 _OTHERS: Final = "(others)"
 _NO_FRAME: Final = "(in no frame)"
 
@@ -98,8 +99,17 @@ class CallStacks:
     def __init__(self, limits: ReadLimits) -> None:
         self._names: dict[_CallName, int] = {}
         self._limits = limits
+        self._threads: set[int] = set()
         self._calls: defaultdict[int, _Calls] = defaultdict(_Calls)
         self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
+
+    def thread(self, number: int) -> int:
+        """The number of a thread; -1 of those beyond the bound, whose calls are not kept."""
+        if number not in self._threads:
+            if len(self._threads) >= _MOST_THREADS:
+                return -1
+            self._threads.add(number)
+        return number
 
     def operator(
         self, thread: int, name: str, span: Interval, product: MatrixProduct | None = None
@@ -202,7 +212,8 @@ class CallStacks:
         span: Interval,
         product: MatrixProduct | None = None,
     ) -> None:
-        if not name:
+        thread = self.thread(thread)
+        if not name or (thread == -1 and kind is not _CallKind.WAIT):
             return
         key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
         if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:

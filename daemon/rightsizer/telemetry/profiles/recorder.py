@@ -173,7 +173,7 @@ class Recorder:
     ) -> None:
         """A call of the host that launched what has the same number on a device."""
         if self._takes("launch", start, end, correlation):
-            self._launches.add(correlation, start, end, thread)
+            self._launches.add(correlation, start, end, self.stacks.thread(thread))
 
     def host_span(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
         """What the host did for a while."""
