@@ -100,6 +100,23 @@ def test_shell_around_each_rank_does_not_part_them(tmp_path: Path) -> None:
     assert owners.workload_of(110) == owners.workload_of(120)
 
 
+def test_unit_of_a_process_manager_is_no_workload(tmp_path: Path) -> None:
+    """Kernels of a notebook server, or supervisord's programs; a unit's own script is its own."""
+    for unit, top, name in (("hub", 20, "jupyterhub"), ("serve", 30, "start.sh")):
+        cgroup = f"0::/system.slice/{unit}.service\n"
+        write_process(tmp_path, top, cgroup=cgroup, session=top, name=name)
+        for pid in (top + 1, top + 2):
+            write_process(tmp_path, pid, cgroup=cgroup, session=pid, parent=top, name="python3")
+    owners = SystemdCollector(tmp_path)
+    found = [owners.workload_of(pid) for pid in (21, 22, 31, 32)]
+    assert [each and each.name for each in found] == [
+        "python3 21",
+        "python3 22",
+        "serve.service",
+        "serve.service",
+    ]
+
+
 def test_tree_that_ends_in_itself_ends(tmp_path: Path) -> None:
     """A pid that was given away between two looks may be its own ancestor."""
     write_process(tmp_path, 11, session=5, parent=12)

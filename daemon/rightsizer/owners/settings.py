@@ -28,9 +28,10 @@ class OwnerSettings:
             <index>, <index>.<MIG instance> or by uuid, one job a line; empty where there is none.
             Source: dcgm-exporter's --hpc-job-mapping-dir
         launchers: Programs, by patterns, whose processes are one workload; the highest counts.
-        process_managers: Programs, by patterns, whose processes have nothing to do with each other;
-            those of any other program are one workload, less surely.
+        process_managers: Programs, by patterns, whose processes have nothing to do with each other,
+            in one unit neither; those of any other program are one workload, less surely.
             Source: names in /proc/<pid>/stat, 15 characters at most
+        shells: The same, but for units, which may start by a script.
         interval_seconds: How often kubelet and container engine are queried.
             Source: the kubelet allows 100 calls a second, all callers together
         floor_seconds: Minimum time between queries for an unknown pod or container, and between
@@ -58,10 +59,14 @@ class OwnerSettings:
     )
     process_managers: tuple[str, ...] = setting(
         (
-            *("*sh", "busybox", "tmux*", "screen", "SCREEN", "sshd*", "login", "su", "sudo"),
-            *("systemd", "init", "tini", "dumb-init", "supervisord", "runsv*", "s6-*", "cron*"),
-            *("atd", "xargs", "parallel", "make", "pueued", "tsp", "jupyter*", "code-server"),
-            *("node", "raylet", "slurmd"),
+            *("tmux*", "screen", "SCREEN", "supervisord", "runsv*", "s6-*", "cron*", "atd"),
+            *("xargs", "parallel", "pueued", "tsp", "jupyter*", "code-server", "node", "raylet"),
+        )
+    )
+    shells: tuple[str, ...] = setting(
+        (
+            *("*sh", "busybox", "sshd*", "login", "su", "sudo", "make", "slurmd"),
+            *("systemd", "init", "tini", "dumb-init"),
         )
     )
     interval_seconds: float = setting(30.0, within=(1.0, 3600.0))

@@ -61,29 +61,36 @@ class SystemdCollector(NodeCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """The unit that a process runs in, or the launcher that it is of."""
-        unit = unit_in(self._processes.systemd_groups(pid))
-        if unit is not None:
+        unit, row = self._unit(pid), self._processes.row(pid)
+        root, confidence, manager = (None, 1.0, None) if row is None else self._root(row)
+        if unit is not None and not (manager and self._unit(manager.pid) == unit):
             return Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
-        row = self._processes.row(pid)
-        if row is None or row.session == 0:
+        if row is None or root is None or row.session == 0:
             return None
-        root, confidence = self._root(row)
         name = f"{root.name} {root.pid}"
         key = f"session:{root.pid}@{root.started_ticks}"
         return Workload(key, WorkloadKind.SESSION, name, confidence_ratio=confidence)
 
-    def _root(self, row: ProcessRow) -> tuple[ProcessRow, float]:
-        """The highest launcher above a process, else its highest ancestor below a shell or such."""
+    def _unit(self, pid: int) -> str | None:
+        return unit_in(self._processes.systemd_groups(pid))
+
+    def _root(self, row: ProcessRow) -> tuple[ProcessRow, float, ProcessRow | None]:
+        """The highest launcher above a process, else its highest ancestor below a shell or such.
+
+        Beside it how sure that is, and the manager of processes right above, where there is one.
+        """
         line = [row, *islice(self._ancestors(row), _MOST_ANCESTORS)]
+        settings, root = self._settings, row
         for each in reversed(line):
-            if _is_named(each, self._settings.launchers):
-                return each, _BY_LAUNCHER
-        root = row
+            if _is_named(each, settings.launchers):
+                return each, _BY_LAUNCHER, None
         for each in line[1:]:
-            if _is_named(each, self._settings.process_managers):
+            if _is_named(each, settings.process_managers):
+                return root, 1.0 if root is row else _BY_PARENT, each
+            if _is_named(each, settings.shells):
                 break
             root = each
-        return root, 1.0 if root is row else _BY_PARENT
+        return root, 1.0 if root is row else _BY_PARENT, None
 
     def _ancestors(self, row: ProcessRow) -> Iterator[ProcessRow]:
         while row.parent > _INIT and (above := self._processes.row(row.parent)) is not None:
