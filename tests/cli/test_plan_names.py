@@ -101,7 +101,12 @@ def test_name_of_nothing_alike_has_no_neighbor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "weights"), [("NVFP4", NumberFormat.NVFP4), ("FP8", NumberFormat.FP8)]
+    ("algorithm", "weights"),
+    [
+        ("NVFP4", NumberFormat.NVFP4),
+        ("FP8", NumberFormat.FP8),
+        ("MIXED_PRECISION", NumberFormat.NVFP4),
+    ],
 )
 def test_format_is_read_from_the_file_beside_a_configuration(
     algorithm: str, weights: NumberFormat, tmp_path: Path
@@ -113,7 +118,12 @@ def test_format_is_read_from_the_file_beside_a_configuration(
     folder.mkdir()
     written = {"model_type": "qwen3", **shape, **heads, "torch_dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(written), encoding="utf-8")
-    beside = {"quant_algo": algorithm, "exclude_modules": ["lm_head"]}
+    layers = {
+        "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+        "model.layers.0.mlp.up_proj": {"quant_algo": "W4A16_NVFP4"},
+        "lm_head": {"quant_algo": "FP8"},
+    }
+    beside = {"quant_algo": algorithm, "quantized_layers": layers, "exclude_modules": ["mtp"]}
     quantized = json.dumps({"producer": {"name": "modelopt"}, "quantization": beside})
     (folder / "hf_quant_config.json").write_text(quantized, encoding="utf-8")
     requirement = asked(model=str(folder))

@@ -1,6 +1,7 @@
 """Values of a `config.json`, by key, and the number format of its checkpoint."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -30,12 +31,15 @@ _METHODS: Final = {
 """mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
 _WIDTHS: Final = {4: NumberFormat.INT4, 8: NumberFormat.INT8}
 _ALGORITHMS: Final = {
-    **dict.fromkeys(("FP8", "FP8_PB_WO"), NumberFormat.FP8),
-    **dict.fromkeys(("NVFP4", "NVFP4_AWQ"), NumberFormat.NVFP4),
+    **dict.fromkeys(("FP8", "FP8_PB_WO", "MXFP8"), NumberFormat.FP8),
+    **dict.fromkeys(("NVFP4", "NVFP4_AWQ", "W4A16_NVFP4"), NumberFormat.NVFP4),
     **dict.fromkeys(("W4A16_AWQ", "W4A8_AWQ"), NumberFormat.INT4),
     "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
 }
 """Of NVIDIA's Model Optimizer."""
+_MIXED: Final = "MIXED_PRECISION"
+_FEED_FORWARD: Final = re.compile(r"mlp|ffn|experts")
+"""Modules that hold most of the weights."""
 _LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
 _LAYER: Final = re.compile(r"layers\.\d+\.")
 """A module of one layer; where only a few are named, the others are quantized."""
@@ -184,14 +188,42 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
         return NumberFormat.INT8
     if method in {"awq", "gptq", "auto-round"}:
         return _WIDTHS.get(config.whole("bits") or 4)
+    if config.text("quant_algo").upper() == _MIXED:
+        return _mixed_format(config)
     if method.startswith("modelopt") or (not method and config.text("quant_algo")):
         return _ALGORITHMS.get(config.text("quant_algo").upper())
     groups = Configuration(config.part("config_groups"))
     if method != "compressed-tensors" or not groups.values:
         return None
     # llm-compressor's checkpoints: the first group's weights speak for all.
-    first = Configuration(groups.part(next(iter(groups.values))))
-    weights = Configuration(first.part("weights"))
+    return _group_format(Configuration(groups.part(next(iter(groups.values)))))
+
+
+def _mixed_format(config: Configuration) -> NumberFormat | None:
+    """That of most feed-forward parts, where a checkpoint has several."""
+    found: Counter[NumberFormat | None] = Counter()
+    layers = Configuration(config.part("quantized_layers"))
+    for name in layers.values:
+        algorithm = Configuration(layers.part(name)).text("quant_algo").upper()
+        found[_ALGORITHMS.get(algorithm)] += bool(_FEED_FORWARD.search(name))
+    groups = Configuration(config.part("config_groups"))
+    for name in groups.values:
+        group = Configuration(groups.part(name))
+        targets = group.names("targets")
+        found[_group_format(group)] += sum(bool(_FEED_FORWARD.search(each)) for each in targets)
+    return max(found, key=lambda each: found[each]) if found else None
+
+
+def format_notes(config: Configuration) -> tuple[str, ...]:
+    """What is said of a checkpoint whose layers are in several formats."""
+    given = Configuration(config.part("quantization_config"))
+    if given.text("quant_algo").upper() != _MIXED:
+        return ()
+    return (f"layers are in several formats: {checkpoint_format(config)}, that of most, is taken",)
+
+
+def _group_format(group: Configuration) -> NumberFormat | None:
+    weights = Configuration(group.part("weights"))
     width = weights.whole("num_bits") or _HALF
     if weights.text("type") != "float":
         return _WIDTHS.get(width)

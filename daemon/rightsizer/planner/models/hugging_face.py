@@ -11,6 +11,7 @@ from rightsizer.planner.models.configuration import (
     ConfigReader,
     Configuration,
     checkpoint_format,
+    format_notes,
     leaves_attention_out,
     quantizes_towers,
     wrong,
@@ -131,7 +132,7 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
         model = replace(model, attention_in_16_bits=True)
     has_two_stacks = config.text("model_type") in _TWO_STACKS
     longest = None if has_two_stacks else _context_tokens(config)
-    read = TextModel(model, checkpoint_format(config), longest)
+    read = TextModel(model, checkpoint_format(config), longest, format_notes(config))
     has_more = any(config.part(key) for key in OTHER_PARTS)
     return _with_towers(read, config) if has_more else read
 
