@@ -1,18 +1,19 @@
 """Recording rules over many nodes: how long a real Prometheus takes for each group.
 
 Every node is the simulated one as its agent's page tells it, with names of its own. The store has
-what a group reads of it: six minutes of scrapes, and six hours of what other groups recorded.
+what a group reads of it: ten minutes of scrapes, and six hours of what other groups recorded.
 """
 
+import json
 import re
+import shutil
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from statistics import median
-from typing import Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 from benchmarks.options import Options
 from benchmarks.scrape_cost import simulated_node
@@ -29,14 +30,14 @@ _SIZES: Final = (125, 1_000)
 """Nodes of eight GPUs."""
 _MOST: Final = 0.1
 """Of a group's interval, at the largest size."""
-_SCRAPE: Final = range(0, 360, 15)
-_RECORDED: Final = range(0, 6 * 3600 + 300, 300)
-"""Seconds before the end at which there are samples."""
-_FILL_SECONDS_A_NODE: Final = 0.4
-"""Samples reach as far ahead as it takes to write them, so that they are fresh by then."""
+_SCRAPE: Final = range(-240, 360, 15)
+"""Seconds before the beginning; groups are evaluated for minutes after it."""
+_RECORDED: Final = range(-300, 6 * 3600 + 300, 300)
+_FILL_SECONDS_A_NODE: Final = 0.25
+"""The beginning is as far ahead as it takes to write them, so that they are fresh by then."""
 _BLOCK: Final = "--max-block-duration=18h"
-_EVERY: Final = "30s"
-"""In place of each group's interval: the first evaluation would come after as long."""
+_EVERY: Final = "5s"
+"""In place of a group's interval: its first evaluation would come after as long."""
 _EVALUATIONS: Final = 3
 _PATIENCE_SECONDS: Final = 600.0
 _LINE: Final = re.compile(r"(rightsizer_\w+)(?:\{(.*)\})? (\S+)")
@@ -66,22 +67,25 @@ class _Series(NamedTuple):
 
 
 def measure(_: Options) -> Iterator[Figure]:
-    """The time of each group at two sizes of a fleet, as a part of its interval at the larger."""
-    rules = _RULES.read_text("utf-8")
-    groups = load_yaml(rules, "rules").data["groups"]
+    """The time of each group at two sizes of a fleet, alone, and of all on one core."""
+    groups = load_yaml(_RULES.read_text("utf-8"), "rules").data["groups"]
     page = _page()
     yield Figure("series of a node at the default level", len(page))
-    took = {nodes: _evaluated(page, nodes, rules) for nodes in _SIZES}
+    took = {nodes: _evaluated(page, nodes, groups) for nodes in _SIZES}
     fewer, most = _SIZES
+    busy = 0.0
     for group in groups:
         name, every = group["name"], group["interval"]
+        seconds = float(every[:-1]) * _UNIT_SECONDS[every[-1]]
+        busy += took[most][name] / seconds
         yield Figure(
             f"`{name}`, every {every}, {most:,} nodes",
             took[most][name],
             "s",
-            _MOST * float(every[:-1]) * _UNIT_SECONDS[every[-1]],
+            _MOST * seconds,
             f"{took[fewer][name]:.2f} s of {fewer:,} nodes",
         )
+    yield Figure(f"all groups, {most:,} nodes", 100 * busy, "%", note="of the time, one by one")
 
 
 def _page() -> Sequence[_Series]:
@@ -95,13 +99,15 @@ def _page() -> Sequence[_Series]:
     return [_Series(each[1], each[2] or "", float(each[3])) for each in found if each]
 
 
-def _evaluated(page: Sequence[_Series], nodes: int, rules: str) -> Mapping[str, float]:
+def _evaluated(
+    page: Sequence[_Series], nodes: int, groups: Sequence[Mapping[str, Any]]
+) -> Mapping[str, float]:
     """Seconds of an evaluation of each group, by its name."""
-    end = int(time.time() + _FILL_SECONDS_A_NODE * nodes)
+    begin = int(time.time() + _FILL_SECONDS_A_NODE * nodes)
     with tempfile.TemporaryDirectory(prefix="rules-cost-") as name:
         folder = Path(name)
         with (folder / "past").open("w", encoding="ascii") as sink:
-            _write(sink, page, nodes, end)
+            _write(sink, page, nodes, begin)
         filled = promtool(
             *("tsdb", "create-blocks-from", "openmetrics", "--quiet", _BLOCK),
             *(folder / "past", folder / "data"),
@@ -109,25 +115,37 @@ def _evaluated(page: Sequence[_Series], nodes: int, rules: str) -> Mapping[str, 
         )
         assert not filled.returncode, filled.stderr
         (folder / "past").unlink()
-        time.sleep(max(0.0, end - time.time()))
-        files = {"rules.yaml": re.sub(r"interval: \w+", f"interval: {_EVERY}", rules)}
-        config = scrape_config(rule_files=("rules.yaml",))
-        with prometheus_server(config, files, data=folder / "data") as server:
-            return _times(server, end)
+        # The first groups of the file read hours, and the others what is fresh.
+        return {group["name"]: _alone(folder, group, begin) for group in reversed(groups)}
 
 
-def _write(sink: TextIO, page: Sequence[_Series], nodes: int, end: int) -> None:
+def _alone(folder: Path, group: Mapping[str, Any], begin: int) -> float:
+    """A group's time at a server of its own, while the samples are as fresh as scrapes are.
+
+    What it records is removed, and what the store has is the same for the next.
+    """
+    files = {"rules.yaml": json.dumps({"groups": [{**group, "interval": _EVERY}]})}
+    config = scrape_config(rule_files=("rules.yaml",))
+    time.sleep(max(0.0, begin - time.time()))
+    with prometheus_server(config, files, data=folder / "data") as server:
+        took = _time(server)
+    for wal in ("wal", "chunks_head"):
+        shutil.rmtree(folder / "data" / wal, ignore_errors=True)
+    return took
+
+
+def _write(sink: TextIO, page: Sequence[_Series], nodes: int, begin: int) -> None:
     """All samples as OpenMetrics, each metric once."""
     by_name: dict[str, list[_Series]] = defaultdict(list)
     for each in page:
         by_name[each.name].append(each)
     for name, found in by_name.items():
-        _write_metric(sink, name, found, nodes, [end - ago for ago in reversed(_SCRAPE)])
+        _write_metric(sink, name, found, nodes, [begin - ago for ago in reversed(_SCRAPE)])
     for name, metric, summed in _READ:
         without = re.compile(f'(?<!\\w){summed}="[^"]*",?' if summed else "(?!)")
         labels = sorted({without.sub("", each.labels) for each in by_name[metric]})
         recorded = [_Series(name, each, 1.0) for each in labels]
-        _write_metric(sink, name, recorded, nodes, [end - ago for ago in reversed(_RECORDED)])
+        _write_metric(sink, name, recorded, nodes, [begin - ago for ago in reversed(_RECORDED)])
     sink.write("# EOF\n")
 
 
@@ -146,19 +164,17 @@ def _write_metric(
             )
 
 
-def _times(server: Prometheus, since: float) -> Mapping[str, float]:
+def _time(server: Prometheus) -> float:
     """The median of several evaluations, after the first, which opens what the disk has."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    took: dict[str, dict[str, float]] = defaultdict(dict)
+    took: dict[str, float] = {}
     while time.monotonic() < deadline:
-        groups = server.get("rules")["groups"]
-        for group in groups:
-            faults = [rule["lastError"] for rule in group["rules"] if rule.get("lastError")]
-            assert not faults, faults
-            at = group["lastEvaluation"]
-            if datetime.fromisoformat(f"{at[:19]}+00:00").timestamp() >= since - 1:
-                took[group["name"]][at] = group["evaluationTime"]
-        if groups and all(len(took[group["name"]]) > _EVALUATIONS for group in groups):
-            return {name: median(list(found.values())[1:]) for name, found in took.items()}
-        time.sleep(1.0)
-    raise AssertionError(f"of each group {_EVALUATIONS} evaluations were not done in time: {took}")
+        (group,) = server.get("rules")["groups"]
+        faults = [rule["lastError"] for rule in group["rules"] if rule.get("lastError")]
+        assert not faults, faults
+        if group["evaluationTime"]:
+            took[group["lastEvaluation"]] = group["evaluationTime"]
+        if len(took) > _EVALUATIONS:
+            return median(list(took.values())[1:])
+        time.sleep(0.5)
+    raise AssertionError(f"{_EVALUATIONS} evaluations were not done in time: {took}")
