@@ -66,7 +66,7 @@ def gpu_pruner(device: Watched, together: Sequence[Watched]) -> State:
 
 
 def job_defense_shield(device: Watched, together: Sequence[Watched]) -> State:
-    """Any GPU of a job at 0 % for its first 2 h, or for 5 h later on: the job is canceled.
+    """Any GPU of a job at 0% for its first 2 h, or for 5 h later on: the job is canceled.
 
     Source: PrincetonUniversity/job_defense_shield, `cancel_minutes: 120`, sliding 300,
     `gpu_frac_threshold: 1.0`.
@@ -82,7 +82,7 @@ def job_defense_shield(device: Watched, together: Sequence[Watched]) -> State:
 
 
 def utilization_alone(device: Watched, _: Sequence[Watched]) -> State:
-    """Below 1 % of DCGM_FI_DEV_GPU_UTIL a GPU is idle, else it works: the usual dashboard."""
+    """Below 1% of DCGM_FI_DEV_GPU_UTIL a GPU is idle, else it works: the usual dashboard."""
     if not device.now.is_held:
         return State.IDLE_EMPTY
     return State.IDLE_HELD if (device.now.utilization or 0.0) < 0.01 else State.PRODUCTIVE

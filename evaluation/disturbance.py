@@ -37,7 +37,7 @@ _PERCENTS: Final = frozenset({Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, *_
 
 _COUNTER_GAIN, _POWER_GAIN = 0.04, 0.02
 _CONTROLLER_GAINS: Final = (0.15, 1.0)
-"""The memory controller's share says little of the traffic: an H100 at 632 W shows 11 %."""
+"""The memory controller's share says little of the traffic: an H100 at 632 W shows 11%."""
 _COUNTER_NOISE, _POWER_NOISE, _HOST_NOISE = 0.04, 0.02, 0.15
 _GRAIN: Final = 0.25
 """How uneven a busy share is from one second to the next: not at all where it is 0 or 1."""

@@ -52,7 +52,7 @@ _FIXED: Final = {
 }
 RULES_OF_OTHERS: Final[Mapping[str, Reaper]] = {
     "gpu-pruner: 0 for 30 min": Reaper(_ZERO, 30 * MINUTE, 35 * MINUTE),
-    "dstack: below 10 % for 1 h": Reaper(0.10, 60 * MINUTE, 60 * MINUTE),
+    "dstack: below 10% for 1 h": Reaper(0.10, 60 * MINUTE, 60 * MINUTE),
 }
 """gpu-pruner as it ships; dstack ships no values, so these are ours."""
 

@@ -39,7 +39,7 @@ def evaluate(options: Options) -> Iterator[str]:
         ("interval", "rows", "covered", "factor", "factor by the other models"),
     )
     yield (
-        "\nThe last column is the narrowest factor that covers 90 % of the rows of all other "
+        "\nThe last column is the narrowest factor that covers 90% of the rows of all other "
         "models, its range over the models left out. No constant of the memory model is fitted: "
         "each is counted or quoted, so that all rows are out of sample but for the factors.\n"
     )
@@ -123,7 +123,7 @@ def _coverage(judged: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
 
 
 def covering_factor(distances: Iterable[float]) -> float:
-    """The factor that 90 % of distances, |ln(estimated / measured)|, lie within."""
+    """The factor that 90% of distances, |ln(estimated / measured)|, lie within."""
     return math.exp(quantile(distances, _LEVEL))
 
 

@@ -53,7 +53,7 @@ def evaluate(options: Options) -> Iterator[str]:
         ("demand", "devices", "readings", "largest error, bins", "at most 1"),
     )
     yield (
-        "\nQuantiles of 5, 25, 50, 75, 90, 95, 97, 99 and 100 % of the time of each device, "
+        "\nQuantiles of 5, 25, 50, 75, 90, 95, 97, 99 and 100% of the time of each device, "
         "against those of all its readings sorted; a bin is 0.01.\n"
     )
 

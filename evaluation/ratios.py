@@ -33,7 +33,7 @@ HEADER: Final = """\
 #   family_exponents  what a family's differ by, a priori
 #   boards            logarithms of what a board does beyond its figures, in families measured on it
 #   architectures     the same that all boards of an architecture have in common
-#   errors            logarithms of the factor that 90 % of pairs are within, left out of the fit
+#   errors            logarithms of the factor that 90% of pairs are within, left out of the fit
 """
 _SOURCE: Final = (
     "derived from MLCommons results of MLPerf inference v0.7 to v5.1 and training v2.1 to v5.1, "
@@ -77,7 +77,7 @@ def evaluate(options: Options) -> Iterator[str]:
                 *_baselines([cell for cell in cells if cell.scenario in scenarios]),
                 *_fitted(judged, scenarios),
             ]
-            yield table(rows, (title, "pairs", "median", "p90", "90 % intervals cover"))
+            yield table(rows, (title, "pairs", "median", "p90", "90% intervals cover"))
             yield ""
 
 
@@ -92,7 +92,7 @@ def _tables(activity: str, cells: Sequence[Cell]) -> Iterator[tuple[str, frozens
 
 
 def fitted_errors(judged: Sequence[Judged]) -> dict[str, float]:
-    """Of each kind of pair, the logarithm that 90 % of errors are within."""
+    """Of each kind of pair, the logarithm that 90% of errors are within."""
     kinds = sorted({each.kind for each in judged})
     errors = {
         kind: quantile((abs(each.log_error) for each in judged if each.kind == kind), _LEVEL)

@@ -96,7 +96,7 @@ def evaluate(options: Options) -> Iterator[str]:
         ("fitted on others", "rows", "us a layer, ns a request", "median", "p90", ""),
     )
     yield _constants(computed)
-    yield table(_coverage(groups), ("90 % intervals", "rows", "covered"))
+    yield table(_coverage(groups), ("90% intervals", "rows", "covered"))
     yield _ON_INTERVALS
     yield from interval_coverage(options.truth)
     if (options.truth / OFFLINE_FILE).is_file():

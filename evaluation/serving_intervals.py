@@ -21,7 +21,7 @@ __all__ = ["interval_coverage"]
 _LEVEL: Final = 0.9
 _DENSE, _MIXTURE = "dense", "mixtures"
 _ON_COVERAGE: Final = (
-    "\nCovered: by the product's 90 % intervals. Scale: what their widths would be multiplied by to"
+    "\nCovered: by the product's 90% intervals. Scale: what their widths would be multiplied by to"
     " hold nine in ten of these rows. A model, board or source left out: what part of its rows lies"
     " within the intervals that are scaled by all others. Files that are set apart are left out.\n"
 )
@@ -65,7 +65,7 @@ def interval_coverage(truth: Path | None) -> Iterator[str]:
     rows = [*_published(), *(_measured(truth) if truth else ())]
     cells = (_cells(kind, [row for row in rows if row.kind == kind]) for kind in _kinds(rows))
     left_out = ("model left out", "board left out", "source left out")
-    yield table(cells, ("90 % intervals", "rows", "covered", "scale", *left_out))
+    yield table(cells, ("90% intervals", "rows", "covered", "scale", *left_out))
     yield _ON_COVERAGE
 
 

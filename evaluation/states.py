@@ -27,14 +27,14 @@ says it. At rest is a second in which the generator has no work, or less than ha
 it; lost is one in which the GPU is away. No threshold of the classifier enters, nor does anything
 that is read. Conditions are labels too, but for those that follow from the generator's physics:
 throttling is a clock that the limit, heat or a brake holds below nine tenths, near out of memory is
-95 % in use without preallocation; those two figures the classifier has as well. What simulator and
+95% in use without preallocation; those two figures the classifier has as well. What simulator and
 classifier share beyond them: the catalogue's boards, the names of signals, and their authors' idea
 of what limits a kernel. A score of 1 would mean that this idea holds together, not that it is true.
 Each seed changes what kernels do by an eighth, and how long phases last and what busy kernels leave
 unused by a third. Seeds below 1000 are for tuning.
 
 Disturbed is what the simulator knows nothing of: counters that lag by up to 3 s and are uneven from
-second to second, gains that are wrong by 4 % (power 2 %) on each GPU, as much noise on each
+second to second, gains that are wrong by 4% (power 2%) on each GPU, as much noise on each
 reading, a memory controller that shows a part of the traffic, floors at rest, percents that are
 rounded, one value in 50 and one reading in 100 missing, outages, clocks that jitter by a tenth of
 the interval. DCGM's counters stand in for GPM where a datacenter board has none.

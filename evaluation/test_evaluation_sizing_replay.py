@@ -107,7 +107,7 @@ def test_silent_hours_are_counted_and_judge_nobody(trace: Path) -> None:
     ],
 )
 def test_baselines_do_as_they_say(name: str, need: float) -> None:
-    """Over a hundred minutes that rise from 1 % to 100 %."""
+    """Over a hundred minutes that rise from 1% to 100%."""
     ramp = pod(range(1, 101))
     rows = tuple(zip(ramp.times, ramp.duties, strict=True))
 

@@ -51,7 +51,7 @@ def evaluate(options: Options) -> Iterator[str]:
             for column in ("model", "gpu_key")
         ),
     ]
-    yield table(lines, ("tokens per second", "rows", "median", "p90", "90 % intervals cover"))
+    yield table(lines, ("tokens per second", "rows", "median", "p90", "90% intervals cover"))
     found = refitted(rows)
     figures = ", ".join(f"{name} {getattr(found, name):.3g}" for name in _FITTED)
     yield f"\nRefitted on all rows: {figures}.\n"

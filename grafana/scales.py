@@ -58,18 +58,18 @@ PLAIN: Final = Scale(BLUE)
 USED: Final = Scale(
     RED,
     ((0.3, AMBER), (0.6, GREEN)),
-    "Red below 30 %: a third of its time is what clusters that read 98 % busy are found to use; "
-    "green from 60 %, where little is left to gain.",
+    "Red below 30%: a third of its time is what clusters that read 98% busy are found to use; "
+    "green from 60%, where little is left to gain.",
 )
 ATTENTION: Final = Scale(GREEN, ((1, AMBER),), "Amber from the first: each asks for a decision.")
 ERRORS: Final = Scale(GREEN, ((1, RED),), "Red from the first: none is expected of a healthy GPU.")
 IDLE: Final = Scale(
-    GREEN, ((0.05, AMBER), (0.5, RED)), "Amber from 5 % idle, red where half of the time is."
+    GREEN, ((0.05, AMBER), (0.5, RED)), "Amber from 5% idle, red where half of the time is."
 )
 UNKNOWN: Final = Scale(
     GREEN,
     ((0.05, AMBER), (0.2, RED)),
-    "Amber from 5 %, where shares of time begin to mislead; red from 20 %.",
+    "Amber from 5%, where shares of time begin to mislead; red from 20%.",
 )
 OVERPROVISIONED: Final = Scale(
     GREEN,
@@ -86,7 +86,7 @@ UNDERPROVISIONED: Final = Scale(
 SATURATED: Final = Scale(
     "transparent",
     ((0.5, BLUE), (0.9, AMBER)),
-    "Amber from 90 % of the time, where the alert on saturation stands; no fault of a batch job.",
+    "Amber from 90% of the time, where the alert on saturation stands; no fault of a batch job.",
 )
 CAPACITY: Final = Scale(
     BLUE,
@@ -110,10 +110,10 @@ LOOK_AGE: Final = Scale(
 POOL_USED: Final = Scale(
     RED,
     ((0.3, AMBER), (0.6, GREEN)),
-    "Red below 30 % and green from 60 %, as for used time; an active GPU need not be a busy one.",
+    "Red below 30% and green from 60%, as for used time; an active GPU need not be a busy one.",
 )
 SHARES: Final = Scale(
-    "transparent", ((0.05, "#1F60C4"), (0.5, BLUE)), "Shaded from 5 %, bright from half."
+    "transparent", ((0.05, "#1F60C4"), (0.5, BLUE)), "Shaded from 5%, bright from half."
 )
 HEAT: Final = Scale(
     GREEN,

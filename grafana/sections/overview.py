@@ -15,7 +15,7 @@ _USED: Final = whole_gpus(growth("rightsizer_used_seconds_total", span=_RANGE))
 _WASTED: Final = whole_gpus(growth("rightsizer_waste_seconds_total", span=_RANGE))
 _WORDS: Final = """\
 **Used** is, for each second, the share of the most used resource (compute, memory bandwidth, \
-memory, links); all the rest is **wasted**, by cause. A GPU that reads 98 % busy may be used by \
+memory, links); all the rest is **wasted**, by cause. A GPU that reads 98% busy may be used by \
 a third.
 
 **Over-provisioned** is what the largest need, margin included, leaves free. **Under-provisioned** \

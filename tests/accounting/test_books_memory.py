@@ -131,7 +131,7 @@ def test_counters_and_power_that_contradict_each_other_are_unknown() -> None:
 
 
 def test_woken_gpu_is_unknown_and_teaches_nothing() -> None:
-    """100 % and 145 W with no process and 0 MiB, then rest: an L40S without persistence."""
+    """100% and 145 W with no process and 0 MiB, then rest: an L40S without persistence."""
     board = gpu(0, name="NVIDIA L40S", power_limit_watts=350.0, memory_total_bytes=48 * 2.0**30)
     rest = {**EMPTY, Signal.MEMORY_USED_BYTES: 0.0, WATTS: 33.0}
     woken = {**rest, Signal.GPU_BUSY: 1.0, WATTS: 145.0}

@@ -182,7 +182,7 @@ def test_stall_is_not_claimed_without_power() -> None:
         ({}, State.IDLE_EMPTY),
         ({BUSY: below(0.01)}, State.IDLE_EMPTY),
         ({BUSY: 0.01}, State.PRODUCTIVE),
-        # Held: by a process, or by memory of at least max(1 %, 512 MiB).
+        # Held: by a process, or by memory of at least max(1%, 512 MiB).
         ({Signal.PROCESS_COUNT: 1.0}, State.IDLE_HELD),
         ({Signal.MEMORY_USED: 0.01}, State.IDLE_HELD),
         ({Signal.MEMORY_USED: below(0.01)}, State.IDLE_EMPTY),
@@ -215,7 +215,7 @@ def test_idle_needs_every_witness_at_rest(change: dict[Signal, float], state: St
 
 
 def test_small_device_is_empty_below_half_a_gibibyte() -> None:
-    """On a slice of 10 GiB, 1 % would be less than a context's leftovers."""
+    """On a slice of 10 GiB, 1% would be less than a context's leftovers."""
     signals = QUIET | {Signal.MEMORY_USED: 0.04}
     settings = ClassificationSettings()
     small = StateEvidence(signals, 10 * 2.0**30)

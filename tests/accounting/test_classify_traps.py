@@ -88,7 +88,7 @@ def test_busy_without_work_on_each_tier(
 
 
 def test_woken_gpu_is_unknown() -> None:
-    """An L40S without persistence reads 100 % and 145 W at first, with no process and 0 MiB."""
+    """An L40S without persistence reads 100% and 145 W at first, with no process and 0 MiB."""
     woken = {BUSY: 1.0, POWER: 0.35, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED_BYTES: 0.0}
     assert judge(woken).state is State.UNKNOWN
     del woken[Signal.PROCESS_COUNT]
@@ -142,7 +142,7 @@ def test_held_gpu_at_rest_says_what_it_may_wait_for(
 
 
 def test_encoding_alone_is_work() -> None:
-    """NVENC load: utilization at 7 to 9 % while the encoder is at 60 to 72 %."""
+    """NVENC load: utilization at 7 to 9% while the encoder is at 60 to 72%."""
     for busy, encoder in ((0.07, 0.60), (0.09, 0.72), (0.0, 0.60)):
         signals = QUIET | {BUSY: busy, Signal.ENCODER: encoder, Signal.PROCESS_COUNT: 1.0}
         assert judge(signals).state is State.PRODUCTIVE

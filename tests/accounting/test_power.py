@@ -25,7 +25,7 @@ def test_nothing_seen_is_nothing_known() -> None:
 
 
 def test_until_learned_idle_is_the_lower_of_two_guesses() -> None:
-    """The lowest draw seen, or 15 % of the limit, whichever is smaller."""
+    """The lowest draw seen, or 15% of the limit, whichever is smaller."""
     assert learned([300.0, 400.0]).draws(700.0) == PowerLevels(105.0, 400.0)
     assert learned([70.0, 400.0]).draws(700.0) == PowerLevels(70.0, 400.0)
     assert learned([300.0, 400.0]).draws(None) == PowerLevels(300.0, 400.0)

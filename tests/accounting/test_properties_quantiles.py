@@ -33,7 +33,7 @@ READINGS: Final = st.lists(
     min_size=1,
     max_size=80,
 )
-"""Active seconds only: below 1 % a device is idle."""
+"""Active seconds only: below 1% a device is idle."""
 
 
 def exact(raw: Raw, share: float) -> float:

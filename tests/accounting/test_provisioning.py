@@ -33,7 +33,7 @@ def busy(
 
 
 def test_demand_and_need() -> None:
-    """P99 for compute, the most for memory, with 15 % and 10 % of room."""
+    """P99 for compute, the most for memory, with 15% and 10% of room."""
     found = fit(busy({0.1: 9.95, 0.9: 0.05}, {0.1: 9.999, 0.5: 0.001}))
     compute, memory = found.resources[COMPUTE], found.resources[MEMORY]
     assert (compute.demand, compute.need) == (0.1, pytest.approx(0.115))
@@ -113,7 +113,7 @@ def test_much_memory_that_never_changes_looks_preallocated(
 
 @pytest.mark.parametrize(("share", "over"), [(0.0, 0.45), (0.049, 0.45), (0.05, 0.0), (1.0, 0.0)])
 def test_over_is_nothing_while_memory_is_under(share: float, over: float) -> None:
-    """A device under pressure for 5 % of the time has no room to give."""
+    """A device under pressure for 5% of the time has no room to give."""
     pressed = {MEMORY: round(share * 10 * HOUR)} if share else {}
     found = fit(busy({0.1: 10}, {0.5: 10}, pressed=pressed))
     assert found.underprovisioned == pytest.approx(share)
@@ -182,7 +182,7 @@ def test_idle_time_dilutes_saturation_and_pressure() -> None:
 
 @pytest.mark.parametrize("resource", [Resource.MEMORY_BANDWIDTH, Resource.PCIE, Resource.NVLINK])
 def test_other_resources_have_needs_too(resource: Resource) -> None:
-    """P99 with 15 % of room; the largest need of all is the device's."""
+    """P99 with 15% of room; the largest need of all is the device's."""
     demands = {COMPUTE: {0.1: 10}, MEMORY: {0.1: 10}, resource: {0.2: 9.89, 0.6: 0.11}}
     found = fit(window({State.PRODUCTIVE: 10}, demands))
     assert found.resources[resource].need == pytest.approx(0.69)

@@ -21,7 +21,7 @@ THROTTLED: Final = frozenset({Condition.POWER_THROTTLED})
 
 
 def used(signals: dict[Signal, float], **facts: Any) -> DeviceUsage:
-    """What an H100 that reaches 80 % of its peaks was used for."""
+    """What an H100 that reaches 80% of its peaks was used for."""
     return usage(signals, gpu(**facts), UsageSettings())
 
 

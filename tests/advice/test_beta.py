@@ -108,5 +108,5 @@ def test_more_blocks_bring_certainty(share: float, blocks: float) -> None:
 
 
 def test_half_an_hour_without_exception_is_believed() -> None:
-    """Six idle blocks of six make 90 % idleness likely, or no batch job would ever be told."""
+    """Six idle blocks of six make 90% idleness likely, or no batch job would ever be told."""
     assert 0.7 < probability_above(1.0, 6.0, 0.9) < 0.8

@@ -142,7 +142,7 @@ def test_pods_that_may_hold_parts_of_one_model_stay(pods: list[str]) -> None:
 
 
 def test_replicas_that_encode_are_counted_by_their_engines() -> None:
-    """The SMs of a transcoder rest; of four at 68 % of their encoders none is too many."""
+    """The SMs of a transcoder rest; of four at 68% of their encoders none is too many."""
     resting = window(
         {State.PRODUCTIVE: 192.0},
         {

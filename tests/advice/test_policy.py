@@ -149,7 +149,7 @@ def test_thresholds_hold_for_the_workloads_that_match() -> None:
 
 
 def test_thresholds_decide_what_is_a_finding() -> None:
-    """Stalled for 70 % of the time is enough for one workload and not for the other."""
+    """Stalled for 70% of the time is enough for one workload and not for the other."""
     stalled = window({State.HIDDEN_STALL: 0.7, State.PRODUCTIVE: 0.3})
     cases = [case([stalled], workload("llama")), case([stalled], workload("other"))]
     judged = judge_all(lambda _: cases, (RULE,), tuned=configured().with_thresholds)

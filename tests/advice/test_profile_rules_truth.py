@@ -105,14 +105,14 @@ def test_waiting_for_the_device_in_each_step_is_found() -> None:
 
 
 def test_collectives_that_nothing_hides_are_found() -> None:
-    """Send and receive kernels are 65 % of the kernels' time, and half of all time."""
+    """Send and receive kernels are 65% of the kernels' time, and half of all time."""
     found = _findings(_folder() / "pytorch/hta_multirank")
 
     assert [name for name, each in found.items() if each.is_complaint] == ["communication_bound"]
 
 
 def test_uncoalesced_access_is_found_and_its_cost_is_nvidias() -> None:
-    """Nsight Compute's own rule says 75 % of the sectors, and 74.14 % of the time at most."""
+    """Nsight Compute's own rule says 75% of the sectors, and 74.14% of the time at most."""
     (found,) = _complaints("ncu/nsightful_copy_blocked.csv")
 
     assert "uncoalesced" in found.summary
@@ -120,7 +120,7 @@ def test_uncoalesced_access_is_found_and_its_cost_is_nvidias() -> None:
 
 
 def test_a_product_in_too_few_blocks_is_found() -> None:
-    """288 blocks on 152 multiprocessors, at 24 % of either peak: NVIDIA's rule says 50 %."""
+    """288 blocks on 152 multiprocessors, at 24% of either peak: NVIDIA's rule says 50%."""
     (found,) = _complaints("ncu/superbench_cublaslt_sm100.log")
 
     assert "1.9 waves" in found.summary

@@ -30,7 +30,7 @@ ORDER = (Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 def test_risk_is_the_bound_of_what_would_have_hurt(
     share: float, known: float, expected: Risk
 ) -> None:
-    """1, 5 and 15 % of the five-minute blocks; fewer than 20 of them say nothing."""
+    """1, 5 and 15% of the five-minute blocks; fewer than 20 of them say nothing."""
     assert risk_of(share, known) is expected
 
 

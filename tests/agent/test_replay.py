@@ -363,7 +363,7 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
 
 
 def test_productive_is_not_used(tmp_path: Path) -> None:
-    """A saw-tooth of 29 % on average is at work nearly all the time, and mostly headroom."""
+    """A saw-tooth of 29% on average is at work nearly all the time, and mostly headroom."""
     teeth = (0.06, 0.2, 0.34, 0.56)
     rows = "".join(f"{START + at},GPU-0,{teeth[at % 4]}\n" for at in range(1201))
     (tmp_path / "log.csv").write_text(f"timestamp,device,gpu_busy\n{rows}")

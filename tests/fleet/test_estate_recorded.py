@@ -50,7 +50,7 @@ def test_the_look_reads_what_was_recorded(answers: dict[str, Answer]) -> None:
 
 
 def test_judgements_are_the_same(answers: dict[str, Answer]) -> None:
-    """Ids, reasons and actions of complaints; teams' hours and energy to 3 % of all they held."""
+    """Ids, reasons and actions of complaints; teams' hours and energy to 3% of all they held."""
     raw, recorded = answers["raw"], answers["recorded"]
     both, one = same_verdicts(raw.findings, recorded.findings)
     assert one == frozenset()

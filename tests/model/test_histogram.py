@@ -69,7 +69,7 @@ def test_subtracting_undoes_merging_exactly(
 def test_quantile_errs_upwards_by_at_most_a_bin(
     readings: list[tuple[float, int]], share: float
 ) -> None:
-    """Demand is never reported below what it was, and at most 1 % above."""
+    """Demand is never reported below what it was, and at most 1% above."""
     quantile = of(readings).quantile(share)
     exact = exact_quantile(readings, share)
     assert quantile is not None

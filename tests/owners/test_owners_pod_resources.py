@@ -75,7 +75,7 @@ def test_a_refusal_is_told(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
 
     def refuse(context: grpc.ServicerContext) -> bytes:
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate\nlimit 100 %")
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate\nlimit 100%")
         return b""
 
     with (

@@ -147,7 +147,7 @@ def test_graph_launches_are_busy_time() -> None:
 
 
 def test_the_power_iteration_waits_for_its_own_copies() -> None:
-    """3689 kernels, 63.2 % busy; one kernel is 95 %; a second goes into copies to the host."""
+    """3689 kernels, 63.2% busy; one kernel is 95%; a second goes into copies to the host."""
     profile = profile_of(POWER)
 
     (device,) = profile.devices

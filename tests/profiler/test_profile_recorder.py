@@ -251,7 +251,7 @@ def test_the_steps_of_a_device_go_before_those_of_all() -> None:
 
 
 def test_a_step_tells_how_long_its_loader_took_and_when_its_last_collective_began() -> None:
-    """Loaders may nest; a collective of less than 1 % of the step tells nothing."""
+    """Loaders may nest; a collective of less than 1% of the step tells nothing."""
     device = only(
         recorded(
             step(0, 1000),

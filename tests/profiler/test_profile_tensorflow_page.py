@@ -41,7 +41,7 @@ def test_highly_input_bound_steps_are_a_finding(tmp_path: Path) -> None:
     profile = read([{}, steps, advice], tmp_path)
     assert profile.format is ProfileFormat.TENSORFLOW_PAGE
     assert profile.notes[1] == (
-        "TensorFlow says: HIGHLY input-bound, 81.0 % of the step time waits for input."
+        "TensorFlow says: HIGHLY input-bound, 81.0% of the step time waits for input."
     )
     first = profile.host_steps[0]
     assert (first.name, first.end - first.start) == ("0", 100_000_000)

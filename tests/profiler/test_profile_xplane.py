@@ -239,7 +239,7 @@ def test_a_gpu_of_which_two_hosts_wrote_is_two(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_kernels_says_so(tmp_path: Path) -> None:
-    """A host alone is no fault, and no GPU at 0 %."""
+    """A host alone is no fault, and no GPU at 0%."""
     profile = read_planes(tmp_path, *WORKED[1:])
     assert all(each.time is None for each in profile.devices)
     assert any("no kernel of a GPU" in each for each in profile.notes)

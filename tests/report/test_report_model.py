@@ -200,8 +200,8 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        (percent(0.001), "<1 %"),
-        (percent(0.999), ">99 %"),
+        (percent(0.001), "<1%"),
+        (percent(0.999), ">99%"),
         (percent(None), "not known"),
         (number(0.01), "<0.1"),
         (number(0.0), "0"),

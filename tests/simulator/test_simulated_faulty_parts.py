@@ -174,7 +174,7 @@ def test_dead_profiling_counters_read_zero(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_was_just_woken_looks_busy(tmp_path: Path) -> None:
-    """Without persistence mode the first reading shows 100 % and a high draw, and then nothing."""
+    """Without persistence mode the first reading shows 100% and a high draw, and then nothing."""
     with driver_with(tmp_path) as bench:
         gpu = bench.gpu(3)
         assert pynvml.nvmlDeviceGetPersistenceMode(gpu) == 0

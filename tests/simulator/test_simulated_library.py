@@ -99,7 +99,7 @@ def test_the_window_on_memory_holds_all_of_it(h100: Bench) -> None:
 
 
 def test_a_stalled_gpu_is_busy_at_low_power(h100: Bench) -> None:
-    """What makes a hidden stall visible without profiling: 99 % or more at under 170 W."""
+    """What makes a hidden stall visible without profiling: 99% or more at under 170 W."""
     gpu = h100.gpu(2)
     assert pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu >= 99
     assert pynvml.nvmlDeviceGetPowerUsage(gpu) < 170_000

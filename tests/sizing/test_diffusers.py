@@ -22,7 +22,7 @@ ANY = RequestedImage()
 
 @pytest.mark.parametrize("name", DENOISERS)
 def test_a_denoiser_has_its_published_parameters(name: str) -> None:
-    """To the last one that diffusers keeps; within 2 % of cards, which round."""
+    """To the last one that diffusers keeps; within 2% of cards, which round."""
     known = DENOISERS[name]
     model = read_denoiser(known.config, ANY, "").model
 

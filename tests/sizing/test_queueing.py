@@ -67,7 +67,7 @@ def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> 
 
 
 def test_probability_is_where_the_target_lies_in_the_interval() -> None:
-    """A half at the likeliest, 95 % at its upper end, 5 % at its lower."""
+    """A half at the likeliest, 95% at its upper end, 5% at its lower."""
     found = [
         met_probability(EstimateInterval(100.0, 50.0, 300.0), each) for each in (50.0, 100.0, 300.0)
     ]

@@ -46,7 +46,7 @@ def asked(
 
 
 def test_one_request_reads_the_weights_for_each_token() -> None:
-    """All but the embedding in 16 bits at 74 % of 2.04 TB/s, and 32 layers of 38 us."""
+    """All but the embedding in 16 bits at 74% of 2.04 TB/s, and 32 layers of 38 us."""
     served = serve(asked(LLAMA_8B), A100, SINGLE, 1)
 
     reading = 2 * (8.03e9 - 128256 * 4096) / (0.74 * A100.memory_bandwidth_bytes_per_second)

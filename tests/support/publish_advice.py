@@ -44,7 +44,7 @@ def _stall() -> Finding:
         Action.INVESTIGATE_STRAGGLER,
         TRAINING,
         (0, 1),
-        "llama-pretrain looks busy on GPU 1 (100 % utilization) but has computed nothing for "
+        "llama-pretrain looks busy on GPU 1 (100% utilization) but has computed nothing for "
         "15 h: its pipes and memory rest and it draws hardly more power than an idle GPU.",
         0.92,
         Savings(reason="what the stall costs depends on its cause"),
@@ -62,7 +62,7 @@ def _memory() -> Finding:
         Action.CHANGE_GPU_TYPE,
         TUNING,
         (4,),
-        "lora-tune has been within 5 % of GPU 4's memory for 6 h; a slightly longer batch "
+        "lora-tune has been within 5% of GPU 4's memory for 6 h; a slightly longer batch "
         "would end it.",
         0.81,
         Savings(reason="an under-provisioned device saves nothing"),

@@ -186,7 +186,7 @@ def _advice() -> tuple[Advice, ...]:
             closed=EPOCH + DAY,
             verified=EPOCH + DAY,
             realized_gpu_hours=12.5,
-            why="waited 40 % of the time before, 2 % after",
+            why="waited 40% of the time before, 2% after",
         ),
         Advice(
             finding(id="ffffffffffff", rule="host_bound", reasons=(Reason.HOST_BOUND,)),

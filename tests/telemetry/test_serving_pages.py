@@ -343,7 +343,7 @@ def test_nothing_served_is_no_latency() -> None:
 
 
 def test_numbers_that_cannot_be_are_missing() -> None:
-    """A cache at 4000 %, a queue that is not a number or negative."""
+    """A cache at 4000%, a queue that is not a number or negative."""
     odd = page(
         f"vllm:kv_cache_usage_perc{{{MODEL}}} 40",
         f"vllm:num_requests_waiting{{{MODEL}}} NaN",

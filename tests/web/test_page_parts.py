@@ -259,7 +259,7 @@ def test_evidence_has_its_units_and_the_names_of_devices() -> None:
         {"GPU-1": "GPU 1"},
     )
     assert {name: value.replace("\u00a0", " ") for name, value in facts} == {
-        "Idle": "GPU 1 50 %",
+        "Idle": "GPU 1 50%",
         "Window": "1 h",
         "Peak": "2 GiB",
         "Power": "71.5 W",

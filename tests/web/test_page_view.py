@@ -320,7 +320,7 @@ def test_words_are_there_for_everything() -> None:
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0, "0 %"), (0.001, "<1 %"), (0.5, "50 %"), (0.999, ">99 %"), (1, "100 %"), (1.12, "112 %")],
+    [(0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1, "100%"), (1.12, "112%")],
 )
 def test_percent_never_rounds_to_a_lie(share: float, text: str) -> None:
     """A little is not nothing, and nearly all is not all."""

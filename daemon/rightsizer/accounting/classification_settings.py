@@ -27,7 +27,7 @@ class ClassificationSettings:
             Source: docs/definitions.md, states
         context_memory_bytes: Memory in use below which no program can run; a busy device without
             processes is then being woken by its driver.
-            Source: nvidia-smi on an L40S without persistence: 100 % with no process and 0 MiB; a
+            Source: nvidia-smi on an L40S without persistence: 100% with no process and 0 MiB; a
             CUDA context takes more than 64 MiB
         idle_power_ratio: Power from which an idle reading of the counters is not trusted.
             Source: dcgm-exporter#662: counters that read 0 under load; a context alone draws up to
@@ -72,11 +72,11 @@ class ClassificationSettings:
         gap_busy_ratio: Busy share below which a device has gaps.
             Source: docs/definitions.md, sources: u < 0.7
         io_pressure_ratio: I/O pressure that explains gaps.
-            Source: docs/definitions.md, sources: PSI 20 %
+            Source: docs/definitions.md, sources: PSI 20%
         cpu_pressure_ratio: CPU pressure that explains gaps.
-            Source: docs/definitions.md, sources: PSI 20 %
+            Source: docs/definitions.md, sources: PSI 20%
         cpu_ratio: CPU use of the quota that explains gaps.
-            Source: docs/definitions.md, sources: 90 % of quota
+            Source: docs/definitions.md, sources: 90% of quota
         second_cause_score: Score from which another state is named as second cause.
             Source: half a match
     """
@@ -172,7 +172,7 @@ class NumaPlacementSettings:
             are kept elsewhere; those that may run anywhere have an eighth even on eight nodes.
             Source: docs/definitions.md, sources; eight nodes are the most that a server has
         traffic_ratio: Traffic of a PCIe direction from which the way to the host matters.
-            Source: KempnerPulse calls 1 GB/s input and output: 1.6 % of a PCIe 5 link
+            Source: KempnerPulse calls 1 GB/s input and output: 1.6% of a PCIe 5 link
     """
 
     memory_local_ratio: float = setting(0.5)
@@ -218,7 +218,7 @@ class UsageSettings:
             is.
             Source: docs/definitions.md, provisioning, tier N
         link_achievable_ratio: What a copy reaches of a PCIe or NVLink direction.
-            Source: docs/definitions.md, sources: 85-92 % achievable
+            Source: docs/definitions.md, sources: 85-92% achievable
         compute_saturated_ratio: Used part of the achievable compute from which it is at its limit.
             Source: KempnerPulse: tensor about 0.93 at saturation
         memory_saturated_ratio: Memory in use from which it is at its limit.

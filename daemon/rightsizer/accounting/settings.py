@@ -196,7 +196,7 @@ class ProvisioningSettings:
         underprovisioned_ratio: Share of time under pressure from which a device is
             under-provisioned.
         preallocated_ratio: Memory in use from which an unchanging amount looks preallocated.
-            Source: JAX takes 75 %, vLLM 90 % of the card
+            Source: JAX takes 75%, vLLM 90% of the card
         preallocated_quantile_ratio: Quantile of the memory in use that counts as its least, so that
             a start-up does not.
             Source: a start-up of a day and a half in a month

@@ -30,7 +30,7 @@ class ReplicaSettings:
 
     Attributes:
         busy_ratio: Busy share of five minutes from which a replica was used.
-            Source: docs/definitions.md, sources: busy from 1 % on
+            Source: docs/definitions.md, sources: busy from 1% on
         light_ratio: Busy share up to which replicas that share their requests hardly queue them.
             Source: M/M/1: a third of a service time of waiting at a quarter of load
         apart_ratio: Part of the busy time in which only some of the GPUs must be busy, for each to

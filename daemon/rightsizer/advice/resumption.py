@@ -16,7 +16,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 LEAST_SECONDS: Final = 1800.0
 """Shorter gaps are pauses of work and tell nothing of those that advice is about."""
 _NORMAL_90: Final = 1.2816
-"""The 90 % quantile of the normal distribution."""
+"""The 90% quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)

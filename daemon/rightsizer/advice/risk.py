@@ -23,7 +23,7 @@ def probability_above(share: float, blocks: float, threshold: float) -> float:
 
     The posterior is Beta(0.5 + share x blocks, 0.5 + (1 - share) x blocks): Jeffreys' prior,
     which favors no threshold, and as many independent observations as there are blocks. A
-    uniform prior would not accept 90 % after half an hour without a single exception.
+    uniform prior would not accept 90% after half an hour without a single exception.
     """
     hits = share * blocks
     return 1.0 - _cumulative(threshold, _JEFFREYS + hits, _JEFFREYS + blocks - hits)
@@ -93,7 +93,7 @@ _LIMITS: Final = ((0.01, Risk.VERY_LOW), (0.05, Risk.LOW), (0.15, Risk.MEDIUM))
 def risk_of(harmed_share: float, effective_blocks: float) -> Risk:
     """The risk of an action that would have hurt in a share of some five-minute blocks.
 
-    The bound is the upper 90 % one of the share; fewer than 20 independent blocks say nothing.
+    The bound is the upper 90% one of the share; fewer than 20 independent blocks say nothing.
     """
     if effective_blocks < _MINIMUM_BLOCKS:
         return Risk.UNKNOWN

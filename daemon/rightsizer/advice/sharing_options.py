@@ -44,7 +44,7 @@ class ColocationSettings:
         minimum_aligned_blocks: Five-minute blocks in which both must be known.
             Source: a day
         busy_ratio: Busy share of five minutes from which a workload was at work.
-            Source: docs/definitions.md, sources: busy from 1 % on
+            Source: docs/definitions.md, sources: busy from 1% on
         alternating_ratio: Part of the time that both may be active, for time slicing.
             Source: a starting point: a quarter of an hour a day
     """

@@ -114,7 +114,7 @@ def launch_of(
     """The launch of a lease, as the agent answers it.
 
     A share gets MPS's limits where MPS runs. Of the threads it gets twice its part of the memory,
-    as NVIDIA's guide to MPS advises (100 % over half of the clients), so that others can use idle
+    as NVIDIA's guide to MPS advises (100% over half of the clients), so that others can use idle
     ones. Inherited variables of MPS take precedence.
     """
     uuids, asides = lease["uuids"], lease["memory_bytes"]

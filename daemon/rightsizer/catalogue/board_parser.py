@@ -32,7 +32,7 @@ _NVLINK: Final = frozenset({"nvlink_generation", "nvlink_total_gbs"})
 _MEASURED: Final = "kernel-tables"
 _OVERHEAD_BYTES: Final = 205 * 2**20
 """Taken once from each slice, and once more by its share: so what an H100 shows is met within 0.3 %
-(9984, 20096, 40448 and 81152 MiB), what an A100 of 80 GB does within 1.5 % (9856 MiB)."""
+(9984, 20096, 40448 and 81152 MiB), what an A100 of 80 GB does within 1.5% (9856 MiB)."""
 
 
 class Figure(NamedTuple):

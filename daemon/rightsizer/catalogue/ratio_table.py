@@ -19,7 +19,7 @@ class RatioFit:
     architectures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The same that all boards of an architecture have in common."""
     errors: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms of the factor that 90 % of ratios are within, by how much is known of them."""
+    """Logarithms of the factor that 90% of ratios are within, by how much is known of them."""
 
     def exponent(self, figure: str, family: str) -> float:
         """Of one figure."""

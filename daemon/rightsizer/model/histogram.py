@@ -29,7 +29,7 @@ class Histogram:
             raise ValueError(f"a histogram has no bin {wrong}")
 
     def add(self, value: float, weight: float) -> None:
-        """Count a ratio with a weight: bin 0 holds 0 alone, bin i holds (i-1 %, i %].
+        """Count a ratio with a weight: bin 0 holds 0 alone, bin i holds (i-1%, i%].
 
         Values outside of 0 to 1 fall into the outermost bins.
         """

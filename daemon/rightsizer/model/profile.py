@@ -202,7 +202,7 @@ class StepUse:
     loader_seconds: float = 0.0
     """In which the host waited for its loader."""
     last_long_collective: Nanoseconds | None = None
-    """Start of its last collective that took over 1 % of the step: who starts it latest was
+    """Start of its last collective that took over 1% of the step: who starts it latest was
     waited for."""
 
 

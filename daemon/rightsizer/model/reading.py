@@ -95,7 +95,7 @@ class Reading:
 
 
 def scaled(number: float, factor: float) -> float:
-    """A number in its base unit; 83 % is 0.83 and nothing beside it, so that limits hold."""
+    """A number in its base unit; 83% is 0.83 and nothing beside it, so that limits hold."""
     return number * factor if factor >= 1 else number / round(1 / factor)
 
 

@@ -108,7 +108,7 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     if load.tpot_ms is not None:
         yield f"at most {load.tpot_ms:g} ms between tokens{_share(load.tpot_percentile)}"
     if load.latency_ms is not None:
-        yield f"99 % of answers within {load.latency_ms:g} ms"
+        yield f"99% of answers within {load.latency_ms:g} ms"
 
 
 def _spelled(candidate: PlanCandidate) -> str:
@@ -117,4 +117,4 @@ def _spelled(candidate: PlanCandidate) -> str:
 
 
 def _share(percentile: float | None) -> str:
-    return "" if percentile is None else f" for {percentile:g} % of requests"
+    return "" if percentile is None else f" for {percentile:g}% of requests"

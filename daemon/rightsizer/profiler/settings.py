@@ -38,7 +38,7 @@ class ProfileLaunchBoundSettings:
 
     Attributes:
         on_ratio: Share of a device's span in which it waits for the host, from which it counts.
-            Source: SageMaker: a GPU is held up by its host below 70 % of use
+            Source: SageMaker: a GPU is held up by its host below 70% of use
         kernel_maximum_seconds: Mean time of a kernel up to which its launch is what counts.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
         removed_low_ratio: Part of the wait that CUDA graphs remove at least, where steps can be
@@ -68,7 +68,7 @@ class ProfileHostBoundSettings:
             counts.
             Source: ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four
         on_ratio: Share of a device's span that it waits for the host, whatever that does.
-            Source: SageMaker: a GPU is held up by its host below 70 % of use
+            Source: SageMaker: a GPU is held up by its host below 70% of use
         kernel_maximum_seconds: Mean time of a kernel up to which launches are what it waits for,
             not the host.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
@@ -134,7 +134,7 @@ class ProfileStorageBoundSettings:
 
     Attributes:
         on_ratio: Share of a device's span that may be spent idle beside a checkpoint that counts.
-            Source: training at scale aims at less than 5 % for checkpoints
+            Source: training at scale aims at less than 5% for checkpoints
         removed_low_ratio: Part of it that goes at least, once checkpoints are written beside the
             training.
             Source: a cautious half: the copy off the GPU stays
@@ -193,7 +193,7 @@ class ProfileKernelInefficientSettings:
             Source: less than a tenth of the time is not worth a change of a kernel
         bound_minimum_ratio: Throughput of arithmetic or memory from which a kernel is limited by
             it.
-            Source: Nsight Compute, Speed Of Light: below 60 % of either it is latency
+            Source: Nsight Compute, Speed Of Light: below 60% of either it is latency
         excess_sectors_minimum_ratio: Sectors moved to no use, of all, from which access is called
             uncoalesced.
             Source: a quarter: 8 of the 32 bytes of a sector
@@ -258,12 +258,12 @@ class ProfileComparisonSettings:
             Source: the part of a collective's own arithmetic
         memory_tolerance_ratio: By how much a profile's peak of memory may be above what telemetry
             saw.
-            Source: memory is read once a second, and its shares are kept in steps of 1 %
+            Source: memory is read once a second, and its shares are kept in steps of 1%
         tick_seconds: Work that may fall between two readings of a GPU that was active now and then.
             Source: two readings at the default interval
         idle_tolerance_seconds: Work that may stay unseen on a GPU that telemetry saw idle all the
             time.
-            Source: docs/definitions.md: idle is below 1 %, and a driver's sample is of a second at
+            Source: docs/definitions.md: idle is below 1%, and a driver's sample is of a second at
             most
         contradicted_ratio: Part that is left of a finding's confidence where telemetry measured the
             same thing and contradicts it, or saw no activity on the GPU then.

@@ -144,10 +144,10 @@ class MomentLabel:
 def percent_text(share: float) -> str:
     """A share in whole percent; a little is never shown as nothing, nor nearly all as all."""
     if 0 < share < 0.005:  # noqa: PLR2004 - what would round to 0.
-        return "<1 %"
+        return "<1%"
     if 0.995 <= share < 1:  # noqa: PLR2004 - what would round to 100.
-        return ">99 %"
-    return f"{100 * share:.0f} %"
+        return ">99%"
+    return f"{100 * share:.0f}%"
 
 
 def percent_label(share: float) -> str:

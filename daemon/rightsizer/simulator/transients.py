@@ -19,7 +19,7 @@ _KEY: Final = 0x6D6F6D656E7473
 _LASTS: Final[Nanoseconds] = 5 * NANOSECONDS_PER_SECOND
 _BUSY: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
 _POWER_RATIO: Final = 0.41
-"""An L40S shows 145 W of 350 and 100 % with no process; it is over within seconds."""
+"""An L40S shows 145 W of 350 and 100% with no process; it is over within seconds."""
 
 
 def channel(seed: int, *names: object) -> int:

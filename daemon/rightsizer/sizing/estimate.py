@@ -21,7 +21,7 @@ _OTHER_KINDS: Final = 1.4
 
 @dataclass(frozen=True, slots=True)
 class EstimateInterval:
-    """A figure and where it lies with a probability of 90 %."""
+    """A figure and where it lies with a probability of 90%."""
 
     value: float
     low: float
@@ -73,7 +73,7 @@ class MemoryEstimate:
     overhead_bytes: float = 0.0
     """Context, libraries, communication buffers, and what the allocator cannot use."""
     error_factor: float = 1.1
-    """How far off the total may be either way, with a probability of 90 %."""
+    """How far off the total may be either way, with a probability of 90%."""
 
     @property
     def total(self) -> EstimateInterval:
@@ -116,7 +116,7 @@ def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> 
 
 
 def memory_error_factor(requirement: Requirement) -> float:
-    """The factor within which a measured peak lies with a probability of 90 %.
+    """The factor within which a measured peak lies with a probability of 90%.
 
     The first two were read off the measured peaks of the evaluation (docs/benchmarks.md), the
     others are assumed.

@@ -23,7 +23,7 @@ _FULL_LOAD: Final = 0.85
 it falls to what its power limit leaves; large batches of encoders are the most."""
 _ERROR_FACTOR: Final = 1.2
 _ERROR_FACTOR_IN_TIME: Final = 1.45
-"""What 90 % of these rows are within."""
+"""What 90% of these rows are within."""
 _MARK: Final = ":"
 """Between a board's key and the slice's name; no board of the catalogue has one."""
 

@@ -30,7 +30,7 @@ _LARGE_SHARE: Final = 0.75
 """Of what is served: MLPerf has three benchmarks of a language model that takes several GPUs for
 each of one that does not."""
 _STEP_LIMIT_SECONDS: Final = 0.1
-"""Between answered tokens on average, so that 99 % of requests stay below MLPerf's 0.2 s."""
+"""Between answered tokens on average, so that 99% of requests stay below MLPerf's 0.2 s."""
 _LLM_FORMATS: Final = (_NARROWEST, (Precision.FP4, Precision.FP8, Precision.INT8, Precision.BF16))
 """Where there is no fp8, some models hold their accuracy in 8-bit integers and others do not."""
 _SMALL_L2_BYTES: Final = 6e6
@@ -44,7 +44,7 @@ _FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = {
     (WorkloadActivity.INFERENCE, ModelKind.DETECTION): (_INTEGER,),
     (WorkloadActivity.INFERENCE, ModelKind.SEGMENTATION): (_INTEGER,),
     (WorkloadActivity.INFERENCE, ModelKind.RECOMMENDER): (_INTEGER,),
-    # 8-bit integers hold 99 % of the accuracy, 99.9 % takes fp8 or 16 bits.
+    # 8-bit integers hold 99% of the accuracy, 99.9% takes fp8 or 16 bits.
     (WorkloadActivity.INFERENCE, ModelKind.TRANSFORMER_ENCODER): (_INTEGER, _EIGHT_BITS),
     (WorkloadActivity.INFERENCE, ModelKind.DIFFUSION): (_EIGHT_BITS,),
     (WorkloadActivity.TRAINING, ModelKind.TRANSFORMER_ENCODER): (_EIGHT_BITS,),

@@ -26,7 +26,7 @@ _PCIE_SHARE: Final = 0.6
 _SMALL_SECONDS: Final = 1e-5
 """Of handing on, and of each doubling of a group that was not measured; assumed."""
 _SEND_SHARE: Final = 0.85
-"""Of a link's bandwidth, from one GPU to the next (85-92 % over PCIe)."""
+"""Of a link's bandwidth, from one GPU to the next (85-92% over PCIe)."""
 _WORKING_BYTES: Final = 2e9
 """For activations and libraries."""
 _MOST_REQUESTS: Final = 1024.0

@@ -30,7 +30,7 @@ _FROZEN_BACKWARD: Final = 2.0
 """The same where weights have no gradient."""
 _CONVOLUTION_RATIO: Final = 0.6
 """What convolutions reach of the dense peak. With the traffic below, ResNet-50 in int8 (MLPerf,
-Offline) comes out 5 to 21 % low on the T4, A10, A30, A100 and H100, a third low on L4 and L40S."""
+Offline) comes out 5 to 21% low on the T4, A10, A30, A100 and H100, a third low on L4 and L40S."""
 _LAYERS_RATIO: Final = 0.8
 _DENSE_RATIO: Final = 0.5
 """What products of denoisers and transformers, and of recommenders, reach; assumed."""

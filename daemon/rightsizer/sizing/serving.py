@@ -29,7 +29,7 @@ _DEFAULTS: Final = ServingModelSettings()
 
 
 class ErrorFactors(NamedTuple):
-    """Within which what is measured lies with a probability of 90 %."""
+    """Within which what is measured lies with a probability of 90%."""
 
     below: float
     """How much shorter a time is, and how much higher a rate."""

@@ -71,7 +71,7 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class ServingErrorSettings:
-    """Factors within which what is measured of a server lies with a probability of 90 %.
+    """Factors within which what is measured of a server lies with a probability of 90%.
 
     What applies adds in squares. The evaluation prints what each covers of what is known, and what
     the rest of it says with a model, board or source left out.
@@ -206,9 +206,9 @@ class TrainingSettings:
         recompute_ratio: What full recomputation adds to a step; less than the third of a forward
             pass, as it leaves room for larger micro batches.
         fused_recompute_ratio: The same where kernels are fused: the forward pass once more.
-            Source: counted; 29 to 32 % over selective recomputation in arXiv:2205.05198, table 5
+            Source: counted; 29 to 32% over selective recomputation in arXiv:2205.05198, table 5
         selective_ratio: The same of selective recomputation.
-            Source: arXiv:2205.05198, table 4: 4 % over no recomputation
+            Source: arXiv:2205.05198, table 4: 4% over no recomputation
         score_traffic: Bytes moved for each score of attention that is written out, forward and
             backward: without flash attention.
             Source: counted: products, softmax and dropout each read and write 16 bits
@@ -229,9 +229,9 @@ class TrainingSettings:
             Source: Llama 2 7B on an A100: 2.79 h with QLoRA, 1.85 h with LoRA, over 50,000 micro
             batches (S. Raschka, Practical Tips for Finetuning LLMs Using LoRA)
         known_error_factor: How far off runs like the fitted ones are either way, with a probability
-            of 90 %.
+            of 90%.
             Source: rows of other models and of the other GPU left out of the fit
-        error_factor: How far off all others are either way, with a probability of 90 %.
+        error_factor: How far off all others are either way, with a probability of 90%.
             Source: published MFU by GPU and format, whose medians are within a fifth
     """
 
@@ -267,7 +267,7 @@ class CostSettings:
             Source: decoding waits for memory and stays below the limit, prompts reach it; assumed
         training_power_ratio: The same of training.
             Source: large products run at the limit, steps end in communication; assumed
-        power_error_factor: How far off that draw may be either way, with a probability of 90 %;
+        power_error_factor: How far off that draw may be either way, with a probability of 90%;
             never above the limit.
             Source: assumed
         hours_per_month: Hours of a month, in which GPUs that are rented or owned stand ready.

@@ -45,7 +45,7 @@ class DiurnalAutoscaleSettings:
             Source: most of a day: 20 h
         most_short_ratio: Part of the time in which a replica would have been missing, beyond which
             the load is too irregular.
-            Source: docs/definitions.md, sources: 0.1-0.8 % on the serving fleet
+            Source: docs/definitions.md, sources: 0.1-0.8% on the serving fleet
         quiet_ratio: Need, over the largest, up to which a time is quiet.
             Source: half of the group is unneeded
         quiet_seconds: How long the quiet part of a history of less than two days must be.

@@ -46,7 +46,7 @@ class GpuCountSettings:
         minimum_known_seconds: Known time of each GPU under which the rule abstains.
             Source: docs/definitions.md, sources: never busy for 24 h
         unused_ratio: Busy share that an unused GPU never exceeds.
-            Source: docs/definitions.md, sources: never above 1 %
+            Source: docs/definitions.md, sources: never above 1%
         context_bytes: Memory that a GPU may hold and still be unused: that of a context.
             Source: a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB
         minimum_days: Days of history below which the number of replicas is not judged.

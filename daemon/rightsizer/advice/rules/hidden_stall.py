@@ -1,6 +1,6 @@
 """GPUs that spin: busy by NVML's word while they draw no power and compute nothing.
 
-Ranks that wait in a collective look 100 % busy; the GPU that does not spin is the one they
+Ranks that wait in a collective look 100% busy; the GPU that does not spin is the one they
 wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 """
 

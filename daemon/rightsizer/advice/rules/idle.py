@@ -39,8 +39,8 @@ class IdleSettings:
 
     Attributes:
         on_ratio: Share of the span that must be idle.
-            Source: a production fleet: of spans of two hours that were idle for 90 %, half were
-            followed by work within 30 min; of those idle for 99 %, an eighth (docs/benchmarks.md)
+            Source: a production fleet: of spans of two hours that were idle for 90%, half were
+            followed by work within 30 min; of those idle for 99%, an eighth (docs/benchmarks.md)
         certain_ratio: Idle share that the confidence refers to; a few active seconds are ignored.
             Source: a GPU that works for a tenth of the time has a user
         usual_ratio: Load of an hour, over that of the busiest hour of a usual day, up to which a
@@ -49,7 +49,7 @@ class IdleSettings:
         minimum_days: Days of history below which no hour is called usual.
             Source: seen twice
         busy_ratio: Busy share of five minutes from which a workload has resumed.
-            Source: docs/definitions.md, sources: busy from 1 % on
+            Source: docs/definitions.md, sources: busy from 1% on
         resume_seconds: Time within which resumed work makes a release a mistake.
             Source: docs/definitions.md, sources: P(resume within 30 min)
         mistake_seconds: GPU time that a mistaken release costs; times its probability it must be

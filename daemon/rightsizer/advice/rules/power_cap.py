@@ -71,10 +71,10 @@ class PowerSavingSettings:
     Attributes:
         cap_ratio: Proposed power limit, of the board's default; never below what the driver allows.
             Source: assumed; published sweeps of memory-bound loads lose little down to here
-            (inventivehq.com: 17 % less power, under 1 % of the tokens)
+            (inventivehq.com: 17% less power, under 1% of the tokens)
         time_ratio_high: Time of the same work under the proposed limit at the worst, of that
             without it.
-            Source: assumed for a limit of .8; 600 instead of 700 W cost an H100 5 to 8 % at
+            Source: assumed for a limit of .8; 600 instead of 700 W cost an H100 5 to 8% at
             memory-bound inference (factryze.ai, power capping)
     """
 

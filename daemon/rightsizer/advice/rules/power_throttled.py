@@ -34,7 +34,7 @@ class PowerThrottledSettings:
             judged.
             Source: a block of five minutes; an idle GPU is not throttled
         capped_ratio: Enforced limit, of the board's default, below which it counts as lowered.
-            Source: limits are set in whole watts; 2 % is 14 of 700 W
+            Source: limits are set in whole watts; 2% is 14 of 700 W
         clock_free_maximum_ratio: Share of the active time that lower clocks do not slow down, from
             which a lowered limit is accepted.
             Source: assumed; well below the share from which power_cap advises a lower limit

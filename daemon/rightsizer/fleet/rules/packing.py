@@ -46,7 +46,7 @@ class PackingSettings:
         on_ratio: Part of the GPUs of all small workloads of a pool that must become free.
             Source: assumed; less does not pay for moving them
         busy_ratio: Busy share of an hour from which a workload was at work.
-            Source: docs/definitions.md, sources: busy from 1 % on
+            Source: docs/definitions.md, sources: busy from 1% on
         alternating_ratio: Part of the hours in which two may be at work, for workloads to take
             turns.
             Source: as for two workloads of a node

@@ -37,11 +37,11 @@ class LiveSettings:
         lost_retention_seconds: How long a GPU that the driver no longer lists stays listed as down.
         settling_seconds: How long utilization and power are ignored after NVML was opened on a GPU
             without persistence mode: waking it reads as load.
-            Source: nvidia-smi on an L40S without persistence: 100 % and 145 W with no process.
+            Source: nvidia-smi on an L40S without persistence: 100% and 145 W with no process.
         gpm_shortest_seconds: The shortest time between two GPM samples; a MIG instance needs 0.1 s.
             Source: NVML API reference, nvmlGpmMigSampleGet: samples more than 100 ms apart.
         gpm_overshoot_ratio: How far above 1 a GPM ratio is taken for 1; beyond it is invalid.
-            Source: DCGM issue 152: SM activity slightly above 100 % on MIG.
+            Source: DCGM issue 152: SM activity slightly above 100% on MIG.
         suspect_busy_ratio: Busy share from which GPM readings of 0 are ignored.
             Source: dcgm-exporter#662: profiling values silently 0 while utilization is not
         disabled_collectors: Collectors that are off; pcie_throughput blocks for 20 ms per direction

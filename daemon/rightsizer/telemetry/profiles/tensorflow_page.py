@@ -113,7 +113,7 @@ def _statements(tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     told = [each for table in tables if isinstance(each := table.get("p"), dict)]
     for text in (str(each.get(name)) for each in told for name in _STATEMENTS):
         if found := _CONCLUSION.search(text):
-            why = f", {found[2]} % of the step time waits for input" if found[2] else ""
+            why = f", {found[2]}% of the step time waits for input" if found[2] else ""
             yield f"TensorFlow says: {found[1]} input-bound{why}."
 
 
