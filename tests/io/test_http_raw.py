@@ -115,5 +115,5 @@ def test_a_certificate_that_is_not_there_is_told(tmp_path: Path) -> None:
 
     assert isinstance(result, Failure)
     assert result.kind is FailureKind.UNTRUSTED
-    assert "No such file" in result.message
+    assert "/nonexistent/tls.crt and /nonexistent/tls.key: no such file" in result.message
     assert peer.asked == []

@@ -126,7 +126,7 @@ def test_figures_move_while_somebody_looks(tmp_path: Path) -> None:
 
     with served(latest) as address:
         document = settled(tmp_path, address)
-    assert text_of(document, 'data-gauge="gpu_busy".*?<b') == "12\u00a0%"
+    assert text_of(document, 'data-gauge="gpu_busy".*?<b') == "12%"
     assert text_of(document, 'class="badge" data-state.*?</span><span') == "Idle held"
     assert text_of(document, 'id="tile-working".*?class="value"') == "0 of 1"
     assert 'data-live="live"' in document

@@ -177,7 +177,7 @@ def test_workloads_are_told_by_what_they_did() -> None:
         ("slurm/here", 0.25, 0.5),
         ("slurm/gone", 1.0, 0.5),
     ]
-    assert rows[0].devices == "GPU 0 (50\u00a0%)"
+    assert rows[0].devices == "GPU 0 (50%)"
     assert rows[0].left is None
     assert rows[1].left is not None
     assert rows[1].left.age == "1 h"

@@ -105,9 +105,9 @@ def test_a_strip_says_each_hour_and_the_day() -> None:
     report = node_report()
     past = spans_of_report(report, DEFAULT_SPAN)[report.devices[1].device.uuid]
     strip = strip_view(past, NOW, DEFAULT_SPAN)
-    assert strip.label.startswith("Hidden stall 62\u00a0%, Compute bound 3")
+    assert strip.label.startswith("Hidden stall 62%, Compute bound 3")
     assert len(strip.spells) == 24
-    assert strip.spells[-1].title == "12:00 to 13:00: Hidden stall 100\u00a0%"
+    assert strip.spells[-1].title == "12:00 to 13:00: Hidden stall 100%"
     nothing = strip_view(past_of(), NOW, DEFAULT_SPAN)
     assert nothing.label == "nothing known of the last 24 hours"
 

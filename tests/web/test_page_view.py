@@ -24,7 +24,7 @@ from rightsizer.report.labels import (
     SEVERITY_COLORS,
     STATE_ORDER,
     display_name,
-    percent_label,
+    percent_text,
 )
 from rightsizer.web.page import WebPage
 from rightsizer.web.page_query import PageQuery
@@ -117,13 +117,13 @@ def rated_report() -> Report:
 def test_the_headline_counts_gpus_and_lost_time() -> None:
     """MIG instances are no GPUs more; idle, stalled and held-up time is what was wasted."""
     view = view_of(node_report())
-    assert view.headline == "8 GPUs, 55\u00a0% of the last 24 hours wasted"
+    assert view.headline == "8 GPUs, 55% of the last 24 hours wasted"
     tiles = tiles_of(page_of(node_report()))
     assert {name: value for name, (value, _) in tiles.items()} == {
         "gpus": "8",
         "working": "3 of 8",
-        "idle": "34\u00a0%",
-        "used": "35\u00a0%",
+        "idle": "34%",
+        "used": "35%",
         "advice": "3",
         "savings": "$72/day",
     }
@@ -159,7 +159,7 @@ def test_advice_speaks_to_people() -> None:
     assert savings_label(stall.savings) == "no figure: what the stall costs depends on its cause"
     assert savings_label(idle.savings) == "1 GPU, $2.10 to 3.90 an hour"
     evidence = dict(facts_of(idle.evidence, view.names))
-    assert evidence["Idle share"] == "95\u00a0%"
+    assert evidence["Idle share"] == "95%"
     assert evidence["Hours"] == "18"
 
 
@@ -233,9 +233,9 @@ def test_mig_devices_are_named_by_their_gpu() -> None:
 @pytest.mark.parametrize(
     ("index", "verdict", "key"),
     [
-        (0, "fits tightly: 3\u00a0% to spare", "tight"),
-        (IDLE, "over-provisioned: 73\u00a0% is never needed", "headroom"),
-        (NEAR_FULL, "under-provisioned 43\u00a0% of the time", "act"),
+        (0, "fits tightly: 3% to spare", "tight"),
+        (IDLE, "over-provisioned: 73% is never needed", "headroom"),
+        (NEAR_FULL, "under-provisioned 43% of the time", "act"),
         (DOWN, "not enough active time to tell", "none"),
     ],
 )
@@ -283,7 +283,7 @@ def test_bullets_stand_for_both_windows_in_words_too() -> None:
     assert memory[0].need < BULLET_SCALE
     assert [bullet.window for bullet in memory] == ["current", "24h"]
     label = bullets_label(Resource.MEMORY, memory)
-    assert label.startswith("Memory: current, demand 97\u00a0%, need 112\u00a0%; 24h,")
+    assert label.startswith("Memory: current, demand 97%, need 112%; 24h,")
     serving = fit_view(node_report().devices[SERVING].provisioning, FitSettings())
     assert Resource.MEMORY not in serving.bullets
 
@@ -324,7 +324,7 @@ def test_words_are_there_for_everything() -> None:
 )
 def test_percent_never_rounds_to_a_lie(share: float, text: str) -> None:
     """A little is not nothing, and nearly all is not all."""
-    assert percent_label(share).replace("\u00a0", " ") == text
+    assert percent_text(share).replace("\u00a0", " ") == text
 
 
 def test_shares_of_nothing_are_none() -> None:

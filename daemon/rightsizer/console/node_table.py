@@ -17,7 +17,7 @@ from rightsizer.report.labels import (
     STATE_ORDER,
     action_label,
     display_name,
-    percent_label,
+    percent_text,
 )
 
 Form = Mapping[str, Any]
@@ -248,8 +248,8 @@ def _cells(
         "GPU": title,
         "Last 24 h": Text.assemble(*strip),
         "Now": _short(row.down or display_name(row.state), COLORS.get(row.state, "")),
-        "Wasted": ABSENT if row.wasted_ratio is None else percent_label(row.wasted_ratio),
-        "Busy": percent_label(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
+        "Wasted": ABSENT if row.wasted_ratio is None else percent_text(row.wasted_ratio),
+        "Busy": percent_text(signals["gpu_busy"]) if "gpu_busy" in signals else ABSENT,
         "Memory": _of(signals, "memory_used_bytes", "memory_total_bytes", _GIB, "GiB"),
         "Power": _of(signals, "power_watts", "power_limit_watts", 1.0, "W"),
         "Holder": ", ".join(each.rpartition("/")[2] for each in row.holders) or ABSENT,

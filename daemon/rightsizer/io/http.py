@@ -222,7 +222,8 @@ class HttpClient:
             return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {cause(error)}")
         except exceptions.HTTPError as error:
             if is_about_a_file(error):
-                message = f"{peer} is shown no certificate: {cause(error)}"
+                files = " and ".join(self._certificate or ())
+                message = f"{peer} is shown no certificate: {files}: {cause(error)}"
                 return Failure(FailureKind.UNTRUSTED, message)
             return Failure(FailureKind.INTERRUPTED, f"{peer} broke off: {cause(error)}")
         return self._judge(peer, answer, raw)

@@ -150,11 +150,6 @@ def percent_text(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
-def percent_label(share: float) -> str:
-    """A share in whole percent that a page does not break."""
-    return percent_text(share).replace(" ", "\u00a0")
-
-
 def moment_label(time: Nanoseconds, now: Nanoseconds) -> MomentLabel:
     """A wall time in UTC, and how long ago it was."""
     utc = datetime.fromtimestamp(seconds(time), UTC)

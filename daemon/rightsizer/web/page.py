@@ -90,7 +90,7 @@ def _template() -> Template:
     environment = environment_of("rightsizer.web")
     environment.filters |= {
         "name": labels.display_name,
-        "percent": labels.percent_label,
+        "percent": labels.percent_text,
         "uncapitalized": labels.uncapitalized,
     }
     words = {"advice": advice, "cards": device, "labels": labels, "totals": totals}

@@ -11,7 +11,7 @@
 
   const find = (selector, within = document) => within.querySelector(selector);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-  const percent = (ratio) => (ratio > 0 && ratio < 0.005 ? "<1" : ratio < 1 && ratio >= 0.995 ? ">99" : String(Math.round(ratio * 100))) + "\u00a0%";
+  const percent = (ratio) => (ratio > 0 && ratio < 0.005 ? "<1" : ratio < 1 && ratio >= 0.995 ? ">99" : String(Math.round(ratio * 100))) + "%";
   const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19) + " UTC";
   const put = (element, text) => { if (element && element.textContent !== text) element.textContent = text; };
 

@@ -12,7 +12,7 @@ from rightsizer.report.labels import (
     TIMES,
     action_label,
     display_name,
-    percent_label,
+    percent_text,
     reason_label,
 )
 from rightsizer.web.view.totals import interval
@@ -26,7 +26,7 @@ def risk_label(risk: Risk) -> str:
 def expected_label(option: Option) -> str:
     """Mean shares that are expected with an option, empty where nothing was projected."""
     shares = (
-        f"{display_name(signal)} {percent_label(share)}"
+        f"{display_name(signal)} {percent_text(share)}"
         for signal, share in option.utilization.items()
     )
     expected = ", ".join(shares)
@@ -103,7 +103,7 @@ def _value(unit: str, value: object, names: Mapping[str, str]) -> str:
 
 def _number(unit: str, value: float) -> str:
     if unit == "ratio":
-        return percent_label(value)
+        return percent_text(value)
     if unit == "seconds":
         return format_duration(value) if value >= 0 else f"{value:,.4g} s"
     if unit == "bytes":

@@ -11,7 +11,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning
-from rightsizer.report.labels import MomentLabel, display_name, moment_label, percent_label
+from rightsizer.report.labels import MomentLabel, display_name, moment_label, percent_text
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.signals import SignalChart, signal_charts
 from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view
@@ -63,15 +63,15 @@ def _verdict(current: Provisioning | None, settings: FitSettings) -> tuple[str, 
     if current is None:
         return _TOO_LITTLE
     if current.underprovisioned is not None and current.underprovisioned >= settings.short_ratio:
-        return f"under-provisioned {percent_label(current.underprovisioned)} of the time", "act"
+        return f"under-provisioned {percent_text(current.underprovisioned)} of the time", "act"
     if current.overprovisioned is None:
         return _TOO_LITTLE
     over = current.overprovisioned
     if over > 1 - settings.headroom_need_ratio:
-        return f"over-provisioned: {percent_label(over)} is never needed", "headroom"
+        return f"over-provisioned: {percent_text(over)} is never needed", "headroom"
     if over < 1 - settings.tight_need_ratio:
-        return f"fits tightly: {percent_label(over)} to spare", "tight"
-    return f"fits: {percent_label(over)} to spare", "fits"
+        return f"fits tightly: {percent_text(over)} to spare", "tight"
+    return f"fits: {percent_text(over)} to spare", "fits"
 
 
 def _bullets(
@@ -87,7 +87,7 @@ def _bullets(
 def bullets_label(resource: Resource, bullets: Iterable[Bullet]) -> str:
     """A resource and its bullets in words."""
     told = (
-        f"{each.window}, demand {percent_label(each.demand)}, need {percent_label(each.need)}"
+        f"{each.window}, demand {percent_text(each.demand)}, need {percent_text(each.need)}"
         for each in bullets
     )
     return f"{display_name(resource)}: {'; '.join(told)}"

@@ -13,7 +13,7 @@ from rightsizer.model.report import DeviceSpan, Report, Span, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.report.labels import MomentLabel, moment_label, percent_label
+from rightsizer.report.labels import MomentLabel, moment_label, percent_text
 from rightsizer.web.page_query import NodePast, PageQuery, looked_at
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.device import (
@@ -103,7 +103,7 @@ def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping
     parts = []
     for uuid in shares or report.devices:
         name, share = names.get(uuid, uuid), shares.get(uuid, 1.0)
-        parts.append(name if share >= 1 else f"{name} ({percent_label(share)})")
+        parts.append(name if share >= 1 else f"{name} ({percent_text(share)})")
     return ", ".join(parts)
 
 
@@ -324,4 +324,4 @@ def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span) -> str:
         return "No GPUs"
     if waste is None:
         return f"{gpus}, nothing known of the last {span.text} yet"
-    return f"{gpus}, {percent_label(waste.wasted_ratio)} of the last {span.text} wasted"
+    return f"{gpus}, {percent_text(waste.wasted_ratio)} of the last {span.text} wasted"

@@ -8,7 +8,7 @@ from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.report.labels import percent_label
+from rightsizer.report.labels import percent_text
 from rightsizer.web.page_query import PageQuery
 from rightsizer.web.view.strip import STRIP_WIDTH, Spell, clock_range
 
@@ -86,7 +86,7 @@ def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) ->
         mean="".join(_steps(run, shown) for run in runs),
         peak="".join(_area(run, shown) for run in runs),
         spells=tuple(_spell(slot, shown) for slot in slots),
-        text=f"mean {percent_label(mean)}, peak {percent_label(max(s.peak for s in slots))}",
+        text=f"mean {percent_text(mean)}, peak {percent_text(max(s.peak for s in slots))}",
     )
 
 
@@ -125,7 +125,7 @@ def _y(ratio: float) -> float:
 def _spell(slot: _Slot, shown: TimeRange) -> Spell:
     start, end = max(slot.start, shown.start), min(slot.end, shown.end)
     times = clock_range(start, end, shown.end - shown.start)
-    title = f"{times}: mean {percent_label(slot.mean)}, peak {percent_label(slot.peak)}"
+    title = f"{times}: mean {percent_text(slot.mean)}, peak {percent_text(slot.peak)}"
     x = _x(slot.start, shown)
     return Spell(x, round(_x(slot.end, shown) - x, 1), title)
 

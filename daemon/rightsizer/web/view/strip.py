@@ -9,7 +9,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan, Report, Span, StripCell
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.report.labels import STATE_ORDER, display_name, percent_label
+from rightsizer.report.labels import STATE_ORDER, display_name, percent_text
 
 STRIP_WIDTH: Final = 1440
 STRIP_HEIGHT: Final = 100
@@ -121,7 +121,7 @@ def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
     total = sum(times.values())
     ordered = sorted(times, key=lambda state: (-times[state], STATE_ORDER.index(state)))
     return tuple(
-        Share(state, display_name(state), percent_label(times[state] / total), times[state] / total)
+        Share(state, display_name(state), percent_text(times[state] / total), times[state] / total)
         for state in ordered
         if times[state] > 0
     )

@@ -16,7 +16,7 @@ from rightsizer.report.labels import (
     SEVERITY_COLORS,
     display_name,
     gpus_label,
-    percent_label,
+    percent_text,
 )
 from rightsizer.web.view.strip import Share
 
@@ -60,7 +60,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
         for cause, duration in causes.items()
     ]
     parts = tuple(
-        Share(f"waste-{key}", name, percent_label(duration / known), duration / known)
+        Share(f"waste-{key}", name, percent_text(duration / known), duration / known)
         for key, name, duration in named
         if duration / known > 0
     )
@@ -68,7 +68,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
     if joules > 0:
         lost += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
-    return WasteView(percent_label(used / known), format_duration(known), parts, label, lost)
+    return WasteView(percent_text(used / known), format_duration(known), parts, label, lost)
 
 
 @dataclass(frozen=True, slots=True)
