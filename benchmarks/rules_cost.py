@@ -1,7 +1,7 @@
 """Recording rules over many nodes: how long a real Prometheus takes for each group.
 
 Every node is the simulated one as its agent's page tells it, with names of its own. The store has
-what a group reads of it: ten minutes of scrapes, and six hours of what other groups recorded.
+what a group reads of it: six minutes of scrapes, and six hours of what other groups recorded.
 """
 
 import json
@@ -30,13 +30,13 @@ _SIZES: Final = (125, 1_000)
 """Nodes of eight GPUs."""
 _MOST: Final = 0.1
 """Of a group's interval, at the largest size."""
-_SCRAPE: Final = range(-240, 360, 15)
-"""Seconds before the beginning; groups are evaluated for minutes after it."""
-_RECORDED: Final = range(-300, 6 * 3600 + 300, 300)
+_SCRAPE: Final = range(0, 360, 15)
+"""Seconds before the beginning, after which groups are evaluated one by one."""
+_RECORDED: Final = range(0, 6 * 3600 + 300, 300)
 _FILL_SECONDS_A_NODE: Final = 0.25
 """The beginning is as far ahead as it takes to write them, so that they are fresh by then."""
 _BLOCK: Final = "--max-block-duration=18h"
-_EVERY: Final = "5s"
+_EVERY: Final = "1s"
 """In place of a group's interval: its first evaluation would come after as long."""
 _EVALUATIONS: Final = 3
 _PATIENCE_SECONDS: Final = 600.0
