@@ -175,6 +175,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
     parser.add_argument("--history", type=Path, metavar="FILE", help="a month made before")
     arguments = parser.parse_args()
+    if unknown := set(arguments.names) - PICTURES.keys():
+        parser.error(f"no such picture: {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as name:
         history, report = arguments.history or Path(name) / "month.db", Path(name) / "report.html"
         wanted = arguments.names or list(PICTURES)
