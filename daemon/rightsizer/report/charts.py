@@ -184,7 +184,8 @@ def _levels(row: ChartLane, count: int) -> Iterator[int]:
 
 def _digits(shares: Iterable[float]) -> str:
     """0 is nothing at all, the last is all."""
-    return "".join(_DIGITS[math.ceil(share * (len(_DIGITS) - 1))] for share in shares)
+    most = len(_DIGITS) - 1
+    return "".join(_DIGITS[min(most, math.ceil(most * share))] for share in shares)
 
 
 @dataclass(frozen=True, slots=True)

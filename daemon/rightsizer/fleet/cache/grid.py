@@ -43,12 +43,9 @@ class Grid:
         """Wall time at which an interval begins."""
         return self.start + place * self.step
 
-    def parts(self, days: int = 1) -> "tuple[Grid, ...]":
-        """The same in grids of so many days, oldest first; the last one may have fewer."""
-        return tuple(
-            Grid(self.day + first, self.step, min(days, self.days - first))
-            for first in range(0, self.days, days)
-        )
+    def parts(self) -> "tuple[Grid, ...]":
+        """The same in grids of a day each, oldest first."""
+        return tuple(Grid(self.day + place, self.step) for place in range(self.days))
 
     def by(self, step: Nanoseconds) -> "Grid":
         """The same days by another step."""
