@@ -12,7 +12,6 @@ from typing import Final
 
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.estimate import MemoryEstimate
-from rightsizer.sizing.memory import estimate_memory
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,
@@ -26,6 +25,7 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 from rightsizer.sizing.settings import MemorySettings
+from sized import estimate_memory
 
 __all__ = ["Row", "bounds", "predicted_gib", "read_rows", "setting_of"]
 

@@ -3,8 +3,7 @@
 import pytest
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.boards_file import read_boards
-from rightsizer.catalogue.catalogue import Catalogue, built_in
+from rightsizer.catalogue.catalogue import Catalogue, built_in, read_boards
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import ConfigurationError, UsageError
 

@@ -1,7 +1,7 @@
 """Instance types of clouds: their boards are known, and no price is without date and source."""
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.instances import built_in_instances
+from rightsizer.catalogue.prices import built_in_instances
 
 
 def test_every_instance_has_gpus_of_the_catalogue() -> None:

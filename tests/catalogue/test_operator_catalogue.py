@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import OriginKind, Precision
-from rightsizer.catalogue.boards_file import extend_boards
 from rightsizer.catalogue.catalogue import (
     Catalogue,
     built_in,
+    extend_boards,
     packaged,
     read_catalogue,
 )

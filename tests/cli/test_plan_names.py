@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.planner.models.known_models import find_model, known_names, near_models
+from rightsizer.model.table import table_rows
+from rightsizer.planner.models import known_models
+from rightsizer.planner.models.known_models import find_model, near_models
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Recompute, Requirement
@@ -24,7 +26,9 @@ def rounding(count: float) -> float:
     return 0.7 * (1e9 if count % 1e9 == 0 else 1e8) if is_round else 0.0
 
 
-@pytest.mark.parametrize("name", known_names())
+@pytest.mark.parametrize(
+    "name", [row["name"] for row in table_rows(known_models.__file__, "known_models.csv")]
+)
 def test_known_model_has_its_published_parameters(name: str) -> None:
     """Within 4 in 1000 of what its card, or the index of its weights, tells, or as it rounds."""
     known = find_model(name)

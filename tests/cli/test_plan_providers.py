@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rightsizer.catalogue.instances import Instance
+from rightsizer.catalogue.prices import Instance
 from rightsizer.cli.main import main
 from rightsizer.planner.rental import cheapest_rental
 from rightsizer.sizing.requirement import Parallelism

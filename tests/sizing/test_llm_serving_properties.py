@@ -10,7 +10,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
-from rightsizer.sizing.serving import Serving, serve
+from rightsizer.sizing.serving import Serving
+from sized import serve
 
 ALMOST = 1.0 + 1e-9
 DENSE = Transformer(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.sizing.estimate import MemoryEstimate
-from rightsizer.sizing.memory import available_bytes, estimate_memory
+from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -21,6 +21,7 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 from rightsizer.sizing.serving_memory import ServingMemory
+from sized import estimate_memory
 from sizing_models import GIB, published
 
 SINGLE = Parallelism()

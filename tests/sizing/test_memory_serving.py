@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.sizing.memory import available_bytes, estimate_memory
+from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -16,6 +16,7 @@ from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.serving_memory import ServingMemory, kv_cache
 from rightsizer.sizing.settings import MemorySettings
+from sized import estimate_memory
 from sizing_models import GIB, published
 
 SINGLE = Parallelism()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
-from rightsizer.sizing.memory import adapter_parameters, available_bytes, estimate_memory
+from rightsizer.sizing.memory import adapter_parameters, available_bytes
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -26,6 +26,7 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 from rightsizer.sizing.settings import MemorySettings
+from sized import estimate_memory
 from sizing_models import GIB, published
 
 SINGLE = Parallelism()

@@ -13,9 +13,9 @@ from rightsizer.planner.transformer_shape import (
     completed_shape,
     shape_notes,
 )
-from rightsizer.sizing.memory import estimate_memory
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import Parallelism, Requirement
+from sized import estimate_memory
 
 LLAMA_8B = TransformerDescription(
     layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256

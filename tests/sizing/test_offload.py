@@ -7,7 +7,6 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
-from rightsizer.sizing.memory import estimate_memory
 from rightsizer.sizing.requirement import (
     ModelTask,
     Offload,
@@ -17,6 +16,7 @@ from rightsizer.sizing.requirement import (
     Training,
 )
 from rightsizer.sizing.training import training_rate
+from sized import estimate_memory
 
 MODEL = completed_shape(
     TransformerDescription(layers=32, hidden=4096, heads=32, kv_heads=8, vocab=32000)

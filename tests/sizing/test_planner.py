@@ -12,7 +12,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.planner.candidate import CandidateFilter
 from rightsizer.planner.planner import GpuPlan, Planner, boards_of
 from rightsizer.planner.validation import validation_steps
-from rightsizer.sizing.memory import available_bytes, estimate_memory
+from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, VisionTransformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -24,8 +24,8 @@ from rightsizer.sizing.requirement import (
     Requirement,
     Training,
 )
-from rightsizer.sizing.serving import serve
 from rightsizer.sizing.settings import PlanSettings, SizingSettings
+from sized import estimate_memory, serve
 from sizing_models import published
 
 PLANNER: Final = Planner(built_in(), built_in_prices())

@@ -12,8 +12,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.sizing.mig import BusyShares, slice_rate
 from rightsizer.sizing.place import GpuPlace, find_place
-from rightsizer.sizing.projection import project
-from rightsizer.sizing.time_shares import split_time
+from rightsizer.sizing.projection import project, split_time
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
 H100, A100, L40S = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S"

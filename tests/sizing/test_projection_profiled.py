@@ -11,8 +11,7 @@ from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.place import GpuPlace, achieved_ratios, find_place
-from rightsizer.sizing.projection import project
-from rightsizer.sizing.time_shares import split_time
+from rightsizer.sizing.projection import project, split_time
 from rightsizer.sizing.workload_profile import ProfiledTime, UsageShares, WorkloadProfile
 
 H100, A100, L40S, T4 = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"

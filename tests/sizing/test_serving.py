@@ -13,9 +13,10 @@ from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.roofline import Bound
-from rightsizer.sizing.serving import Server, best_concurrency, serve
+from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingModelSettings
+from sized import serve
 
 BOARDS = built_in().boards
 H100, A100, L40S, T4 = (BOARDS[key] for key in ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"))

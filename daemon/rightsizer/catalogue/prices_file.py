@@ -6,8 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.boards_file import merged
-from rightsizer.catalogue.catalogue import Catalogue, packaged, read_document
+from rightsizer.catalogue.catalogue import Catalogue, merged, packaged, read_document
 from rightsizer.catalogue.prices import Assumption, OnDemand, OnPremises, Price, Prices, Purchase
 from rightsizer.catalogue.settings import PriceSettings
 from rightsizer.config.row import Faults, Row

@@ -1,14 +1,13 @@
 """`rightsizer project`: how a measured workload would do on other GPUs."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
-from rightsizer.console.command import Command, add_flags, help_of, say
+from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.planner.projection import (
     LEGEND,
@@ -46,15 +45,13 @@ def _run(arguments: argparse.Namespace) -> int:
         read_run=_reader_of_runs(arguments.file.parent, arguments.profile, catalogue),
     )
     found = asked.answers(ask)
-    if arguments.json:
-        forms = [
-            {"error": each} if isinstance(each, str) else [*map(encode_projection, each)]
-            for each in found
-        ]
-        say(json.dumps(forms if asked.is_list else forms[0], indent=1))
-        return 0
+    forms = [
+        {"error": each} if isinstance(each, str) else [*map(encode_projection, each)]
+        for each in found
+    ]
     texts = [f"error: {each}" if isinstance(each, str) else answers_text(each) for each in found]
-    say("\n\n".join([*texts, LEGEND]))
+    text = "\n\n".join([*texts, LEGEND])
+    answer(arguments, forms if asked.is_list else forms[0], text, may_color=False)
     return 0
 
 

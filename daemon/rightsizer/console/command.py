@@ -48,12 +48,14 @@ def write(text: str) -> None:
         ) from None
 
 
-def answer(arguments: argparse.Namespace, form: object, text: str) -> None:
+def answer(
+    arguments: argparse.Namespace, form: object, text: str, *, may_color: bool = True
+) -> None:
     """Print an answer as JSON where `--json` asks for it, else as text."""
     if arguments.json:
         say(json.dumps(form, indent=1))
     else:
-        say(text, may_color=True)
+        say(text, may_color=may_color)
 
 
 def harmless(text: str) -> str:

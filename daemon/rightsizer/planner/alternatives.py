@@ -25,6 +25,10 @@ _LAST_STAGE: Final = 3
 """Of ZeRO."""
 _OTHER_TASK: Final = "task"
 _ANSWERS: Final = "answers change a little: compare them on data of your own"
+_OFFLOADED: Final = {
+    Offload.ACTIVATIONS: "as fast as PCIe brings them back",
+    Offload.OPTIMIZER: "the host updates all weights each step: take a large global batch",
+}
 _Leading = Sequence[tuple[Board, PlanCandidate]]
 _Searches = Callable[[Requirement], Search]
 
@@ -46,10 +50,9 @@ def alternatives(
     requirement: Requirement, leading: _Leading, search: _Searches
 ) -> Iterator[Alternative]:
     """All that is worth a look."""
-    open_layout = replace(requirement, parallel=None)
+    open_layout, boards = replace(requirement, parallel=None), [board for board, _ in leading]
     for change in _changes(open_layout):
-        asked = search(change.made(open_layout))
-        best = min((asked.best(board) for board, _ in leading), key=preference)
+        best = min(map(search(change.made(open_layout)).best, boards), key=preference)
         if best.fits:
             yield Alternative(change.kind, change.change, best, change.caution)
     board, first = leading[0]
@@ -85,16 +88,15 @@ def _training_changes(requirement: Requirement) -> Iterator[_Change]:
     trains_all = requirement.task is ModelTask.TRAINING
     if training.recompute is not Recompute.FULL:
         change, caution = "activations computed again (recompute: full)", "a third more operations"
-        yield _Change("training", change, caution, _with("training", recompute=Recompute.FULL))
+        yield _training_change(change, caution, recompute=Recompute.FULL)
     if trains_all and training.zero_stage < _LAST_STAGE:
         change = f"state sharded over all GPUs (zero_stage: {_LAST_STAGE})"
         caution = "half as much traffic again between GPUs"
-        yield _Change("training", change, caution, _with("training", zero_stage=_LAST_STAGE))
+        yield _training_change(change, caution, zero_stage=_LAST_STAGE)
     if trains_all and training.optimizer is Optimizer.ADAMW:
         change = "optimizer states in 8 bits (optimizer: adamw-8bit)"
         caution = "compare the first thousand steps' loss with adamw"
-        made = _with("training", optimizer=Optimizer.ADAMW_8BIT)
-        yield _Change("training", change, caution, made)
+        yield _training_change(change, caution, optimizer=Optimizer.ADAMW_8BIT)
 
 
 def _remedies(requirement: Requirement) -> Iterator[_Change]:
@@ -112,30 +114,28 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
         return
     if training.micro_batch > 1:
         change, caution = "one sequence at a time (micro_batch: 1)", "smaller products are slower"
-        yield _Change("training", change, caution, _with("training", micro_batch=1))
+        yield _training_change(change, caution, micro_batch=1)
     if isinstance(requirement.model, Transformer):
         yield from _transformer_remedies(training, task)
 
 
 def _transformer_remedies(training: Training, task: ModelTask) -> Iterator[_Change]:
     if not training.fused_loss:
-        change = "logits and loss in chunks (fused_loss: true)"
-        yield _Change("training", change, "", _with("training", fused_loss=True))
-    for each, caution in (
-        (Offload.ACTIVATIONS, "as fast as PCIe brings them back"),
-        (Offload.OPTIMIZER, "the host updates all weights each step: take a large global batch"),
-    ):
-        if training.offload is Offload.NONE:
-            change = f"{each} in the memory of the host (offload: {each})"
-            yield _Change("training", change, caution, _with("training", offload=each))
+        yield _training_change("logits and loss in chunks (fused_loss: true)", "", fused_loss=True)
+    for each, caution in _OFFLOADED.items() if training.offload is Offload.NONE else ():
+        change = f"{each} in the memory of the host (offload: {each})"
+        yield _training_change(change, caution, offload=each)
+    lora, qlora = ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA
     if task is ModelTask.TRAINING:
         caution = "adapters alone learn; what a model knows changes little"
-        made = partial(replace, task=ModelTask.FINETUNE_LORA)
-        yield _Change(_OTHER_TASK, "LoRA (train: lora)", caution, made)
-    if task is not ModelTask.FINETUNE_QLORA:
+        yield _Change(_OTHER_TASK, "LoRA (train: lora)", caution, partial(replace, task=lora))
+    if task is not qlora:
         caution = "the same, beside weights of 4 bits"
-        made = partial(replace, task=ModelTask.FINETUNE_QLORA)
-        yield _Change(_OTHER_TASK, "QLoRA (train: qlora)", caution, made)
+        yield _Change(_OTHER_TASK, "QLoRA (train: qlora)", caution, partial(replace, task=qlora))
+
+
+def _training_change(change: str, caution: str, **changes: Any) -> _Change:
+    return _Change("training", change, caution, _with("training", **changes))
 
 
 def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:

@@ -157,13 +157,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Print what was asked for.
-
-    Raises:
-        UsageError: a board is unknown; the nearest are named.
-        ConfigurationError: a file has faults.
-        RightsizerError: nothing was found.
-    """
     settings = settings_of(arguments, _CatalogueCommandSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices_file = arguments.prices or settings.catalogue.prices_path

@@ -1,7 +1,6 @@
 """`rightsizer compare`: how much faster one GPU is than another at a kind of workload."""
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.console.command import Command, add_flags, help_of, say
+from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.question_file import FileQuestion, read_questions
@@ -57,22 +56,14 @@ def _group(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Print the answers.
-
-    Raises:
-        ConfigurationError: the catalogue file has faults.
-        RequirementError: the file cannot be read, or its only question is wrong.
-        UsageError: a GPU is unknown, or flags are missing or beside a file.
-    """
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     find = partial(_place, catalogue=catalogue, memory_settings=settings.sizing.memory)
     flags, words = {**vars(arguments), "from": arguments.from_}, arguments.asked
     given = {key: flags[key] for key in _KEYS if flags[key] is not None}
     if len(words) == len(_ENDS):
-        twice = next((key for key in _ENDS if key in given), None)
-        if twice is not None:
-            raise UsageError(f"--{twice}: two GPUs are named already; leave one of them out")
+        if twice := [key for key in _ENDS if key in given]:
+            raise UsageError(f"--{twice[0]}: two GPUs are named already; leave one of them out")
         given |= dict(zip(_ENDS, words, strict=True))
     if len(words) > len(_ENDS):
         raise UsageError(f"'{words[2]}': two GPUs are compared at a time; put more into a FILE")
@@ -87,10 +78,8 @@ def _run(arguments: argparse.Namespace) -> int:
         is_list = asked.is_list
         found = asked.answers(partial(_answer, find=find))
         answers = [{"error": each} if isinstance(each, str) else each for each in found]
-    if arguments.json:
-        say(json.dumps(answers if is_list else answers[0], indent=1))
-    else:
-        say("\n".join(map(_line, answers)))
+    form = answers if is_list else answers[0]
+    answer(arguments, form, "\n".join(map(_line, answers)), may_color=False)
     return 0
 
 

@@ -125,9 +125,8 @@ class GrowthOutlook:
     @property
     def outgrown(self) -> int | None:
         """The first month whose load none of them holds; `None` where one holds them all."""
-        months = [each.outgrown for each in self.kinds]
-        known = [each for each in months if each is not None]
-        return max(known) if len(known) == len(months) else None
+        longest = max(map(_lasts, self.kinds))
+        return None if math.isinf(longest) else int(longest)
 
 
 def growth_outlook(kinds: Sequence[GrowingKind], saving_ratio: float) -> GrowthOutlook | None:

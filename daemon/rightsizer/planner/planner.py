@@ -8,8 +8,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.instances import Instance
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Instance, Prices
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
@@ -173,11 +172,9 @@ def _boards(name: str, catalogue: Catalogue, place: str) -> tuple[Board, ...]:
     family = catalogue.family(whole)
     if family and not profile:
         return family
-    sliced = [each for each in family if any(part.name == profile for part in each.mig_profiles)]
-    if sliced:
-        return tuple(
-            slice_board(b, next(p for p in b.mig_profiles if p.name == profile)) for b in sliced
-        )
+    slices = ((board, part) for board in family for part in board.mig_profiles)
+    if found := [slice_board(*each) for each in slices if each[1].name == profile]:
+        return tuple(found)
     counted = _COUNTED.fullmatch(name.strip())
     kind = (counted["kind"] or counted["before"]) if counted else ""
     if kind and catalogue.family(kind):

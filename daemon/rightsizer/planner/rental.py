@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rightsizer.catalogue.instances import Instance, built_in_instances
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Instance, Prices, built_in_instances
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace

@@ -7,6 +7,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
+    LayeredModel,
     Model,
     RecommenderModel,
     Transformer,
@@ -63,7 +64,7 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
         return "parallel: tensor, pipeline, data and expert are at least 1 each"
     if layout.expert > 1 and (fault := _expert_fault(model, layout)):
         return fault
-    if not isinstance(model, Transformer | VisionTransformer):
+    if not isinstance(model, LayeredModel):
         return None
     if model.heads % layout.tensor:
         fault = f"{model.heads} heads do not divide by {layout.tensor}"
@@ -130,7 +131,7 @@ def _transformer(model: Transformer) -> Iterator[str]:
         yield f"model.active_parameters: {fault}; a token passes at most all parameters"
 
 
-def _undivided(model: Transformer | VisionTransformer) -> str:
+def _undivided(model: LayeredModel) -> str:
     fault = f"a hidden width of {model.hidden} does not divide by {model.heads} heads"
     return f"model.heads: {fault}; correct one of them"
 

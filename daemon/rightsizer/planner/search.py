@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.instances import Instance
+from rightsizer.catalogue.prices import Instance
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import (
     CandidateFilter,
@@ -40,8 +40,6 @@ _ATTENTION: Final = (1, 2, 4)
 _STAGES: Final = (1, 2, 4, 8, 16)
 _SPREAD: Final = 8
 """Over how many times as many replicas a load is spread at most where latencies are missed."""
-_SLICE: Final = ":"
-"""In the key of a slice of MIG."""
 _ABOUT: Final = 1.05
 _LEAST_USED: Final = 1e-9
 """Tokens a second: of less, what a million of them costs is no figure any more."""
@@ -52,10 +50,8 @@ _TENTH: Final = 0.1
 def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
     """Those that are tried: of one replica that serves, or by GPUs in all in training.
 
-    Serving takes stages only beyond what one server holds. In training more replicas help memory
-    only where state is sharded over them, and never are more than the sequences of a step. Of
-    layouts of as many GPUs, those with less traffic are first: replicas exchange the least, tensor
-    parallel ranks wait the least for one another.
+    Replicas that train help memory only where state is sharded over them. Of layouts of as many
+    GPUs, those with less traffic are first.
     """
     training, trains, replicas = requirement.training, requirement.task.trains, [1]
     most = gpu_maximum
@@ -100,11 +96,7 @@ def _times(layout: Parallelism, replicas: int) -> Parallelism:
 
 
 def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Why GPUs of a kind are not joined well enough for a layout, or `None`.
-
-    Training in tensor parallel moves all activations twice a layer, which PCIe carries between two
-    GPUs at most.
-    """
+    """Why not, where training moves all activations twice a layer: PCIe carries that for a pair."""
     linked = max(board.linked_gpu_count or 1, _PCIE_TENSOR)
     if requirement.task.trains and layout.tensor > linked:
         fault = f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most"
@@ -113,16 +105,12 @@ def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> 
 
 
 def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Why slices cannot be joined to a layout, or `None`.
-
-    A process sees one slice, and nothing copies between slices but the host; replicas that serve
-    need nothing of each other.
-    """
+    """Why not, where a process sees one slice; replicas that serve need nothing of each other."""
     of_replica = layout.tensor * layout.pipeline * layout.expert
     joined = layout.gpus if requirement.task.trains else of_replica
-    if joined > 1 and is_slice(board):
-        return f"{joined} slices of MIG cannot be joined; take a larger slice, or whole GPUs"
-    return None
+    if joined == 1 or not is_slice(board.key):
+        return None
+    return f"{joined} slices of MIG cannot be joined; take a larger slice, or whole GPUs"
 
 
 class Search:
@@ -185,42 +173,34 @@ class Search:
         return [self._training_candidate(board, each) for each in compared]
 
     def _served(self, board: Board, possible: Sequence[Parallelism]) -> list[PlanCandidate]:
-        """Those that fit on the fewest GPUs, with as many replicas as the load needs."""
-        room = self._available(board)
-        found: list[PlanCandidate] = []
-        for layout in possible:
-            if layout.pipeline > 1 and found:
-                break
-            most = self._serving_memory(layout).largest_concurrency(room)
-            if most >= 1:
-                found.append(self._replicated(board, layout, most))
-            if len(found) >= self._settings.layouts_per_gpu:
-                break
-        found += self._spread(board, room)
+        """Those that fit on the fewest GPUs, with as many replicas as the load needs.
+
+        Experts are shared where links join the GPUs of a server: each token goes to the GPUs of its
+        experts and back in every layer, which was measured there alone.
+        """
+        linked = board.linked_gpu_count or 1
+        shared = [
+            each
+            for each in self._expert_layouts
+            if linked >= min(each.data * each.tensor, _NODE_GPUS)
+            and not _slice_fault(self.requirement, board, each)
+        ]
+        found = [*self._fitting(board, possible), *self._fitting(board, shared)]
         if found:
             return found
         least = min(possible, key=lambda each: self._serving_memory(each).at(1.0).total_bytes)
         return [self._serving_candidate(board, least)]
 
-    def _spread(self, board: Board, room: float) -> list[PlanCandidate]:
-        """Those with shared experts that fit on the fewest GPUs.
-
-        Each token goes to the GPUs of its experts and back in every layer, which was measured where
-        links join the GPUs of a server alone.
-        """
+    def _fitting(self, board: Board, layouts: Sequence[Parallelism]) -> list[PlanCandidate]:
+        """The first whose memory holds a request of each replica; stages where nothing else is."""
         found: list[PlanCandidate] = []
-        for layout in self._expert_layouts:
-            joined = min(layout.data * layout.tensor, _NODE_GPUS)
-            if (
-                _slice_fault(self.requirement, board, layout)
-                or (board.linked_gpu_count or 1) < joined
-            ):
-                continue
-            most = self._serving_memory(layout).largest_concurrency(room)
+        for layout in layouts:
+            is_enough = len(found) >= self._settings.layouts_per_gpu
+            if is_enough or (layout.pipeline > 1 and found):
+                break
+            most = self._serving_memory(layout).largest_concurrency(self._available(board))
             if most >= layout.data:
                 found.append(self._replicated(board, layout, most))
-            if len(found) >= self._settings.layouts_per_gpu:
-                break
         return found
 
     def _replicated(self, board: Board, layout: Parallelism, most: int) -> PlanCandidate:
@@ -339,7 +319,7 @@ class Search:
     def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
         """In whole instances of the clouds that are named, with what stands by."""
         layout, spares = candidate.layout, self.requirement.spares
-        if self._instances is None or _SLICE in candidate.gpu:
+        if self._instances is None or is_slice(candidate.gpu):
             return replace(candidate, spare_gpus=spares * layout.tensor * layout.pipeline)
         offered, trains = self._instances.get(candidate.gpu, ()), self.requirement.task.trains
         rental = cheapest_rental(offered, layout, spares, trains=trains)

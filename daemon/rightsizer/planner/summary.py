@@ -57,16 +57,14 @@ _BETWEEN: Final = SummaryLine("")
 
 def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine, ...]:
     """What one decides by, in a screenful."""
-    parts = (
-        _titled(plan, notes),
-        (SummaryLine(line, LineKind.WARNING) for line in nothing_lines(plan)),
-        _chosen(plan),
-        (SummaryLine(line) for line in (() if plan.best else alternative_lines(plan))),
-        _best_first(plan),
-        _rejected(plan.candidates),
-        _to_be_sure(plan),
-    )
-    return tuple(line for part in parts for line in part)
+    lines, best = [*_titled(plan, notes)], plan.best
+    if best is None:
+        lines += (SummaryLine(line, LineKind.WARNING) for line in nothing_lines(plan))
+        lines += map(SummaryLine, alternative_lines(plan))
+    else:
+        lines += (*_chosen(plan, best), *_best_first(plan, best))
+    lines += _rejected(plan.candidates)
+    return (*lines, *(() if best is None else _to_be_sure(plan, best)))
 
 
 def show_summaries(summaries: Sequence[Sequence[SummaryLine]]) -> None:
@@ -90,11 +88,8 @@ def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
     yield from map(SummaryLine, others)
 
 
-def _chosen(plan: GpuPlan) -> Iterator[SummaryLine]:
+def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """What to take, for how much, and how sure that is."""
-    best = plan.best
-    if best is None:
-        return
     rental = "" if best.rental is None else f", rented as {best.rental}"
     sure, hours = best.rate.targets_probability, best.rate.training_hours
     kept = "" if sure is None else f"; {percent(sure)} sure to keep all latencies"
@@ -102,9 +97,9 @@ def _chosen(plan: GpuPlan) -> Iterator[SummaryLine]:
     cost = "no price is known"
     if best.dollars_per_hour is not None:
         cost = f"${priced(best.dollars_per_hour, best.hourly_dollars)} an hour at list prices"
-        work = best.work_dollars
-        if work is not None:
-            cost += f", ${dollars(work)} for a million {plan.requirement.told_unit}"
+        if best.work_dollars is not None:
+            unit = plan.requirement.told_unit
+            cost += f", ${dollars(best.work_dollars)} for a million {unit}"
     yield SummaryLine("")
     for line in wrapped(f"Take {best}{_spread(plan, best)}{rental}: {cost}{took}{kept}."):
         yield SummaryLine(line, LineKind.BEST)
@@ -122,10 +117,7 @@ def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
     return f" as {layout.data} replicas{f' of {each}' if each > 1 else ''}"
 
 
-def _best_first(plan: GpuPlan) -> Iterator[SummaryLine]:
-    best = plan.best
-    if best is None:
-        return
+def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     fitting = [each for each in plan.candidates if each.fits]
     shown, training = fitting[:_SHOWN], plan.requirement.training
     is_run = plan.requirement.task.trains and training.tokens is not None
@@ -184,11 +176,8 @@ def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:
             yield from (SummaryLine(line, LineKind.FAINT) for line in lines)
 
 
-def _to_be_sure(plan: GpuPlan) -> Iterator[SummaryLine]:
+def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """The one run that the plan stands or falls with."""
-    best = plan.best
-    if best is None:
-        return
     steps = validation_steps(plan.requirement, best)
     step = next(each for each in steps if each.name == _LOAD_STEP)
     yield SummaryLine("")

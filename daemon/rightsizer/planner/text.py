@@ -164,15 +164,16 @@ def _run_dollars(candidate: PlanCandidate) -> str:
 
 def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
     """The whole plan, in lines of at most a hundred signs but for what cannot be broken."""
+    best = plan.best
     parts = (
         title_lines(plan.requirement, notes),
         nothing_lines(plan),
         _fitting_lines(plan, shows_all=shows_all),
-        _detail_lines(plan),
+        () if best is None else _detail_lines(plan.requirement, best),
         rejection_lines(plan.candidates, shows_all=shows_all),
         alternative_lines(plan),
         growth_lines(plan),
-        _validation_lines(plan),
+        () if best is None else _validation_lines(plan.requirement, best),
     )
     texts = ("\n".join(part) for part in parts)
     return "\n\n".join(filter(None, texts))
@@ -224,10 +225,7 @@ def table_lines(
     return aligned([heading for heading, _ in columns], rows, left)
 
 
-def _detail_lines(plan: GpuPlan) -> Iterator[str]:
-    best = plan.best
-    if best is None:
-        return
+def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
     parts = [(name, getattr(best.memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
     split = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value > _VISIBLE)
     whole, usable = best.memory.total.scaled(1.0 / GIB), best.usable_bytes / GIB
@@ -235,7 +233,7 @@ def _detail_lines(plan: GpuPlan) -> Iterator[str]:
     free = f"{best.memory_headroom_ratio:.0%} free"
     yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}: {split}")
     yield ""
-    yield from costs_lines(best, plan.requirement.told_unit)
+    yield from costs_lines(best, requirement.told_unit)
 
 
 def alternative_lines(plan: GpuPlan) -> Iterator[str]:
@@ -258,11 +256,8 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         yield from wrapped(told, indent=2)
 
 
-def _validation_lines(plan: GpuPlan) -> Iterator[str]:
-    best = plan.best
-    if best is None:
-        return
-    steps = validation_steps(plan.requirement, best)
+def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
+    steps = validation_steps(requirement, best)
     yield from wrapped(f"before it is trusted, {steps[-1].run}:", hanging=0)
     for step in steps:
         at = "" if step.concurrency is None else f", {step.concurrency:,.0f}"

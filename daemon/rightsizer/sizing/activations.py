@@ -7,8 +7,8 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
+    LayeredModel,
     RecommenderModel,
-    Transformer,
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import NumberFormat
@@ -67,7 +67,7 @@ class LayerBlock:
     """What the recurrence makes of these."""
 
 
-def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
+def blocks_of(model: LayeredModel) -> tuple[LayerBlock, ...]:
     """The widths of each kind of layers that a model has."""
     if isinstance(model, VisionTransformer):
         ffn = float(model.ffn or 4 * model.hidden)

@@ -1,4 +1,4 @@
-"""Memory that the fullest GPU of a layout needs: training state and activations, or serving."""
+"""Memory that the fullest GPU of a layout needs in training: state and activations."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,6 +23,7 @@ from rightsizer.sizing.estimate import (
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
+    LayeredModel,
     Model,
     RecommenderModel,
     Transformer,
@@ -37,12 +38,7 @@ from rightsizer.sizing.requirement import (
     Parallelism,
     Requirement,
 )
-from rightsizer.sizing.serving_memory import (
-    ServingMemory,
-    dequantized_bytes,
-    placed_parameters,
-    weight_bytes,
-)
+from rightsizer.sizing.serving_memory import dequantized_bytes, placed_parameters, weight_bytes
 from rightsizer.sizing.settings import MemorySettings
 
 _MASTER_BYTES: Final = 4.0
@@ -147,18 +143,15 @@ def training_memory(
     Gradients that a framework allocates again in each backward pass grow as activations go, so both
     are never there in full. They are counted in full, and activations by what they need beyond.
     """
-    count = count_parameters(requirement.model)
-    is_whole = requirement.task is ModelTask.TRAINING
+    model, training = requirement.model, requirement.training
+    count, is_whole = count_parameters(model), requirement.task is ModelTask.TRAINING
     weights, gradients, optimizer, gathered = _state(requirement, count, layout)
     activations = _activations(requirement, layout, settings)
-    training = requirement.training
     if training.offload is Offload.OPTIMIZER:
         optimizer = 0.0
-    elif training.offload is Offload.ACTIVATIONS and isinstance(
-        requirement.model, Transformer | VisionTransformer
-    ):
+    elif training.offload is Offload.ACTIVATIONS and isinstance(model, LayeredModel):
         # Those of two layers are there, one at work and one on its way.
-        part = min(1.0, _RESIDENT_LAYERS * layout.pipeline / requirement.model.layers)
+        part = min(1.0, _RESIDENT_LAYERS * layout.pipeline / model.layers)
         activations = replace(activations, kept=activations.kept * part)
     at_once = training.micro_batch * layout.data
     accumulates = training.global_batch is not None and training.global_batch > at_once
@@ -206,23 +199,6 @@ def _activations(
         case RecommenderModel():
             rows = recommender_bytes(model, images, trains=True)
             return TrainingActivations(rows, 0.0, 0.0)
-
-
-def estimate_memory(
-    requirement: Requirement,
-    layout: Parallelism,
-    concurrency: float | None = None,
-    settings: MemorySettings = _DEFAULTS,
-) -> MemoryEstimate:
-    """What the fullest GPU of a layout needs.
-
-    `concurrency`: requests in flight on all GPUs together; those of the load where it is not given,
-    and one where the load does not say.
-    """
-    if requirement.task.trains:
-        return training_memory(requirement, layout, settings)
-    asked = requirement.load.concurrency if concurrency is None else concurrency
-    return ServingMemory(requirement, layout, settings).at(1.0 if asked is None else asked)
 
 
 def available_bytes(

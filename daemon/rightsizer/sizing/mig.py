@@ -131,9 +131,9 @@ def slice_board(board: Board, profile: MigProfile) -> Board:
     )
 
 
-def is_slice(board: Board) -> bool:
-    """Whether a board is a slice of another."""
-    return _MARK in board.key
+def is_slice(key: str) -> bool:
+    """Whether a board's key is that of a slice of another."""
+    return _MARK in key
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,4 +260,5 @@ class RecommenderModel:
     """Rows that one sample reads."""
 
 
+LayeredModel = Transformer | VisionTransformer
 Model = Transformer | ConvolutionalNetwork | VisionTransformer | Diffusion | RecommenderModel

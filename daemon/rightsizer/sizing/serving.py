@@ -14,7 +14,7 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import Bound, PassCost, joined_gpus
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import ServingErrorSettings, ServingModelSettings
@@ -107,24 +107,6 @@ class Serving:
     """What most of the time goes to."""
     running: float
     """Requests that the memory holds at a time, of those in flight; the others wait."""
-
-
-def serve(  # noqa: PLR0913 - the planner's question, and two things that a site may know better.
-    requirement: Requirement,
-    board: Board,
-    layout: Parallelism,
-    concurrency: float,
-    *,
-    available_bytes: float | None = None,
-    settings: ServingModelSettings = _DEFAULTS,
-) -> Serving:
-    """What is seen with exactly so many requests in flight on all GPUs together.
-
-    Requests that the memory does not hold wait. `available_bytes`: of each GPU, headroom taken off;
-    the usual part of the board's memory where it is not given.
-    """
-    memory = ServingMemory(requirement, layout)
-    return Server(memory, board, available_bytes, settings).at(concurrency)
 
 
 class AnswerRound(NamedTuple):

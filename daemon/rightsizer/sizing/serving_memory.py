@@ -15,6 +15,7 @@ from rightsizer.sizing.estimate import (
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
+    LayeredModel,
     Model,
     RecommenderModel,
     Transformer,
@@ -93,7 +94,7 @@ def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[f
     The first stage holds the embedding and what is not read, the last one the head, or the
     embedding again where they are one.
     """
-    if isinstance(model, Transformer | VisionTransformer):
+    if isinstance(model, LayeredModel):
         stage_share = math.ceil(model.layers / layout.pipeline) / model.layers
     else:
         stage_share = 1.0 / layout.pipeline

@@ -7,7 +7,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.activations import blocks_of, training_activations
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.models import LayeredModel, Transformer, VisionTransformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Offload, Parallelism, Recompute, Requirement
 from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
@@ -46,7 +46,7 @@ _KNOWN_ARCHITECTURE: Final = "Ampere"
 class TrainingShape:
     """What of a transformer a step's time goes by, over sequences of so many tokens."""
 
-    def __init__(self, model: Transformer | VisionTransformer, sequence: float) -> None:
+    def __init__(self, model: LayeredModel, sequence: float) -> None:
         self.count, self.hidden = count_parameters(model), float(model.hidden)
         self.expert_parameters, self.experts_per_token = 0.0, 0
         """Active ones in experts, and how many experts a token passes."""
@@ -154,7 +154,7 @@ class TrainingStep:
         requirement, model = self.requirement, self.requirement.model
         training, layout = requirement.training, self.layout
         is_kept = training.offload is not Offload.ACTIVATIONS
-        if is_kept or not isinstance(model, Transformer | VisionTransformer):
+        if is_kept or not isinstance(model, LayeredModel):
             return 0.0
         form = requirement.precision.activations
         kept = training_activations(blocks_of(model), training, form, layout, None).kept
@@ -263,7 +263,7 @@ def training_rate(
 ) -> TrainingRate:
     """The rate of a training task, whether or not its memory fits."""
     model = requirement.model
-    if isinstance(model, Transformer | VisionTransformer):
+    if isinstance(model, LayeredModel):
         shape = TrainingShape(model, float(requirement.training.sequence))
         seconds = TrainingStep(requirement, shape, board, layout, settings).seconds
         units = shape.sequence if isinstance(model, Transformer) else 1.0

@@ -6,11 +6,13 @@ from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.layer_work import (
     LayerWork,
     attention,
+    cross_attention,
     depthwise,
     embedding,
     feed_forward,
     gated_feed_forward,
     linear,
+    self_attention,
     vectors,
 )
 
@@ -32,10 +34,9 @@ _HUNYUAN_SIZES: Final = 6
 
 def stable_diffusion_3_work(config: Configuration, side: int, text: int) -> LayerWork:
     """SD3Transformer2DModel: the table of positions, which is kept beside the weights, counts."""
-    head, layers = config.needed("attention_head_dim"), config.needed("num_layers")
-    width, patch = config.needed("num_attention_heads") * head, config.needed("patch_size")
-    image, outputs = (side // patch) ** 2, config.needed("out_channels")
-    norms = 2 * head if config.text("qk_norm") else 0
+    width, patch, image = _patched(config, side)
+    layers, outputs = config.needed("num_layers"), config.needed("out_channels")
+    norms = 2 * config.needed("attention_head_dim") if config.text("qk_norm") else 0
     twice = len(config.lists("dual_attention_layers"))
     work = linear(config.needed("in_channels") * patch**2, width, image)
     work += vectors(config.needed("pos_embed_max_size") ** 2 * width)
@@ -73,9 +74,8 @@ def flux_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 def qwen_image_work(config: Configuration, side: int, text: int) -> LayerWork:
     """QwenImageTransformer2DModel."""
-    head, patch = config.needed("attention_head_dim"), config.needed("patch_size")
-    width, read = config.needed("num_attention_heads") * head, config.needed("joint_attention_dim")
-    image = (side // patch) ** 2
+    width, patch, image = _patched(config, side)
+    head, read = config.needed("attention_head_dim"), config.needed("joint_attention_dim")
     work = linear(config.needed("in_channels"), width, image) + embedding(_TIMES, width)
     work += vectors(read) + linear(read, width, text)
     work += _joint_block(width, image, text, 2 * head) * config.needed("num_layers")
@@ -84,9 +84,8 @@ def qwen_image_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 def auraflow_work(config: Configuration, side: int, text: int) -> LayerWork:
     """AuraFlowTransformer2DModel: no biases, and registers beside the text."""
-    width = config.needed("num_attention_heads") * config.needed("attention_head_dim")
-    patch, outputs = config.needed("patch_size"), config.needed("out_channels")
-    image, words = (side // patch) ** 2, text + _AURAFLOW_REGISTERS
+    width, patch, image = _patched(config, side)
+    outputs, words = config.needed("out_channels"), text + _AURAFLOW_REGISTERS
     rows = image + words
     work = linear(config.needed("in_channels") * patch**2, width, image)
     work += vectors(config.needed("pos_embed_max_size") * width, _AURAFLOW_REGISTERS * width)
@@ -107,7 +106,7 @@ def z_image_work(config: Configuration, side: int, text: int) -> LayerWork:
     norms = 2 * head if config.is_set("qk_norm", otherwise=True) else 0
     patch, read = config.wholes("all_patch_size")[0], config.needed("cap_feat_dim")
     pixels = patch**2 * config.needed("in_channels")
-    image, words = _filled_up((side // patch) ** 2), _filled_up(text)
+    image, words = (each + -each % _Z_IMAGE_STEP for each in ((side // patch) ** 2, text))
     condition = min(width, _Z_IMAGE_CONDITION)
     work = linear(pixels, width, image) + vectors(2 * width)
     work += embedding(_TIMES, _Z_IMAGE_TIME_HIDDEN, condition)
@@ -153,10 +152,6 @@ def _z_image_block(width: int, rows: int, norms: int) -> LayerWork:
     return matrices + gated_feed_forward(width, inner, rows) + attention(rows, rows, width)
 
 
-def _filled_up(tokens: int) -> int:
-    return tokens + -tokens % _Z_IMAGE_STEP
-
-
 def pixart_work(config: Configuration, side: int, text: int) -> LayerWork:
     """PixArtTransformer2DModel, Alpha and Sigma."""
     width, patch, image = _patched(config, side)
@@ -169,8 +164,8 @@ def pixart_work(config: Configuration, side: int, text: int) -> LayerWork:
     is_large = config.whole("sample_size") == _LARGE_PIXART
     if config.is_set("use_additional_conditions", otherwise=is_large):
         work += embedding(_TIMES, width // 3) * 2
-    block = _crossed_projections(width, image, bias=bias) + attention(image, image, width)
-    block += _reading(width, image, read, text, bias=bias)
+    block = self_attention(width, image, bias=bias)
+    block += cross_attention(width, image, read, text, bias=bias)
     block += feed_forward(width, 4 * width, image) + vectors(6 * width)
     work += block * config.needed("num_layers")
     return work + vectors(2 * width) + linear(width, patch**2 * outputs, image)
@@ -185,7 +180,7 @@ def dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
     inputs = config.needed("in_channels")
     bias = config.is_set("attention_bias", otherwise=True)
     classes = config.whole("num_embeds_ada_norm", 1000) or 1000
-    block = _crossed_projections(width, image, bias=bias) + attention(image, image, width)
+    block = self_attention(width, image, bias=bias)
     block += feed_forward(width, 4 * width, image) + embedding(_TIMES, width)
     block += vectors((classes + 1) * width) + linear(width, 6 * width)
     work = linear(inputs * patch**2, width, image) + block * config.needed("num_layers")
@@ -208,8 +203,8 @@ def hunyuan_dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
     work += _hunyuan_conditions(config, width, second, other)
     inner = int(width * config.number("mlp_ratio", 4.0))
     block = linear(width, width) + vectors(3 * 2 * width, 4 * 2 * head)
-    block += _crossed_projections(width, image) + attention(image, image, width)
-    block += _reading(width, image, read, clip + other) + feed_forward(width, inner, image)
+    block += self_attention(width, image) + feed_forward(width, inner, image)
+    block += cross_attention(width, image, read, clip + other)
     skip = vectors(2 * 2 * width) + linear(2 * width, width, image)
     work += block * layers + skip * (layers - layers // 2 - 1)
     return work + linear(width, 2 * width) + linear(width, patch**2 * outputs, image)
@@ -245,7 +240,7 @@ def sana_work(config: Configuration, side: int, text: int) -> LayerWork:
     inner = int(width * config.number("mlp_ratio", 2.5))
     mixed = linear(width, 2 * inner, image) + linear(inner, width, image, bias=False)
     mixed += depthwise(2 * inner, 3, image)
-    block = own + norms + _reading(width, image, read, text) + mixed + vectors(6 * width)
+    block = own + norms + cross_attention(width, image, read, text) + mixed + vectors(6 * width)
     work += block * layers + vectors(2 * width)
     return work + linear(width, patch**2 * outputs, image)
 
@@ -255,13 +250,3 @@ def _patched(config: Configuration, side: int) -> tuple[int, int, int]:
     width = config.needed("num_attention_heads") * config.needed("attention_head_dim")
     patch = config.needed("patch_size")
     return width, patch, (side // patch) ** 2
-
-
-def _crossed_projections(width: int, rows: int, *, bias: bool = True) -> LayerWork:
-    return linear(width, width, rows, bias=bias) * 3 + linear(width, width, rows)
-
-
-def _reading(width: int, rows: int, read: int, text: int, *, bias: bool = True) -> LayerWork:
-    """Attention of the image to a text of another width."""
-    own = linear(width, width, rows, bias=bias) + linear(width, width, rows)
-    return own + linear(read, width, text, bias=bias) * 2 + attention(rows, text, width)

@@ -28,10 +28,9 @@ from rightsizer.planner.models.special_layers import (
     has_linear_attention,
     with_linear_attention,
 )
-from rightsizer.planner.models.towers import OTHER_PARTS, count_towers
-from rightsizer.planner.models.vision_towers import COLORS, channels
+from rightsizer.planner.models.towers import COLORS, OTHER_PARTS, channels, count_towers
 from rightsizer.planner.requirement_checks import check_model
-from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.models import LayeredModel, Transformer, VisionTransformer
 from rightsizer.sizing.parameters import count_parameters
 
 _KEYS: Final = ("max_position_embeddings", "n_positions")
@@ -59,7 +58,7 @@ _CLASSES: Final = 1000
 _KEYS_OF_PLANS: Final = "parameters, layers, hidden, heads, kv_heads, ffn, vocab"
 _DESCRIBE: Final = f"describe the model in the plan instead ({_KEYS_OF_PLANS})"
 _IMAGES_AND_TEXTS: Final = frozenset({"clip"})
-TextModel = PublishedModel[Transformer | VisionTransformer]
+TextModel = PublishedModel[LayeredModel]
 
 
 def _context_tokens(config: Configuration) -> int | None:
@@ -175,7 +174,7 @@ def _is_of_whole(key: str, config: Configuration) -> bool:
     return version.isdecimal() and version not in _TIED_BY_PART
 
 
-def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
+def _read(config: Configuration, name: str) -> LayeredModel:
     kind = config.text("model_type")
     if kind in _VISION:
         return _vision_transformer(config, name)

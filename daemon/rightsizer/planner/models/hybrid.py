@@ -13,9 +13,6 @@ from rightsizer.sizing.parameters import attention_parameters
 
 ATTENTION: Final = "attention"
 RECURRENT: Final = "recurrent"
-HYBRID: Final = "hybrid"
-FEED_FORWARD: Final = "mlp"
-EXPERTS: Final = "moe"
 _NAMED_BY: Final = ("layer_types", "layers_block_type")
 _CORRECT: Final = "correct one of them"
 _MOST: Final = 10_000

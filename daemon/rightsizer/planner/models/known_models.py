@@ -83,11 +83,9 @@ def find_model(name: str) -> KnownModel | None:
         if of is not None and (
             any(map(_SIZE.fullmatch, tail)) or _key(of.name) == _key("".join(tail))
         ):
-            is_reader = any(map(_READERS.fullmatch, words))
-            note = (
-                f"read as {of.name}, by the end of the name; give its config.json if it is another"
-            )
-            return replace(of, notes=(note,), is_reader=is_reader)
+            read = f"read as {of.name}, by the end of the name"
+            note = f"{read}; give its config.json if it is another"
+            return replace(of, notes=(note,), is_reader=any(map(_READERS.fullmatch, words)))
     return None
 
 
@@ -111,10 +109,8 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
             if weights is None or weights is NumberFormat.NF4:
                 # `AWQ-4bit` is AWQ's.
                 weights = _FORMATS.get(last, weights)
-            is_gguf, version = (
-                is_gguf or last == "gguf",
-                version or (last if _VERSION.fullmatch(last) else ""),
-            )
+            is_gguf = is_gguf or last == "gguf"
+            version = version or (last if _VERSION.fullmatch(last) else "")
             words.pop()
         elif words[0] in _PREFIXES:
             words.pop(0)
@@ -134,11 +130,6 @@ def near_models(name: str) -> list[str]:
 def is_closed(name: str) -> bool:
     """Whether a name is of a model whose maker alone serves it."""
     return bool(_CLOSED.match(_key(name.rpartition("/")[2])))
-
-
-def known_names() -> list[str]:
-    """All of the table."""
-    return list(dict.fromkeys(row["name"] for row in _rows().values()))
 
 
 @cache

@@ -48,8 +48,7 @@ def _kinds(config: Configuration, key: str, count: int) -> tuple[str, ...]:
     names = config.names(key) or (config.text(key) or "ResBlock",) * count
     known = ("ResBlock", "EfficientViTBlock")
     if len(names) != count or not set(names) <= set(known):
-        fault = f"{list(names)} is not counted; known are {', '.join(known)}"
-        raise wrong(key, fault, _REMEDY)
+        raise wrong(key, f"{list(names)} is not counted; known are {', '.join(known)}", _REMEDY)
     return names
 
 
@@ -128,10 +127,9 @@ def _plain(config: Configuration) -> float:
     channels = config.wholes("block_out_channels")
     layers = config.whole("layers_per_block", 1) or 1
     latents = config.needed("latent_channels")
-    looks = config.is_set("mid_block_add_attention", otherwise=True)
     first, last = channels[0], channels[-1]
     middle = residual_block(last, last, 0) * 2
-    if looks:
+    if config.is_set("mid_block_add_attention", otherwise=True):
         middle += linear(last, last, 0) * 4 + vectors(2 * last)
     work = middle * 2 + vectors(2 * last, 2 * first)
     work += convolution(_COLORS, first, 3, 0) + convolution(last, 2 * latents, 3, 0)

@@ -44,6 +44,18 @@ def attention(queries: int, keys: int, width: int) -> LayerWork:
     return LayerWork(0.0, 4.0 * queries * keys * width)
 
 
+def self_attention(width: int, rows: int, *, bias: bool = True) -> LayerWork:
+    """With its projections; `bias` of queries, keys and values."""
+    projections = linear(width, width, rows, bias=bias) * 3 + linear(width, width, rows)
+    return projections + attention(rows, rows, width)
+
+
+def cross_attention(width: int, rows: int, read: int, text: int, *, bias: bool = True) -> LayerWork:
+    """Of an image to a text of another width, with its projections."""
+    own = linear(width, width, rows, bias=bias) + linear(width, width, rows)
+    return own + linear(read, width, text, bias=bias) * 2 + attention(rows, text, width)
+
+
 def embedding(inputs: int, width: int, outputs: int = 0, rows: int = 1) -> LayerWork:
     """Two matrices with an activation between, of a time, a size or a text."""
     return linear(inputs, width, rows) + linear(width, outputs or width, rows)

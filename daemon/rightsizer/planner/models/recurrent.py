@@ -1,13 +1,258 @@
-"""Models whose layers keep a state of a request, by `model_type`; LFM 2 and RecurrentGemma here."""
+"""Models whose layers keep a state of a request, by `model_type`: Mamba, its hybrids, and alike."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import cycle, islice
 from typing import Final
 
-from rightsizer.planner.models import hybrid, mamba
+from rightsizer.planner.models import hybrid
 from rightsizer.planner.models.configuration import ConfigReader, Configuration, wrong
 from rightsizer.planner.models.hybrid import ATTENTION, RECURRENT, WIDE, Mixer
-from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.models import LayerKind, Transformer
+from rightsizer.sizing.parameters import attention_parameters
+
+_HYBRID: Final = "hybrid"
+_FEED_FORWARD: Final = "mlp"
+_EXPERTS: Final = "moe"
+_JAMBA: Final = ("mamba_d_state", "mamba_dt_rank", "mamba_d_conv")
+_BAMBA: Final = ("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
+_CHANNELS: Final = "mamba_d_ssm"
+_RENAMED: Final = {
+    "mamba_n_groups": "n_groups",
+    "mamba_d_conv": "conv_kernel",
+    "mamba_conv_bias": "use_conv_bias",
+    "num_local_experts": "n_routed_experts",
+}
+"""Keys that the class reads under another name."""
+_PATTERN: Final = "hybrid_override_pattern"
+_LETTERS: Final = {"M": RECURRENT, "*": ATTENTION, "-": _FEED_FORWARD, "E": _EXPERTS}
+_USUAL: Final = (RECURRENT, _EXPERTS, ATTENTION, _FEED_FORWARD)
+_NEMOTRON: Final = ("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel")
+_SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
+_STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
+_ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
+_ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
+"""Layers that a shared block stands before, where the configuration does not say."""
+_DOUBLE: Final = 2
+"""Attention sees the embedding beside what comes from the layer before."""
+
+
+def read_mamba(config: Configuration, name: str) -> Transformer:
+    """Mamba and Falcon Mamba: each channel is a head of its own, with a state of its own."""
+    # Falcon Mamba's file has an expansion of 16, and the width that it has beside it.
+    inner = config.whole("intermediate_size") or hybrid.inner_width(config, "expand")
+    keys = ("state_size", "time_step_rank", "conv_kernel")
+    mixer = hybrid.mamba_mixer(config, inner, keys, ("use_bias", "use_conv_bias"))
+    return _stack(config, name, (inner, 1), mixer, is_tied=True)
+
+
+def read_mamba2(config: Configuration, name: str) -> Transformer:
+    """Mamba 2."""
+    heads, width = config.needed("num_heads"), config.needed("head_dim")
+    inner = hybrid.inner_width(config, "expand")
+    if heads * width != inner:
+        fault = f"{heads} heads of {width} are not {inner} wide, as hidden_size and expand tell"
+        raise wrong("num_heads", fault, "correct one of them")
+    keys = ("num_heads", "n_groups", "state_size", "conv_kernel")
+    mixer = hybrid.mamba2_mixer(config, width, keys, ("use_bias", "use_bias", "use_conv_bias"))
+    return _stack(config, name, (heads, width), mixer, is_tied=False)
+
+
+def _stack(
+    config: Configuration, name: str, heads: tuple[int, int], mixer: Mixer, *, is_tied: bool
+) -> Transformer:
+    layers = hybrid.layer_count(config)
+    shape = Transformer(
+        layers=layers,
+        hidden=config.needed("hidden_size"),
+        heads=heads[0],
+        vocab=config.needed("vocab_size"),
+        name=name,
+        head_dim=heads[1],
+        tied_embeddings=config.is_set("tie_word_embeddings", otherwise=is_tied),
+    )
+    return hybrid.stacked(shape, [mixer.kind(layers, has_feed_forward=False, parts=1)], mixer, 0.0)
+
+
+def read_jamba(config: Configuration, name: str) -> Transformer:
+    """Every so many layers with attention and every so many with experts."""
+    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
+    shape = hybrid.attention_shape(config, name, layers, ffn=ffn)
+    is_attending = hybrid.periodic_layers(config, "attn", layers)
+    if named := hybrid.named_layers(config, (ATTENTION, RECURRENT)):
+        periodic = tuple(ATTENTION if attends else RECURRENT for attends in is_attending)
+        hybrid.agreed(hybrid.naming_key(config), named, periodic, "attn_layer_period")
+    inner, keys = hybrid.inner_width(config, "mamba_expand"), _JAMBA
+    biases = ("mamba_proj_bias", "mamba_conv_bias")
+    mixer = hybrid.mamba_mixer(config, inner, keys, biases, has_norms=True)
+    experts = config.needed("num_experts")
+    mixed = sum(hybrid.periodic_layers(config, "expert", layers)) if experts > 1 else 0
+    one = hybrid.feed_forward(shape.hidden, ffn)
+    feed_forwards = (layers - mixed) * one + mixed * experts * (one + shape.hidden)
+    whole = hybrid.in_turns(shape, sum(is_attending), mixer, feed_forwards)
+    if not mixed:
+        return whole
+    parts = {"experts": experts, "dense_layers": layers - mixed, "dense_ffn": ffn}
+    return hybrid.mixture(whole, config, mixed, one, **parts)
+
+
+def _bamba_mixer(config: Configuration, inner: int, bias: str, *, has_norm: bool = True) -> Mixer:
+    head_dim = hybrid.head_width(config, "mamba_n_heads", "mamba_d_head", inner)
+    biases = ("mamba_proj_bias", bias, "mamba_conv_bias")
+    return hybrid.mamba2_mixer(config, head_dim, _BAMBA, biases, has_norm=has_norm)
+
+
+def read_bamba(config: Configuration, name: str) -> Transformer:
+    """Layers of attention are listed; where none is, all are recurrent."""
+    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
+    usual = (RECURRENT,) * layers
+    pattern = hybrid.layer_pattern(config, layers, usual, ATTENTION, "attn_layer_indices")
+    has_bias = config.is_set("attention_bias")
+    shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
+    mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
+    one = hybrid.feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
+    return hybrid.in_turns(shape, pattern.count(ATTENTION), mixer, layers * one)
+
+
+def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
+    """Each layer has a part that every token passes, and experts where there are any."""
+    layers = hybrid.layer_count(config)
+    pattern = hybrid.layer_pattern(config, layers, (RECURRENT,) * layers)
+    has_bias = config.is_set("attention_bias")
+    shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias)
+    mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
+    hidden, shared = shape.hidden, config.needed("shared_intermediate_size")
+    experts = config.whole("num_local_experts") or 0
+    ffn = config.needed("intermediate_size") if experts else shared
+    expert = hybrid.feed_forward(hidden, ffn)
+    feed_forwards = layers * (hybrid.feed_forward(hidden, shared) + experts * (expert + hidden))
+    attending = pattern.count(ATTENTION)
+    whole = hybrid.in_turns(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
+    if not experts:
+        return whole
+    parts = {"experts": experts, "shared_experts": -(-shared // ffn)}
+    return hybrid.mixture(whole, config, layers, expert, **parts)
+
+
+def read_falcon_h1(config: Configuration, name: str) -> Transformer:
+    """Each layer has both, attention with a cache and a mixer with a state."""
+    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
+    has_bias = config.is_set("attention_bias")
+    shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
+    # Null stands for as many channels as the layer expands to, and nothing for the class's default.
+    is_null = _CHANNELS in config.values and config.values[_CHANNELS] is None
+    inner = hybrid.inner_width(config, "mamba_expand") if is_null else config.needed(_CHANNELS)
+    has_norm = config.is_set("mamba_rms_norm")
+    mixer = _bamba_mixer(config, inner, "projectors_bias", has_norm=has_norm)
+    one = hybrid.feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
+    return hybrid.stacked(shape, [mixer.kind(layers, has_attention=True)], mixer, layers * one)
+
+
+def read_nemotron_h(given: Configuration, name: str) -> Transformer:
+    """A layer is a Mamba 2, an attention, a feed-forward part or experts, alone."""
+    values = given.values
+    renamed = {new: values[old] for old, new in _RENAMED.items() if old in values}
+    config = replace(given, values={**renamed, **values})
+    pattern = _nemotron_pattern(config)
+    has_bias, ffn = config.is_set("attention_bias"), config.needed("intermediate_size")
+    shape = hybrid.attention_shape(
+        config, name, len(pattern), attention_bias=has_bias, gated_ffn=False, ffn=ffn
+    )
+    state_format = config.text(_STATE_FORMAT) or "float32"
+    if state_format not in _SCALES:
+        remedy = f"take one of {', '.join(_SCALES)}"
+        raise wrong(_STATE_FORMAT, f"'{state_format}' is not known", remedy)
+    head_dim, biases = config.needed("mamba_head_dim"), ("use_bias", "use_bias", "use_conv_bias")
+    scale = _SCALES[state_format]
+    mixer = hybrid.mamba2_mixer(config, head_dim, _NEMOTRON, biases, state_scale=scale)
+    dense, mixed = pattern.count(_FEED_FORWARD), pattern.count(_EXPERTS)
+    kinds = (
+        LayerKind(pattern.count(ATTENTION), has_attention=True, has_feed_forward=False, parts=1),
+        mixer.kind(pattern.count(RECURRENT), has_feed_forward=False, parts=1),
+        LayerKind(dense + mixed, parts=1),
+    )
+    has_ffn_bias = config.is_set("mlp_bias")
+    one = hybrid.feed_forward(shape.hidden, ffn, is_gated=False, has_bias=has_ffn_bias)
+    whole = hybrid.stacked(shape, kinds, mixer, dense * one)
+    return _with_experts(whole, config, dense, mixed) if mixed else whole
+
+
+def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: int) -> Transformer:
+    """The shape with experts in some layers, which may work on less than the layer's width."""
+    hidden, has_bias = shape.hidden, config.is_set("mlp_bias")
+    experts, width = config.needed("n_routed_experts"), config.needed("moe_intermediate_size")
+    shared = config.needed("moe_shared_expert_intermediate_size")
+    latent = config.whole("moe_latent_size")
+    expert = hybrid.feed_forward(latent or hidden, width, is_gated=False)
+    layer = experts * (expert + hidden + 1)
+    layer += hybrid.feed_forward(hidden, shared, is_gated=False, has_bias=has_bias)
+    if latent:
+        layer += 2 * hidden * latent + (hidden + latent if has_bias else 0)
+    return hybrid.mixture(
+        shape,
+        config,
+        mixed,
+        expert,
+        parameters=(shape.parameters or 0.0) + mixed * layer,
+        ffn=width,
+        experts=experts,
+        shared_experts=-(-shared // width),
+        dense_layers=shape.layers - mixed,
+        dense_ffn=shape.ffn if dense else None,
+    )
+
+
+def _nemotron_pattern(config: Configuration) -> hybrid.Kinds:
+    """The kind of each layer, by its name or by a letter."""
+    named, letters = hybrid.named_layers(config, _USUAL), config.text(_PATTERN)
+    for letter in letters:
+        if letter not in _LETTERS:
+            raise wrong(_PATTERN, f"'{letter}' is none of {' '.join(_LETTERS)}")
+    spelled = tuple(_LETTERS[letter] for letter in letters)
+    if named and spelled:
+        hybrid.agreed(_PATTERN, spelled, named, hybrid.naming_key(config))
+    pattern = named or spelled or _USUAL
+    if config.whole("num_hidden_layers") is None:
+        return pattern
+    key = hybrid.naming_key(config) if named or not spelled else _PATTERN
+    return hybrid.for_all(key, pattern, hybrid.layer_count(config))
+
+
+def read_zamba2(config: Configuration, name: str) -> Transformer:
+    """Mamba 2 in all layers, and few blocks of attention that many of them share.
+
+    Shared blocks are counted once, and passed as often as they come.
+    """
+    layers = hybrid.layer_count(config)
+    places = range(config.defaults["num_hidden_layers"])
+    usual = tuple(_HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT for layer in places)
+    pattern = hybrid.layer_pattern(config, layers, usual, _HYBRID, "hybrid_layer_ids")
+    hybrids = pattern.count(_HYBRID)
+    shape = hybrid.attention_shape(config, name, layers, is_tied=True)
+    hidden, width = shape.hidden, _DOUBLE * shape.hidden
+    if width % shape.heads:
+        fault = f"{shape.heads} do not divide twice the hidden_size of {hidden}"
+        raise wrong("num_attention_heads", fault)
+    ffn = config.whole("intermediate_size") or 4 * hidden
+    shape = replace(shape, head_dim=width // shape.heads, ffn=ffn)
+    inner, bias = hybrid.inner_width(config, "mamba_expand"), "add_bias_linear"
+    head_dim = hybrid.head_width(config, "n_mamba_heads", "mamba_headdim", inner)
+    mixer = hybrid.mamba2_mixer(config, head_dim, _ZAMBA, (bias, bias, ""))
+    blocks = min(config.needed("num_mem_blocks"), hybrids)
+    keys = (shape.kv_heads or 0) * (width // shape.heads)
+    block = width * (width + 2 * keys) + width * hidden + width + hidden
+    block += hybrid.feed_forward(hidden, ffn, has_bias=config.is_set(bias))
+    rank = config.needed("adapter_rank")
+    adapter = rank * (hidden + 2 * ffn)
+    if config.is_set("use_shared_attention_adapter"):
+        adapter += 3 * rank * 2 * width
+    plain = mixer.kind(layers - hybrids, has_feed_forward=False, parts=1)
+    kinds = (plain, mixer.kind(hybrids, has_attention=True, parts=3))
+    # Of each layer with a shared block: its adapter, a matrix back, and no more norms than one.
+    own = hybrids * (adapter + hidden * hidden - 2 * hidden - attention_parameters(shape))
+    whole = hybrid.stacked(shape, kinds, mixer, blocks * block, own)
+    return replace(whole, repeated_parameters=float((hybrids - blocks) * block))
+
 
 _REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
 _TYPES: Final = ("block_types", "_block_types")
@@ -97,16 +342,16 @@ def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
 
 
 READERS: Final[Mapping[str, ConfigReader]] = {
-    "bamba": mamba.read_bamba,
-    "falcon_h1": mamba.read_falcon_h1,
-    **dict.fromkeys(("mamba", "falcon_mamba"), mamba.read_mamba),
-    "granitemoehybrid": mamba.read_granite_hybrid,
-    "jamba": mamba.read_jamba,
+    "bamba": read_bamba,
+    "falcon_h1": read_falcon_h1,
+    **dict.fromkeys(("mamba", "falcon_mamba"), read_mamba),
+    "granitemoehybrid": read_granite_hybrid,
+    "jamba": read_jamba,
     "lfm2": read_lfm2,
     "lfm2_moe": read_lfm2_mixture,
-    "mamba2": mamba.read_mamba2,
-    "nemotron_h": mamba.read_nemotron_h,
+    "mamba2": read_mamba2,
+    "nemotron_h": read_nemotron_h,
     "recurrent_gemma": read_recurrent_gemma,
-    "zamba2": mamba.read_zamba2,
+    "zamba2": read_zamba2,
 }
 """Each as its class in transformers has it; the tests hold them against published counts."""

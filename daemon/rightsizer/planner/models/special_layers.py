@@ -109,13 +109,11 @@ def with_double_layers(shape: Transformer, config: Configuration) -> Transformer
     Some of the experts that a router may choose hand a token on as it is, so that fewer of the
     real ones are passed: by their share, as a router in balance chooses (arXiv:2509.01322).
     """
-    idle = config.whole("zero_expert_num", 0) or 0
+    idle, layers = config.whole("zero_expert_num", 0) or 0, shape.layers
     chosen = max(1, round(shape.experts_per_token * shape.experts / (shape.experts + idle)))
     dense = 3 * shape.hidden * (shape.dense_ffn or 0)
-    layer = attention_parameters(shape) + 2 * shape.hidden
     router = idle * (shape.hidden + 1)
-    added = shape.layers * (layer + 2 * dense + router)
-    layers = shape.layers
+    added = layers * (attention_parameters(shape) + 2 * shape.hidden + 2 * dense + router)
     return _with(shape, added, layers=2 * layers, dense_layers=layers, experts_per_token=chosen)
 
 
@@ -129,8 +127,7 @@ def with_cross_attention(shape: Transformer, config: Configuration) -> Transform
     if len(crossed) < len(listed):
         fault = f"names layers beyond the {shape.layers} of num_hidden_layers"
         raise wrong("cross_attention_layers", fault)
-    of_layer = 2 * shape.head_width + _GATES
-    added = len(crossed) * of_layer + _IMAGE_TOKENS * shape.hidden
+    added = len(crossed) * (2 * shape.head_width + _GATES) + _IMAGE_TOKENS * shape.hidden
     return _with(shape, added, cached_layers=shape.layers - len(crossed))
 
 

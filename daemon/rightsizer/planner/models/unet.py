@@ -7,11 +7,12 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import DESCRIBE, MODEL_TYPES, Configuration, wrong
 from rightsizer.planner.models.layer_work import (
     LayerWork,
-    attention,
     convolution,
+    cross_attention,
     embedding,
     gated_feed_forward,
     linear,
+    self_attention,
     vectors,
 )
 
@@ -149,10 +150,7 @@ def _transformer(level: _Level, text: int) -> LayerWork:
     if not level.depth:
         return LayerWork()
     width, rows = level.channels, level.side**2
-    own = linear(width, width, rows, bias=False) * 3 + linear(width, width, rows)
-    read = linear(width, width, rows, bias=False) + linear(width, width, rows)
-    read += linear(level.text_width, width, text, bias=False) * 2
-    looked = attention(rows, rows, width) + attention(rows, text, width)
-    block = own + read + looked + vectors(6 * width)
+    block = self_attention(width, rows, bias=False) + vectors(6 * width)
+    block += cross_attention(width, rows, level.text_width, text, bias=False)
     block += gated_feed_forward(width, 4 * width, rows, bias=True)
     return vectors(2 * width) + linear(width, width, rows) * 2 + block * level.depth
