@@ -192,8 +192,7 @@ def _host(evidence: StateEvidence, settings: ClassificationSettings) -> float:
 
 def _has_gaps(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     """An encoder that works all the time leaves no gaps, however little the SMs do."""
-    busy = evidence.busy
-    if busy is not None and evidence.engines is not None:
+    if (busy := evidence.busy) is not None and evidence.engines is not None:
         busy = max(busy, evidence.engines)
     return margin_below(busy, settings.gap_busy_ratio)
 
@@ -248,8 +247,7 @@ def classify(evidence: StateEvidence, settings: ClassificationSettings) -> State
     """The state of one stretch by the table of `docs/definitions.md`, first match."""
     if evidence.layout.tier is Tier.NONE:
         return _UNKNOWN[UnknownReason.NO_UTILIZATION]
-    active = activity_margin(evidence, settings)
-    if active < MATCH_MARGIN:
+    if (active := activity_margin(evidence, settings)) < MATCH_MARGIN:
         return _at_rest(evidence, active, settings)
     if _is_waking(evidence, settings):
         return _UNKNOWN[UnknownReason.NO_HOLDER]

@@ -66,8 +66,7 @@ class _DeviceTrack:
     def mean(self, signal: Signal, first: int, needed: Nanoseconds) -> float | None:
         """Over half of the window; `None` where too little of it is known."""
         found = [part for part in self.parts if first <= part.number < first + _HALF]
-        time = sum(part.times.get(signal, 0) for part in found)
-        if not time or time < needed:
+        if not (time := sum(part.times.get(signal, 0) for part in found)) or time < needed:
             return None
         return sum(part.sums.get(signal, 0.0) for part in found) / time
 
@@ -90,8 +89,7 @@ class ImbalanceDetector:
 
     def judge(self, now: Nanoseconds) -> None:
         """Judge all jobs again if a part of the window has ended by now, on the steady clock."""
-        number = now // self._length
-        if number != self._number:
+        if (number := now // self._length) != self._number:
             self._number = number
             self._tracks = {
                 uuid: track
@@ -120,16 +118,14 @@ class ImbalanceDetector:
         if job is None:
             return  # Owners may be unseen for a moment; a track without additions expires.
         number = end // self._length
-        track = self._tracks.get(device.uuid)
-        if track is None or track.job != job:
+        if (track := self._tracks.get(device.uuid)) is None or track.job != job:
             track = _DeviceTrack(job, device.name, deque(maxlen=_PARTS + 1))
             self._tracks[device.uuid] = track
         if not track.parts or track.parts[-1].number != number:
             track.parts.append(_ImbalancePart(number))
         part = track.parts[-1]
         for signal in _JUDGED:
-            value = signals.get(signal)
-            if value is not None:
+            if (value := signals.get(signal)) is not None:
                 part.times[signal] = part.times.get(signal, 0) + duration
                 part.sums[signal] = part.sums.get(signal, 0.0) + value * duration
 
@@ -200,12 +196,10 @@ def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings)
     if signals.get(Signal.GPU_BUSY, 0.0) < settings.busy_ratio:
         return False
     # By the best signal: a collective's kernels keep a GPU busy while it waits.
-    pipes = highest(signals, *PIPES)
-    if pipes is not None:
+    if (pipes := highest(signals, *PIPES)) is not None:
         dram = signals.get(Signal.DRAM_ACTIVE, 0.0)
         return pipes < settings.pipe_ratio and dram < settings.dram_ratio
-    power = signals.get(Signal.POWER)
-    if power is not None:
+    if (power := signals.get(Signal.POWER)) is not None:
         return power < settings.power_ratio
     return signals[Signal.GPU_BUSY] < settings.gap_busy_ratio
 

@@ -56,8 +56,7 @@ class DecayedDemands:
         found: dict[Resource, float] = {}
         for _, quantile, histograms in self._memories:
             for resource, histogram in histograms.items():
-                share = histogram.quantile(quantile)
-                if share is not None:
+                if (share := histogram.quantile(quantile)) is not None:
                     found[resource] = max(share, found.get(resource, share))
         return found
 
@@ -83,8 +82,7 @@ class DeviceWindows:
         closed: list[Window] = []
         values = entry_measures(entry)
         for part in split_entry(entry):
-            window = self.rollups.add(part)
-            if window is not None:
+            if (window := self.rollups.add(part)) is not None:
                 self._note(window)
                 closed.append(window)
             self.rollups.measure(values, part.duration)
@@ -188,8 +186,7 @@ class Tenancy:
             self.since = entry.start
         if holdings:
             holder = max(holdings, key=lambda held: held.share_ratio).workload
-            is_new = self.holder is None or holder.key != self.holder.key
-            if is_new:
+            if is_new := self.holder is None or holder.key != self.holder.key:
                 self.since = entry.start
             self.holder, self._empty_since = holder, None
             return is_new
@@ -220,8 +217,7 @@ class RunningTotals:
         length, sums = seconds(duration), self._signal_seconds
         for signal, value in entry.signals.items() if self._kept else ():
             if signal in self._kept:
-                found = self._distributions.get(signal)
-                if found is None:
+                if (found := self._distributions.get(signal)) is None:
                     found = self._distributions[signal] = Histogram()
                 found.add(value, duration)
                 sums[signal] = sums.get(signal, 0.0) + value * length

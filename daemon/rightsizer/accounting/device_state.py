@@ -175,8 +175,7 @@ class LoadCycleDetector:
         self._lowest += forgotten * (busy - self._lowest)
         self._highest += forgotten * (busy - self._highest)
         self._lowest, self._highest = min(self._lowest, busy), max(self._highest, busy)
-        swing = self._highest - self._lowest
-        if swing < self._settings.swing_ratio:
+        if (swing := self._highest - self._lowest) < self._settings.swing_ratio:
             self._length, self._busy, self._is_high = 0, 0.0, False
             self._lengths.clear()
             return False

@@ -206,8 +206,7 @@ class EntryBuilder:
 
     def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> StateEvidence:
         power = self._range(device.uuid)
-        watts = reading.get(Signal.POWER_WATTS)
-        if watts is not None:
+        if (watts := reading.get(Signal.POWER_WATTS)) is not None:
             power.see(watts)
         draws = power.draws(device.power_limit_watts or reading.get(Signal.POWER_LIMIT_WATTS))
         state = self._state(device.uuid)
@@ -232,8 +231,7 @@ class EntryBuilder:
     def _judged(
         self, device: Device, state: DeviceState, evidence: StateEvidence
     ) -> tuple[StateMatch, DeviceUsage]:
-        judged = state.judged
-        if judged is None or judged[:2] != (evidence, evidence.peer_stalls):
+        if (judged := state.judged) is None or judged[:2] != (evidence, evidence.peer_stalls):
             match = classify(evidence, self._settings.classify)
             used = usage(evidence.signals, device, self._settings.usage)
             state.judged = judged = (evidence, evidence.peer_stalls, match, used)

@@ -193,8 +193,7 @@ class HistoryRepository:
         # Page by page: a reader that is slow, or stops early, holds no lock meanwhile.
         while rows := self._database.rows(_PAGE_OF_WINDOWS, (*place, until, until, _PAGE)):
             for *_, uuid, data in rows:
-                window = parse_window_row(uuid, data)
-                if window is not None:
+                if (window := parse_window_row(uuid, data)) is not None:
                     yield window
             place = rows[-1][:2]
 

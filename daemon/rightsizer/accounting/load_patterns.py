@@ -29,8 +29,7 @@ def effective_samples(values: Sequence[float | None]) -> float:
         return float(series.known)
     time = -1.0
     for lag in range(0, min(len(values) // 2, _MOST_LAGS), 2):
-        pair = series.weighed(lag) + series.weighed(lag + 1)
-        if pair <= 0:
+        if (pair := series.weighed(lag) + series.weighed(lag + 1)) <= 0:
             break
         time += 2 * pair
     return series.known / max(1.0, time)
@@ -73,8 +72,7 @@ class _Series:
 
     def autocorrelation(self, lag: int) -> float:
         """Of the pairs that are known; 0 where none are."""
-        pairs = self.pairs(lag)
-        if not pairs:
+        if not (pairs := self.pairs(lag)):
             return 0.0
         products: float = sum(map(mul, self._deviations, self._deviations[lag:]))
         return products / pairs / self.variance
@@ -135,8 +133,7 @@ def covers_week(hours: Iterable[int], settings: ShapeSettings | None = None) -> 
 
 def grid(series: Series, values: Sequence[float]) -> Sequence[float | None]:
     """One of a series' columns at equal distances of five minutes; `None` where unknown."""
-    numbers = series.numbers
-    if not numbers or numbers[-1] - numbers[0] + 1 == len(numbers):
+    if not (numbers := series.numbers) or numbers[-1] - numbers[0] + 1 == len(numbers):
         return values
     return _spread(numbers, values)
 

@@ -69,8 +69,7 @@ class PowerRange:
 
     def draws(self, default_limit_watts: float | None) -> PowerLevels:
         """The range as far as it is known."""
-        idle = self._learned_idle_watts()
-        if idle is None and self._lowest is not None:
+        if (idle := self._learned_idle_watts()) is None and self._lowest is not None:
             idle = self._lowest
             if default_limit_watts is not None:
                 idle = min(idle, self._settings.idle_limit_ratio * default_limit_watts)
@@ -145,8 +144,7 @@ class EnergyMeter:
             self.restart(counter_joules)
             return _by_power(drawn)
         self._still += elapsed
-        moved = counter_joules - before
-        if moved == 0:
+        if (moved := counter_joules - before) == 0:
             if drawn is not None:
                 paid = min(self._owed_joules, drawn)
                 self._owed_joules -= paid

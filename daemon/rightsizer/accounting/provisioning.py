@@ -33,8 +33,7 @@ def provision(
         if resource in own or (own and resource is Resource.MEDIA)
     }
     under = _under(window)
-    is_preallocated = holds_without_need(window, allocator, settings)
-    if is_preallocated:
+    if is_preallocated := holds_without_need(window, allocator, settings):
         found.pop(Resource.MEMORY, None)
         under.pop(Resource.MEMORY, None)
     is_under = any(share >= settings.underprovisioned_ratio for share in under.values())
@@ -79,8 +78,7 @@ def holds_without_need(
     """
     if allocator is not Allocator.UNKNOWN:
         return allocator is Allocator.PREALLOCATING
-    memory = window.demands.get(Resource.MEMORY)
-    if memory is None:
+    if (memory := window.demands.get(Resource.MEMORY)) is None:
         return False
     low, high = memory.quantile(settings.preallocated_quantile_ratio), memory.maximum()
     if low is None or high is None:

@@ -156,8 +156,7 @@ class BlockRing:
 
     def append(self, blocks: Blocks, start: Nanoseconds) -> None:
         """Add blocks that begin at a time, all on one day."""
-        day = start - start % DAY
-        if day != self._day:
+        if (day := start - start % DAY) != self._day:
             self._pack()
             self._day = day
             while self._days and not day - _KEPT <= self._days[0][0] <= day:
@@ -196,8 +195,7 @@ class WindowReader:
 
     def window(self, form: bytes) -> Window:
         """A window that was kept, of no device in particular; it is not to be changed."""
-        found = self.windows.get(form)
-        if found is None:
+        if (found := self.windows.get(form)) is None:
             # A device and a workload that has it to itself keep the same bytes, without a name.
             found = self._known.get(form) or decode_window("", form)
             self.windows[form] = found

@@ -291,8 +291,7 @@ class RollupStore:
 
     def close(self) -> Window | None:
         """Close the open window before its time; it, where there is one."""
-        found = self.open_window()
-        if found is None or self.slot is None:
+        if (found := self.open_window()) is None or self.slot is None:
             return None
         self._open, self._block = WindowBuilder(self.uuid), BlockBuilder()
         if self.slot >= self.hourly_before:
@@ -351,8 +350,7 @@ class RollupStore:
         return builder.window()
 
     def _hours_before(self, slot: Nanoseconds) -> None:
-        hour = self._hours.close_before(slot)
-        if hour is not None:
+        if (hour := self._hours.close_before(slot)) is not None:
             self._days.close_before(hour.slot)
             self._days.add(hour.window, hour.slot)
 

@@ -126,8 +126,7 @@ class NodeAccounts:
 
         One that counts is part of all that was posted, too.
         """
-        key = window.workload_key
-        if key is not None:
+        if (key := window.workload_key) is not None:
             self._workloads.restore(key, window)
             return
         account = self.device(window.uuid)
@@ -381,8 +380,7 @@ class AccountingService:
 
     def _device(self, snapshot: Snapshot, device: Device) -> DeviceReport:
         uuid = device.uuid
-        reading = snapshot.readings.get(uuid)
-        if reading is not None:
+        if (reading := snapshot.readings.get(uuid)) is not None:
             self._last_sample[uuid] = snapshot.wall_time_of(reading.time)
         account = self._accounts.device(uuid)
         entry = account.last if reading is not None else None

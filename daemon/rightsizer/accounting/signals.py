@@ -94,8 +94,7 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     if host:
         signals.update({each: host[each] for each in HOST_SIGNALS if each in host} | signals)
     total = signals.get(Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
-    used = signals.get(Signal.MEMORY_USED_BYTES)
-    if used is not None and total:
+    if (used := signals.get(Signal.MEMORY_USED_BYTES)) is not None and total:
         signals.setdefault(Signal.MEMORY_USED, _ratio(used / total))
     _derive_power(signals, device, draws, settings)
     layout = layout_of(reading.values)
@@ -141,8 +140,7 @@ def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
     """The largest of these signals, `None` where none is known."""
     most: float | None = None
     for name in names:
-        value = signals.get(name)
-        if value is not None and (most is None or value > most):
+        if (value := signals.get(name)) is not None and (most is None or value > most):
             most = value
     return most
 
@@ -272,8 +270,7 @@ def waste(
     """
     if used_ratio is None or state is State.UNKNOWN:
         return {}
-    unused = 1.0 - used_ratio
-    if unused <= 0.0:
+    if (unused := 1.0 - used_ratio) <= 0.0:
         return {}
     if state in _CAUSES:
         return {_CAUSES[state]: unused}

@@ -66,8 +66,7 @@ class WorkloadAccount:
         now = self.seen - 1 - (self.seen - 1) % FINE_SPAN
         parts = [part for entry in entries for part in split_entry(entry)]
         for part in sorted(parts, key=attrgetter("end")):
-            slot = self.rollups.slot
-            if slot is not None and part.end <= slot <= now:
+            if (slot := self.rollups.slot) is not None and part.end <= slot <= now:
                 late = replace(part, start=slot, end=slot + part.duration)
                 self.rollups.add(late)
             elif (closed := self.rollups.add(part)) is not None:
@@ -186,8 +185,7 @@ class WorkloadAccounts:
 
     def _close_left(self, now: Nanoseconds) -> Iterator[Window]:
         """Close the windows of workloads that are gone, once each five minutes."""
-        slot = now - now % FINE_SPAN
-        if slot == self._slot:
+        if (slot := now - now % FINE_SPAN) == self._slot:
             return
         self._slot = slot
         for account in self._accounts.values():
@@ -212,7 +210,6 @@ def _divided(entry: Entry, holdings: tuple[Holding, ...]) -> Iterator[tuple[Hold
             yield holding, entry
             return
         share += holding.share_ratio
-        start = max(entry.start, entry.end - round(entry.duration * share))
-        if start < last:
+        if (start := max(entry.start, entry.end - round(entry.duration * share))) < last:
             yield holding, entry.cut(entry.end - (last - start), entry.end)
         last = start

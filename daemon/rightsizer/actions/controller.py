@@ -225,8 +225,7 @@ class ActionController:
 
     def _settled(self, record: ActionRecord, advice: Advice | None) -> ActionRecord:
         """An entry with what became of its advice since."""
-        linked = result_of(record, advice, self._clock.wall_time())
-        if linked is not None:
+        if (linked := result_of(record, advice, self._clock.wall_time())) is not None:
             self._audit.link(linked)
         return linked or record
 

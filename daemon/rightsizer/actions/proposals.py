@@ -88,8 +88,7 @@ def proposals(
     for each in advice:
         if not each.is_open:
             continue
-        terms = actions.get(each.id, ())
-        if not terms:
+        if not (terms := actions.get(each.id, ())):
             why = "no action is configured for its reasons and its workload"
             found.append(ActionProposal("", each, ActionVerdict.NOT_OPTED_IN, why))
         for one in terms:

@@ -145,8 +145,7 @@ def _of_hour(
     hour: int, days: Iterable[Mapping[int, int]], size: int, settings: ScalingSettings
 ) -> int:
     """All of them at an hour that was never seen; rounded up to a few steps, so that it reads."""
-    seen = [most[hour] for most in days if hour in most]
-    if not seen:
+    if not (seen := [most[hour] for most in days if hour in most]):
         return size
     step = 1 if size <= _MOST_EXACT else math.ceil(size / _STEPS)
     return min(size, math.ceil(replicas_for(max(seen), size, settings) / step) * step)

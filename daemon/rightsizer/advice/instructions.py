@@ -53,8 +53,7 @@ def home_of(case: Case, device: Device) -> NumaHome | None:
     number = device.numa_node if placement is None else placement.numa_node
     if node is None or number is None:
         return None
-    cpus = cpus_near(case, device)
-    if not cpus and node.topology is not None:
+    if not (cpus := cpus_near(case, device)) and node.topology is not None:
         cpus = node.topology.numa_nodes.get(number, ())
     reading = node.readings.get(device.uuid)
     processes = () if reading is None else reading.processes or ()

@@ -139,8 +139,7 @@ class Ledger:
         Raises:
             UsageError: there is no such open advice, or it cannot be put into that state.
         """
-        record = self._records.get(advice_id)
-        if record is None or not record.advice.is_open:
+        if (record := self._records.get(advice_id)) is None or not record.advice.is_open:
             found = [each.id for each in self.advice() if each.is_open]
             more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
             known = ", ".join(found[:_MOST_NAMED]) + more or "none"
@@ -183,8 +182,7 @@ class Ledger:
     def _follow(self, record: AdviceRecord, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
         """Refresh or close the open advice that a rule has given on a workload before."""
         now = run.now
-        exclusion = judgement.exclusion_of(record.advice.finding, now)
-        if exclusion is not None:
+        if (exclusion := judgement.exclusion_of(record.advice.finding, now)) is not None:
             advice = replace(record.advice, actor=exclusion.actor or _POLICY)
             closed = replace(record, advice=advice).closed(
                 AdviceState.DISMISSED, now, str(exclusion)

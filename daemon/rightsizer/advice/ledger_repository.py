@@ -111,8 +111,7 @@ class LedgerRepository:
             connection.execute("DELETE FROM advice_event")
 
     def _text(self, value: AdviceRecord | AdviceEvent) -> str:
-        known = self._encoded.get(id(value))
-        if known is None or known[0] is not value:
+        if (known := self._encoded.get(id(value))) is None or known[0] is not value:
             known = self._encoded[id(value)] = value, _text(value)
         return known[1]
 

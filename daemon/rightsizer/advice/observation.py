@@ -80,8 +80,7 @@ def hypotheses(case: Case) -> dict[str, float]:
     `unattributed` goes before them where the best holds less than half.
     """
     losses = _losses(case)
-    whole = sum(lost for _, lost in losses)
-    if whole <= 0.0:
+    if (whole := sum(lost for _, lost in losses)) <= 0.0:
         return {}
     best = losses[0][1] / whole
     unattributed = {"unattributed": round(1.0 - best, 3)} if best < _UNATTRIBUTED else {}
@@ -183,8 +182,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     one device must have telemetry of one of the tiers.
     """
     case = subject.case
-    too_little = subject.abstain_early(settings.minimum_known_seconds)
-    if too_little is not None:
+    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if not any(window.tier in tiers for window in case.windows):
         return subject.abstain(why_unsupported)
@@ -303,11 +301,9 @@ class Bottleneck:
         lost = {window.uuid: lost_share(window, self.state) for window in case.windows}
         seen.evidence["lost_ratio"] = {uuid: round(each, 4) for uuid, each in lost.items()}
         seen.evidence["hypotheses"] = hypotheses(case)
-        best = strongest(case)
-        if best not in (None, self.state):
+        if (best := strongest(case)) not in (None, self.state):
             return seen.find_nothing(f"; more is lost to {str(best).replace('_', ' ')}")
-        most = max(lost[device.uuid] for device in seen.devices)
-        if most < settings.lost_ratio:
+        if (most := max(lost[device.uuid] for device in seen.devices)) < settings.lost_ratio:
             cost = f"{most:.0%} of all time on {names_of(seen.devices)}"
             return seen.find_nothing(f"; that costs {cost}, too little to matter")
         return seen

@@ -168,8 +168,7 @@ class PolicySet:
         changes = getattr(self._policies[place].thresholds, rule.name, None)
         if changes is None or all(getattr(changes, each.name) is None for each in fields(changes)):
             return rule
-        key = (rule.name, place)
-        if key not in self._tuned:
+        if (key := (rule.name, place)) not in self._tuned:
             self._tuned[key] = rule.with_settings(overridden(rule.settings, changes))
         return self._tuned[key]
 

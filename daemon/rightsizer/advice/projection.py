@@ -23,8 +23,7 @@ def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | N
     kernel.
     """
     device, window, fit = case.devices[at], case.windows[at], case.provisioning[at]
-    place = place_of(device, market)
-    if place is None or window.tier is not Tier.PROFILING:
+    if (place := place_of(device, market)) is None or window.tier is not Tier.PROFILING:
         return None
     means = {resource: _mean(window, window.demands.get(resource)) for resource in Resource}
     pipes = _mean(window, window.compute_at_least)
@@ -53,8 +52,7 @@ def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | N
 
 def place_of(device: Device, market: Market) -> GpuPlace | None:
     """The board or slice that a device is; `None` where the catalogue does not know it."""
-    board = market.board(device.board)
-    if board is None or device.mig is None:
+    if (board := market.board(device.board)) is None or device.mig is None:
         return None if board is None else market.place(board)
     try:
         name = f"{board.key}:{device.mig.profile}"

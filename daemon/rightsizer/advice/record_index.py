@@ -60,8 +60,7 @@ class RecordIndex:
         return self._tried.keys()
 
     def _forget_place(self, advice_id: str) -> None:
-        former = self._records.get(advice_id)
-        if former is None:
+        if (former := self._records.get(advice_id)) is None:
             return
         if former.advice.is_open:
             self.open_count -= 1

@@ -122,19 +122,16 @@ def _workload_pair(
     memory_peaks = list(map(add, memory[0].peaks, memory[1].peaks))
     if not total or len(memory_peaks) < settings.minimum_aligned_blocks:
         return None
-    memory_ratio = max(memory_peaks) / total
-    if memory_ratio > settings.memory_ratio:
+    if (memory_ratio := max(memory_peaks) / total) > settings.memory_ratio:
         return None
     busy = _aligned(mine, theirs, Measure.BUSY)
-    aligned = len(busy[0].numbers)
-    if aligned < settings.minimum_aligned_blocks:
+    if (aligned := len(busy[0].numbers)) < settings.minimum_aligned_blocks:
         return None
     risks, means = {}, {}
     samples = min(case.effective_samples(), other.effective_samples())
     for resource, measure in _MEASURES.items():
         one, two = _aligned(mine, theirs, measure)
-        peaks = list(map(add, one.peaks, two.peaks))
-        if not peaks:
+        if not (peaks := list(map(add, one.peaks, two.peaks))):
             if resource is Resource.COMPUTE:
                 risks[str(resource)] = Risk.UNKNOWN
             continue
@@ -180,8 +177,7 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
     """The slices that hold the need of a workload's only device, the safest and smallest first."""
     if len(case.devices) != 1 or case.devices[0].mig is not None:
         return ()
-    board = market.board(case.devices[0].board)
-    if board is None:
+    if (board := market.board(case.devices[0].board)) is None:
         return ()
     (fit,) = case.provisioning
     needs = {resource: each.need or 0.0 for resource, each in fit.resources.items()}

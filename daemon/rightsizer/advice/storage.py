@@ -76,8 +76,7 @@ class Storage:
 
     def ledger(self, settings: LedgerSettings) -> Ledger:
         """The ledger as it was left."""
-        store = self._ledger
-        if store is None:
+        if (store := self._ledger) is None:
             return Ledger((), settings)
         self._records = tuple(self._despite_a_break(store.load))
         self._tallies = tuple(self._despite_a_break(store.load_tallies))
@@ -117,8 +116,7 @@ class Storage:
         Raises:
             HistoryError: they could not be written.
         """
-        history = self.history
-        if history is None:
+        if (history := self.history) is None:
             return False
         self._pending = [*self._pending, *map(PackedWindow.of, closed)][-_PENDING_WINDOWS:]
         running, devices = tuple(running), tuple(devices)

@@ -112,8 +112,7 @@ def released(case: Case, market: Market, low: float, high: float) -> Savings:
 def replaced(case: Case, market: Market, then: EstimateInterval | None, date: str) -> Savings:
     """What as many other GPUs save, at dollars an hour and the date of their price."""
     gpus = EstimateInterval(0.0, 0.0, 0.0)
-    now = _dollars(case, market, 1.0, 1.0)
-    if now is None or then is None:
+    if (now := _dollars(case, market, 1.0, 1.0)) is None or then is None:
         return _savings(gpus, None, None)
     # Prices of one cloud rise and fall together: the cheap with the cheap, the dear with the dear.
     ends = sorted((now[0].low - then.low, now[0].high - then.high))
@@ -313,8 +312,7 @@ class CaseSubject:
 
     def abstain_early(self, minimum_seconds: float) -> Finding | None:
         """No verdict where too little of the window is known, `None` where there is enough."""
-        known = self.case.known_seconds
-        if known >= minimum_seconds:
+        if (known := self.case.known_seconds) >= minimum_seconds:
             return None
         why = f"only {format_duration(known)} of telemetry"
         return self.abstain(why, Reason.INSUFFICIENT_DATA)

@@ -133,8 +133,7 @@ class Baselines:
         spread over all of them.
         """
         found = self._measured(span)
-        own = found.get(key)
-        if own is None:
+        if (own := found.get(key)) is None:
             return None
         if span not in self._peers:
             self._peers[span] = self._by_class(found)
@@ -183,8 +182,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
 
     Success takes savings, or a rule that is quiet since; all workloads of the node are measured.
     """
-    after = measured.get(key)
-    if after is None:
+    if (after := measured.get(key)) is None:
         if finding.action not in RELEASING:
             return None
         after = Measurement(gpus=0.0, waste_ratio=0.0, watts=0.0)

@@ -120,8 +120,7 @@ def _broker(settings: Settings) -> Iterator[_Look]:
 
 def _own_file(settings: Settings) -> None:
     """A file that the agent can write, or make, and that is nothing else's."""
-    path = settings.broker.path
-    if not path or Path(path).is_dir():
+    if not (path := settings.broker.path) or Path(path).is_dir():
         raise ValueError(f"'{path}' is no file; name one in a folder of the agent's user")
     file = Path(path).resolve()
     if settings.history.path and file == Path(settings.history.path).resolve():

@@ -87,8 +87,7 @@ class Coordinator:
             if not self._tick():
                 return
             due += self._interval
-            late = self._clock.time() - due
-            if late > 0:
+            if (late := self._clock.time() - due) > 0:
                 self.late_samples += 1
                 due += late - late % self._interval + self._interval
             if self._clock.wait_until(due, stop):
@@ -96,8 +95,7 @@ class Coordinator:
 
     def _tick(self) -> bool:
         try:
-            snapshot = self._source.read()
-            if snapshot is None:
+            if (snapshot := self._source.read()) is None:
                 return False
             self.samples += 1
             self._on_snapshot(snapshot)

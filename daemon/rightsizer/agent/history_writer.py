@@ -70,8 +70,7 @@ class HistoryWriter:
 
     def _rewrite_after_break(self) -> None:
         """Write all that is remembered into a file that was begun in place of a lost one."""
-        breaks = self._storage.database.breaks
-        if breaks != self._rewritten_breaks:
+        if (breaks := self._storage.database.breaks) != self._rewritten_breaks:
             self._storage.rewrite_windows(*self._accountant.take_all_windows())
             self._rewritten_breaks = breaks
 
@@ -95,8 +94,7 @@ class HistoryWriter:
         if self._storage.database.breaks > self.counts["history_breaks"]:
             self.counts["history_breaks"] = self._storage.database.breaks
             self._tell_break()
-        history = self._storage.history
-        if history is not None and history.forgotten:
+        if (history := self._storage.history) is not None and history.forgotten:
             if not self.counts["history_windows_forgotten"]:
                 self._log.warning(
                     "history_full",

@@ -80,8 +80,7 @@ def _restored(accountant: AccountingService, storage: Storage, path: Path) -> Na
     """Put the history into accounts; what was seen last is what is judged: when that ended."""
     if storage.history is None:
         raise HistoryError("no history is kept; set history.path or give --history.path")
-    windows = tuple(storage.history.load())
-    if not windows:
+    if not (windows := tuple(storage.history.load())):
         raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
     accountant.restore(storage.history.devices(), windows, counts=True)
     return max(window.end for window in windows)
@@ -148,8 +147,7 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> Form:
     # As `advise` has it: what an agent saved is older, and may have another risk.
     rules = settings.rule_trees
     findings, advice = run_offline(path, settings)
-    known = next((each for each in advice if each.id == asked), None)
-    if known is not None:
+    if (known := next((each for each in advice if each.id == asked), None)) is not None:
         return explain_advice(known, rules)
     for finding in findings:
         if finding.id == asked:

@@ -55,8 +55,7 @@ def report_document(
         HistoryError: there is no history, it holds nothing, or it cannot be read.
         UsageError: a parameter is wrong.
     """
-    form = asked["format"]
-    if form not in REPORT_FORMATS:
+    if (form := asked["format"]) not in REPORT_FORMATS:
         raise UsageError(f"{mark}format: '{form}'; choose from {', '.join(REPORT_FORMATS)}")
     query = _query(asked, mark)
     model = report_model(report_facts(path, settings, query))

@@ -80,11 +80,9 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         UsageError: the span ends before it begins, or is longer than any history.
     """
     with closing(Storage(str(path), read_only=True)) as storage:
-        history = storage.history
-        if history is None:
+        if (history := storage.history) is None:
             raise HistoryError("no history is kept; set history.path or give --history.path")
-        extent = history.extent()
-        if extent is None:
+        if (extent := history.extent()) is None:
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         since, until = _span(query, *extent)
         sums = _read(history, since, until)
@@ -141,8 +139,7 @@ def _span(
 def _read(history: HistoryRepository, since: Nanoseconds, until: Nanoseconds) -> _Sums:
     sums, reached = _Sums(), since
     for window in history.load(since, until):
-        builder = sums.windows.get(window.uuid)
-        if builder is None:
+        if (builder := sums.windows.get(window.uuid)) is None:
             builder = sums.windows[window.uuid] = WindowBuilder(window.uuid, keeps_blocks=False)
         builder.merge(window)
         if window.workload_key is not None:
@@ -217,8 +214,7 @@ def _advice(
     path: Path, settings: Settings, ledger: Ledger, *, is_latest: bool
 ) -> tuple[tuple[Advice, ...], bool]:
     """The ledger's; where it is empty, as in a replayed history, what the rules say now."""
-    found = ledger.advice()
-    if found or not is_latest:
+    if (found := ledger.advice()) or not is_latest:
         return found, False
     return run_offline(path, settings)[1], True
 

@@ -37,8 +37,7 @@ class SlowDriverLog:
 
     def tell(self, snapshot: Snapshot) -> None:
         """Say what is new since the last time; further GPUs and collectors now and then."""
-        slow = snapshot.slow
-        if not slow:
+        if not (slow := snapshot.slow):
             if self._told:
                 self._log.info("driver_recovered", pace="normal")
             self._told.clear()

@@ -60,8 +60,7 @@ def _node(
     settings: Settings, clock: Clock, catalogue: Catalogue
 ) -> tuple[str, Path, NodeHostProbe]:
     """What people call the node, where its sysfs is, and what looks around its GPUs."""
-    scenario = settings.sources.simulated.scenario
-    if scenario:
+    if scenario := settings.sources.simulated.scenario:
         # An agent on a real node does not load the model of another: 1.4 MiB.
         from rightsizer.agent.simulated_node import NOWHERE, simulate  # noqa: PLC0415
 

@@ -182,8 +182,7 @@ class BrokerApi:
 
     def _reserve(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _RESERVATION_FIELDS, "2")
-        lasts_seconds = duration_of(fields.get("for"))
-        if lasts_seconds is None:
+        if (lasts_seconds := duration_of(fields.get("for"))) is None:
             raise UsageError("for: say how long to reserve, as in '4h'")
         ahead = fields.get("in")
         wait = nanoseconds(0.0 if ahead == "0s" else duration_of(ahead) or 0.0)
@@ -217,8 +216,7 @@ class BrokerApi:
         owner, messages = _owner_of(overview, item_id), self._manager.messages_for(item_id)
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
             return _unknown("lease", item_id)
-        form = answer_form(overview, item_id, now, self._offset(), messages)
-        if form is not None:
+        if (form := answer_form(overview, item_id, now, self._offset(), messages)) is not None:
             return WebResponse.of_json(form)
         if (ending := overview.state.ending(item_id)) is not None:
             return WebResponse.of_text(ending.message, HTTPStatus.GONE)
@@ -252,8 +250,7 @@ def _words_of(fields: Mapping[str, Any]) -> dict[str, str]:
     """The words of a request; numbers and switches may be written as such."""
     words: dict[str, str] = {}
     for name in WORDS:
-        value = fields.get(name)
-        if value is None:
+        if (value := fields.get(name)) is None:
             continue
         if isinstance(value, bool):
             words[name] = str(value).lower()
@@ -266,8 +263,7 @@ def _words_of(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _whole(fields: Mapping[str, Any], name: str) -> int:
-    value = fields.get(name)
-    if value is None:
+    if (value := fields.get(name)) is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 10**6:
         raise UsageError(f"{name}: is no whole number; leave it out, or write it like 0 or -1")
@@ -275,8 +271,7 @@ def _whole(fields: Mapping[str, Any], name: str) -> int:
 
 
 def _id_of(fields: Mapping[str, Any]) -> str:
-    given = text_of(fields, "id", _LONGEST_NAME)
-    if not given:
+    if not (given := text_of(fields, "id", _LONGEST_NAME)):
         return secrets.token_hex(_ID_BYTES)
     if _ID.fullmatch(given) is None:
         raise UsageError("id: write 8 to 32 small letters and digits, or leave it out")

@@ -113,8 +113,7 @@ def _wrong_terms(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -
         shown = f"a limit of {format_duration(limit)}" if is_short else "that limit"
         yield f"{shown} is too long; at most {longest} may be asked for"
     if ticket.reservation is not None:
-        booking = state.booking(ticket.reservation)
-        if booking is None:
+        if (booking := state.booking(ticket.reservation)) is None:
             yield f"there is no reservation {ticket.reservation}; ask without, or reserve first"
         elif booking.reservation.user != client.user:
             owner = booking.reservation.user
@@ -152,8 +151,7 @@ class Broker:
         if ticket.limit_seconds is None:
             ticket = replace(ticket, limit_seconds=self._settings.default_limit_seconds)
         ticket = replace(ticket, asked=state.as_of)
-        why = refused_ticket(ticket, state, self._settings)
-        if why is None and node is not None:
+        if (why := refused_ticket(ticket, state, self._settings)) is None and node is not None:
             why = impossible(ticket.request, node, self._placement)
         if why is not None:
             return transitions.refused(state, ticket.id, ticket.client, why)
@@ -187,12 +185,10 @@ class Broker:
         """
         step = BrokerTransition(self._charged(state, now))
         for ticket in step.state.tickets:
-            seen = observations.get(ticket.id)
-            if seen is not None and seen.is_alive is False:
+            if (seen := observations.get(ticket.id)) is not None and seen.is_alive is False:
                 step = step.then(transitions.without_ticket, ticket)
         for record in step.state.leases:
-            seen = observations.get(record.id)
-            if seen is None:
+            if (seen := observations.get(record.id)) is None:
                 continue
             if transitions.is_dead(record, seen, step.state.as_of, self._settings):
                 step = step.then(transitions.without_lease, record, EndReason.DIED)
@@ -279,8 +275,7 @@ class Broker:
             return BrokerTransition(state, (transitions.reserved(state, known),))
         why = "there is a reservation with this id already" if known is not None else None
         why = why or refused_reservation(reservation, by, state, self._settings)
-        why = why or impossible(reservation.request, node, self._placement)
-        if why is not None:
+        if (why := why or impossible(reservation.request, node, self._placement)) is not None:
             return transitions.refused(state, reservation.id, by, why)
         scheduling = self._scheduling(state, node)
         if not (uuids := reservations.planned_slots(reservation, state.bookings, scheduling)):
@@ -299,8 +294,7 @@ class Broker:
     ) -> BrokerTransition:
         """Cancel a reservation: CANCELED, or REFUSED. Its leases and tickets stay."""
         state = self._charged(state, now)
-        booking = state.booking(reservation_id)
-        if booking is None:
+        if (booking := state.booking(reservation_id)) is None:
             why = f"there is no reservation {reservation_id}"
             return transitions.refused(state, reservation_id, by, why)
         is_its_user = by is not None and by.user == booking.reservation.user

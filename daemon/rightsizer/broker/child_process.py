@@ -106,8 +106,7 @@ class ChildProcess:
         """
         while True:
             info = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
-            number = signal.Signals(info.si_signo)
-            if number == signal.SIGCHLD:
+            if (number := signal.Signals(info.si_signo)) == signal.SIGCHLD:
                 before = self._status
                 if not self._reap():
                     return ChildExit(self._status or 0, is_all=True)

@@ -79,8 +79,7 @@ def reasons_for_none(
         )
     else:
         yield f"{wanted} asked for, {len(free)} of {len(free) + len(occupied)} can be given."
-    counts = Counter(each.obstacle for each in occupied)
-    if counts:
+    if counts := Counter(each.obstacle for each in occupied):
         counted = ", ".join(
             f"{number} {_SUMMARIES[obstacle]}"
             for obstacle, number in counts.most_common()
@@ -116,8 +115,7 @@ def _wanted(request: GpuRequest) -> str:
 def _freedom(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     unsure = [each.slot.label for each in verdicts if not each.is_certain]
     shared = [each.slot.label for each in verdicts if each.is_shared]
-    rest = len(verdicts) - len(unsure) - len(shared)
-    if rest:
+    if rest := len(verdicts) - len(unsure) - len(shared):
         yield (
             f"{'It is' if rest == 1 else f'{rest} are'} empty, as was measured."
             if (rest < len(verdicts) or rest == 1)
@@ -145,8 +143,7 @@ def _links(slots: Sequence[LeaseSlot], topology: Topology) -> Iterator[str]:
 
 def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
     nodes = {slot.numa_node for slot in slots}
-    known = sorted(node for node in nodes if node is not None)
-    if not known:
+    if not (known := sorted(node for node in nodes if node is not None)):
         yield "Their NUMA nodes are unknown." if len(slots) > 1 else "Its NUMA node is unknown."
     elif len(nodes) == 1:
         yield f"On NUMA node {known[0]}."

@@ -126,8 +126,7 @@ class LeaseManager:
         self, reservation: Callable[[Nanoseconds], Reservation], by: LeaseOwner
     ) -> BrokerTransition:
         """Keep slots free for a reservation, which depends on the current time."""
-        node = self._observer.node(self.overview.state)
-        if node is None:
+        if (node := self._observer.node(self.overview.state)) is None:
             raise RightsizerError("nothing can be reserved before a GPU was read; ask again")
         return self._apply(
             lambda state, now: self._broker.reserve(state, now, reservation(now), by, node)

@@ -54,8 +54,7 @@ def _lost(record: LeaseRecord, devices: Mapping[str, DeviceReport]) -> dict[str,
     """The slots of a lease that the driver says are gone, each with why; a slow one is none."""
     found: dict[str, str] = {}
     for uuid in record.lease.uuids:
-        own = devices.get(uuid)
-        if own is None:
+        if (own := devices.get(uuid)) is None:
             found[uuid] = _NOT_LISTED
             continue
         for each in (own, devices.get(own.device.board_uuid, own)):
@@ -73,8 +72,7 @@ def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -
     if not is_shared:
         return True
     processes = () if device.reading is None else device.reading.processes or ()
-    own = [each.gpu_busy for each in processes if each.pid in pids]
-    if own and None not in own:
+    if (own := [each.gpu_busy for each in processes if each.pid in pids]) and None not in own:
         return any(own)
     return bool(own)
 

@@ -137,10 +137,8 @@ def _configure_cancel(parser: argparse.ArgumentParser) -> None:
 
 def _reserve(arguments: argparse.Namespace) -> int:
     ahead = arguments.in_ or 0.0
-    if arguments.at is not None:
-        ahead = seconds(arguments.at) - time.time()
-        if ahead < 0:
-            raise UsageError("--at: is in the past; leave it out to begin now")
+    if arguments.at is not None and (ahead := seconds(arguments.at) - time.time()) < 0:
+        raise UsageError("--at: is in the past; leave it out to begin now")
     body = {
         **words_of(arguments),
         "in": _written(ahead),

@@ -55,8 +55,7 @@ def request_of(words: Mapping[str, str]) -> GpuRequest:
     if joined not in tuple(Interconnect):
         text, known = words["interconnect"], ", ".join(Interconnect)
         raise UsageError(f"interconnect: there is no '{text[:40]}'; choose from {known}")
-    mig = words.get("mig", "").lower()
-    if mig and not _PROFILE.fullmatch(mig):
+    if (mig := words.get("mig", "").lower()) and not _PROFILE.fullmatch(mig):
         text = words["mig"]
         raise UsageError(f"mig: '{text[:40]}' is no MIG profile; write it like '1g.10gb'")
     request = GpuRequest(int(gpus), memory_bytes, may_share, Interconnect(joined), mig or None)

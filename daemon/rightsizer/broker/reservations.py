@@ -108,8 +108,7 @@ def too_early(
 
 def approximate_duration(ahead: Nanoseconds) -> str:
     """Time to come in whole hours or minutes, so that messages with it seldom change."""
-    ahead_seconds = seconds(ahead)
-    if ahead_seconds <= _MINUTE:
+    if (ahead_seconds := seconds(ahead)) <= _MINUTE:
         return "less than a minute"
     unit = _HOUR if ahead_seconds > _HOUR else _MINUTE
     return format_duration(ceil(ahead_seconds / unit) * unit)

@@ -51,8 +51,7 @@ class SchedulingState:
 
         One with a reservation gets the slots of that, or where those are unavailable, others.
         """
-        own = self._reservation_of(ticket)
-        if own is not None:
+        if (own := self._reservation_of(ticket)) is not None:
             reserved = [slot for slot in self.node.slots if slot.uuid in own.uuids]
             found = self._choose(reserved, self.records, ticket.request, frozenset())
             if isinstance(found, PlacementChoice):
@@ -65,8 +64,7 @@ class SchedulingState:
 
         It does as far as the reservation's GPUs suffice for it and for the leases of it.
         """
-        own = self._reservation_of(ticket)
-        if own is None:
+        if (own := self._reservation_of(ticket)) is None:
             return False
         leased = (each.lease for each in self.records if each.lease.reservation == own.id)
         return ticket.request.gpus + sum(len(each.uuids) for each in leased) <= len(own.uuids)
@@ -190,8 +188,7 @@ class SchedulingState:
         `judge_slot` adds what was set aside to what is used where holders are known, and takes the
         larger one where none is; here the leases' memory was measured.
         """
-        on_it = [record for record in records if slot.uuid in record.lease.uuids]
-        if not on_it:
+        if not (on_it := [record for record in records if slot.uuid in record.lease.uuids]):
             return slot
         is_settled = all(self.now - each.lease.granted >= self.settling for each in on_it)
         demand = slot.demand if is_settled else {}

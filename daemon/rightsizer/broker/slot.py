@@ -60,8 +60,7 @@ class LeaseSlot:
     @property
     def label(self) -> str:
         """`GPU 3`, `1g.10gb 7 of GPU 3`."""
-        mig = self.device.mig
-        if mig is None:
+        if (mig := self.device.mig) is None:
             return f"GPU {self.device.index}"
         return f"{mig.profile} {mig.gpu_instance_id} of GPU {self.device.index}"
 
@@ -255,8 +254,7 @@ def _beside(
     if request.memory_bytes is None:
         why = "others are on it, and how much memory is needed was not said"
         return SlotVerdict(slot, SlotObstacle.MEMORY, why)
-    left = _left_beside(slot, settings, leases)
-    if left is None or left < request.memory_bytes:
+    if (left := _left_beside(slot, settings, leases)) is None or left < request.memory_bytes:
         return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
     if (found := _too_needy(slot, settings)) is not None:
         return SlotVerdict(slot, *found)
@@ -279,8 +277,7 @@ def _too_needy(slot: LeaseSlot, settings: FreeSettings) -> _Found:
         (Resource.COMPUTE, settings.shared_compute_ratio, "compute"),
         (Resource.MEMORY_BANDWIDTH, settings.shared_bandwidth_ratio, "memory bandwidth"),
     ):
-        demand = slot.demand.get(resource)
-        if demand is None:
+        if (demand := slot.demand.get(resource)) is None:
             return SlotObstacle.NEEDS, f"what is on it was not measured long enough for {name}"
         if demand > most:
             return SlotObstacle.NEEDS, f"what is on it needs {demand:.0%} of its {name}"

@@ -56,8 +56,7 @@ def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
 def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
     topology, signals = report.node.topology or Topology(), board.signals
     limit = signals.get(Signal.POWER_LIMIT_WATTS, board.device.power_limit_watts)
-    margin = signals.get(Signal.TEMPERATURE_MARGIN_CELSIUS)
-    if margin is None:
+    if (margin := signals.get(Signal.TEMPERATURE_MARGIN_CELSIUS)) is None:
         hottest = board.device.temperature_slowdown_celsius
         margin = _difference(hottest, signals.get(Signal.TEMPERATURE_CELSIUS))
     window = own.provisioning.get(_CURRENT)
@@ -79,11 +78,9 @@ def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView
 
 def _placement(device: Device, topology: Topology) -> Placement | None:
     """Of its GPU, with the CPUs of the NUMA node where its bus has none."""
-    found = topology.placements.get(device.board_uuid)
-    if found is None:
+    if (found := topology.placements.get(device.board_uuid)) is None:
         return None
-    cpus = found.cpus
-    if not cpus and found.numa_node is not None:
+    if not (cpus := found.cpus) and found.numa_node is not None:
         cpus = topology.numa_nodes.get(found.numa_node, ())
     return replace(found, uuid=device.uuid, cpus=cpus)
 
@@ -100,8 +97,7 @@ def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotV
 
 def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> Iterator[str]:
     """By the driver now, then by open advice."""
-    reading = board.reading
-    if reading is not None:
+    if (reading := board.reading) is not None:
         devices = report.devices
         readings = {each.device.uuid: each.reading for each in devices if each.reading is not None}
         node = Node(tuple(each.device for each in devices), readings)

@@ -31,8 +31,7 @@ class ShareUsage:
         An earlier `now` changes nothing; `rates` are the GPUs that each user held all the time
         since, shared ones in part.
         """
-        elapsed = seconds(now - self.as_of)
-        if elapsed <= 0:
+        if (elapsed := seconds(now - self.as_of)) <= 0:
             return self
         kept = 2.0 ** (-elapsed / half_life_seconds)
         life = half_life_seconds / math.log(2)
@@ -48,8 +47,7 @@ class ShareUsage:
 
         `users` and those with usage share the node.
         """
-        total = sum(self.gpu_seconds.values())
-        if total <= 0:
+        if (total := sum(self.gpu_seconds.values())) <= 0:
             return 1.0
         count = len({*users, *self.gpu_seconds})
         return float(2.0 ** (-self.gpu_seconds.get(user, 0.0) / total * count))

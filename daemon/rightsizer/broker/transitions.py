@@ -130,8 +130,7 @@ def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
     record, ticket = state.lease(wanted.id), state.ticket(wanted.id)
     known = record.lease if record is not None else ticket
     if known is None:
-        ending = state.ending(wanted.id)
-        if ending is None or ending.uid != wanted.client.uid:
+        if (ending := state.ending(wanted.id)) is None or ending.uid != wanted.client.uid:
             return None
         return refused(state, wanted.id, wanted.client, ending.message)
     if known.client.uid != wanted.client.uid:

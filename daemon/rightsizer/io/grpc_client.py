@@ -94,8 +94,7 @@ class _Exchange:
 
     def _received(self) -> bytes:
         self._peer.settimeout(self._left_seconds())
-        data = self._peer.recv(_CHUNK_BYTES)
-        if not data:
+        if not (data := self._peer.recv(_CHUNK_BYTES)):
             raise GrpcCallError("the peer hung up before it had answered")
         self._received_bytes += len(data)
         # Frames add less than the message itself has, unless the peer means harm.
@@ -104,8 +103,7 @@ class _Exchange:
         return data
 
     def _left_seconds(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        if (left := self._deadline - time.monotonic()) <= 0:
             raise TimeoutError
         return left
 

@@ -141,8 +141,7 @@ class HttpClient:
         for attempt in range(1, self._settings.tries):
             if isinstance(result, Response) or not _is_worth_retrying(result, may_repeat):
                 break
-            pause = result.retry_after_seconds
-            if pause is None:
+            if (pause := result.retry_after_seconds) is None:
                 pause = self._settings.backoff_seconds * 2 ** (attempt - 1)
                 pause *= 0.5 + self._jitter() / 2
             elif pause > self._settings.retry_after_maximum_seconds:
@@ -169,8 +168,7 @@ class HttpClient:
         headers = {"Accept": self._accept, "User-Agent": f"rightsizer/{__version__}"}
         if content_type is not None:
             headers["Content-Type"] = content_type
-        token = self._token()
-        if token is not None:
+        if (token := self._token()) is not None:
             if not token.isascii() or not token.isprintable():
                 raise ValueError("the token has characters that no header may hold")
             headers["Authorization"] = f"Bearer {token}"

@@ -103,8 +103,7 @@ class Jobs:
 
     def change(self, job: Job) -> None:
         """Run a job at another interval, from now on; one that stays as it is keeps its turn."""
-        known = self._jobs[job.name]
-        if known == job:
+        if self._jobs[job.name] == job:
             return
         self._jobs[job.name] = job
         if self._scheduler.running:

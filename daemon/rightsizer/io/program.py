@@ -86,8 +86,7 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def program_of(name: str, environ: Mapping[str, str] = os.environ) -> str:
     """Where a program is; raises `ValueError` where it is nowhere, or may not be run."""
-    program = shutil.which(name, path=environment(environ)["PATH"])
-    if program is None:
+    if (program := shutil.which(name, path=environment(environ)["PATH"])) is None:
         raise ValueError(f"there is no program '{name}'; install it, or name its whole path")
     return program
 

@@ -55,8 +55,7 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 def read_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
     """Tag of the field at a place, an integer's value or the size of all else, and its end."""
     tag, at = read_varint(data, at)
-    wire_type = tag & 7
-    if wire_type in {VARINT, LENGTH}:
+    if (wire_type := tag & 7) in {VARINT, LENGTH}:
         return tag, *read_varint(data, at)
     if wire_type not in _SIZES:
         raise ProtobufError(f"there is no wire type {wire_type}", at)

@@ -66,8 +66,7 @@ class RecordTable(Generic[_Record]):
         return sorted(records, key=lambda each: (getattr(each, self._time), each.id))
 
     def _drop(self, statement: str, keys: Iterable[str]) -> None:
-        rows = [(each,) for each in keys]
-        if rows:
+        if rows := [(each,) for each in keys]:
             with self._database.transaction() as connection:
                 connection.executemany(statement, rows)
 

@@ -71,8 +71,7 @@ class Worker(Generic[S, T]):
 
         An answer that was not fetched is dropped.
         """
-        prepared = self.prepare(job)
-        if prepared is not None:
+        if (prepared := self.prepare(job)) is not None:
             prepared.start()
         return prepared is not None
 

@@ -70,8 +70,7 @@ def _run(arguments: argparse.Namespace) -> int:
         later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
     found = judged_workloads(later.profiles, judges)
     against = judged_workloads(earlier.profiles, judges)
-    joins = _joined(arguments.history_path, found, settings)
-    if joins:
+    if joins := _joined(arguments.history_path, found, settings):
         found = tuple(map(weighed, found, joins, repeat(settings.profiles.comparison)))
     answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
     if out is not None:

@@ -248,8 +248,7 @@ def _title(form: ProfileForm) -> str:
 
 
 def _details(form: ProfileForm, workload: str | None) -> list[str]:
-    telemetry = form["telemetry"]
-    if telemetry is None:
+    if (telemetry := form["telemetry"]) is None:
         return []
     holder = telemetry["workload"] or workload
     held = f", held by {holder}" if holder and holder != form["uuid"] else ""

@@ -70,8 +70,7 @@ def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
         told = "the number" if found.index is not None else "nothing"
         why = f"it tells {told} of its GPU, and this node has {len(gpus)}"
         return JoinedDevice(None, unmatched=why)
-    at = next((each for each in gpus if each.index == found.index), None)
-    if at is None:
+    if (at := next((each for each in gpus if each.index == found.index), None)) is None:
         return _foreign(f"this node has no GPU {found.index}")
     if _differs(found, at):
         return _foreign(f"it is of a {found.name}, and GPU {at.index} here is a {at.name}")
@@ -165,8 +164,7 @@ def _joined(
             start, end = first, last
     match = match_device(found.device, node)
     match = replace(match, key=key_of(profile, found), start=start, end=end)
-    device = match.device
-    if device is None:
+    if (device := match.device) is None:
         return match
     if found.time is None or start is None or end is None:
         why = "its time is none that a clock has"

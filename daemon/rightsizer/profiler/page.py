@@ -71,8 +71,7 @@ def profile_document(answer: ProfileForm) -> str:
 
 def _tiles(devices: Sequence[ProfileForm]) -> Iterator[tuple[str, str, str]]:
     times = [time for each in devices if (time := judged_time(each)) is not None]
-    span = sum(each["span_seconds"] for each in times)
-    if not span:
+    if not (span := sum(each["span_seconds"] for each in times)):
         return
     for name, title, detail in _TILES:
         share = sum(each[name] for each in times) / span

@@ -73,8 +73,7 @@ def timeline(name: str, form: ProfileForm) -> str:
     if most := max(filter(None, form["memory_bytes"]), default=0):
         shares = [(each or 0) / most for each in form["memory_bytes"]]
         rows.append(ChartLane(f"memory of {size_text(most)}", "waiting", shares, is_curve=True))
-    count = max((len(row.shares) for row in rows), default=0)
-    if not count:
+    if not (count := max((len(row.shares) for row in rows), default=0)):
         return ""
     moment = form["moment_seconds"]
     ends = [time_text(count * moment * place / _TIMES) for place in range(_TIMES + 1)]
@@ -101,8 +100,7 @@ def flame_chart(name: str, frames: Sequence[ProfileForm], count: int) -> str:
     within: defaultdict[int | None, list[int]] = defaultdict(list)
     for place, frame in enumerate(frames):
         within[frame["parent"]].append(place)
-    whole = sum(frames[place]["seconds"] for place in within[None])
-    if not whole:
+    if not (whole := sum(frames[place]["seconds"] for place in within[None])):
         return ""
     runs = sum(frames[place]["kernels"] for place in within[None])
     boxes = [ChartFrame("all kernels", f"All {runs:,} kernels: {time_text(whole)}", 0, 0.0, 1.0)]
@@ -168,8 +166,7 @@ class RooflinePoint:
 
 def roofline_points(device: ProfileForm) -> list[RooflinePoint]:
     """The longest products, or kernels whose operations were counted; none without a roof."""
-    roof = device["roof"]
-    if roof is None:
+    if (roof := device["roof"]) is None:
         return []
     found = [
         (
@@ -199,8 +196,7 @@ def _roof_over(roof: ProfileForm, number_format: str, rate: float) -> ChartRoof 
     """Of a format; numbers of 32 bits went through tensor cores where they are that fast."""
     peaks = roof["flops_per_second"]
     names = _PEAKS_OF.get(number_format, (number_format,))
-    known = [(peaks[name], name) for name in names if name in peaks]
-    if not known:
+    if not (known := [(peaks[name], name) for name in names if name in peaks]):
         return None
     peak, name = min((each for each in known if each[0] >= rate), default=max(known))
     return ChartRoof(f"{name} {rate_text(peak)}", roof["bytes_per_second"], peak)

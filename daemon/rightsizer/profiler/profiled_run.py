@@ -23,8 +23,7 @@ def profiled_run(
         ProfileError: they have no time line of a GPU at work, or are of different GPUs.
     """
     source = source_of(profiles) if profiles else "the profile"
-    members = members_of(profiles)
-    if not members:
+    if not (members := members_of(profiles)):
         raise ProfileError(
             f"{source}: {no_time_line(profiles)}; take a trace of the program on a GPU with "
             "PyTorch Profiler, Nsight Systems or JAX"

@@ -100,8 +100,7 @@ def _telemetry(
     devices = {each.device.uuid: each.device for each in known}
 
     def telemetry(uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
-        window = window_of(uuid, start, end)
-        if window is None or not window.accounted:
+        if (window := window_of(uuid, start, end)) is None or not window.accounted:
             return None
         holders = (
             each.holder.key

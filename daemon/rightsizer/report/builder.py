@@ -307,8 +307,7 @@ def _unknown_reasons(devices: Iterable[ReportDeviceFacts]) -> dict[str, float]:
 def _conditions(devices: Iterable[ReportDeviceFacts]) -> Iterable[ConditionRow]:
     for each in devices:
         for condition in Condition:
-            time = each.window.conditions.get(condition, 0)
-            if time:
+            if time := each.window.conditions.get(condition, 0):
                 share = each.window.condition_share(condition)
                 yield ConditionRow(each.label, condition, time / _HOUR, share)
 

@@ -165,8 +165,7 @@ def _to_change(model: ReportModel) -> Iterator[str]:
         yield from _wrapped(finding.summary, f"{len(model.advice) + place:3}. ")
         action = action_label(finding.action, finding.finding)
         yield f"     {action}; {figures.percent(finding.confidence)} sure"
-    left = len(model.advice) + len(model.findings) - _ADVICE
-    if left > 0:
+    if (left := len(model.advice) + len(model.findings) - _ADVICE) > 0:
         yield f"     and {left} more"
 
 

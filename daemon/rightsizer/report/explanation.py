@@ -80,8 +80,7 @@ class _Span(NamedTuple):
 
 def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
     """A query for each number of the evidence that the agent's metrics have; at its end."""
-    span = _Span.of(finding, end)
-    if span is None:
+    if (span := _Span.of(finding, end)) is None:
         return ()
     found = [*_whole(finding, span)]
     for name, value in finding.evidence.items():

@@ -26,8 +26,7 @@ class PriceRate:
 def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
     """From the cheapest at the least to the dearest at the most; `None` unless all are known."""
     found = list(rates)
-    known = [each for each in found if each is not None]
-    if not known or len(known) < len(found):
+    if not (known := [each for each in found if each is not None]) or len(known) < len(found):
         return None
     return replace(
         known[0],

@@ -110,8 +110,7 @@ def fit_of(row: DeviceRow, resource: Resource) -> FitRow | None:
 
 def fit_text(row: DeviceRow, resource: Resource) -> str:
     """`63 %`, or why there is none."""
-    fit = fit_of(row, resource)
-    if fit is not None and fit.need is not None:
+    if (fit := fit_of(row, resource)) is not None and fit.need is not None:
         return percent(fit.need)
     if resource is Resource.MEMORY and row.memory_is_preallocated:
         return "preallocated: tells no need"

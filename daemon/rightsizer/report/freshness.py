@@ -55,7 +55,6 @@ def window_coverage_ratio(window: str, provisioning: Provisioning) -> float:
 
     Where the window has no length, it is the known time since there were readings.
     """
-    length = WINDOW_SECONDS.get(window)
-    if length is None:
+    if (length := WINDOW_SECONDS.get(window)) is None:
         return provisioning.coverage_ratio
     return min(1.0, provisioning.known_seconds / length)

@@ -50,8 +50,7 @@ def gres_conf(
         file = f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}"
         words = ["Name=gpu", f"Type={kind}", file]
         cpus = () if place is None else place.cpus
-        near = cpu_list(cores[cpu] for cpu in cpus if cpu in cores)
-        if near:
+        if near := cpu_list(cores[cpu] for cpu in cpus if cpu in cores):
             words.append(f"Cores={near}")
         if has_links:
             links = (str(_links(each.uuid, other.uuid, topology)) for other in told)
@@ -65,8 +64,7 @@ def gres_conf(
 def _links(one: str, other: str, topology: Topology) -> int:
     if one == other:
         return -1
-    link = topology.link(one, other)
-    if link is None or link.kind is not LinkKind.NVLINK:
+    if (link := topology.link(one, other)) is None or link.kind is not LinkKind.NVLINK:
         return 0
     # The driver may use them and not tell how many.
     return max(1, link.nvlinks)

@@ -98,8 +98,7 @@ def _wasted(model: ReportModel) -> str:
         f"{hours(wasted.gpu_hours)} of GPU time ({percent(wasted.gpu_hours / summary.known_hours)})"
         f" went unused{cost}: {_listed(causes, has_more=len(model.causes) > _MOST_CAUSES)}."
     )
-    worst = next(iter(model.workloads), None)
-    if worst is not None and worst.wasted.gpu_hours:
+    if (worst := next(iter(model.workloads), None)) is not None and worst.wasted.gpu_hours:
         text += f" The largest part was held by {worst.workload} ({hours(worst.wasted.gpu_hours)})."
     return text
 

@@ -70,8 +70,7 @@ class Timeline:
 
     def write(self, entry: Entry) -> None:
         """Take one entry; those of a device come in time order."""
-        stretch = self._open.get(entry.uuid)
-        if stretch is None or not stretch.add(entry):
+        if (stretch := self._open.get(entry.uuid)) is None or not stretch.add(entry):
             if stretch is not None:
                 self._writer.writerow(stretch.row())
             self._open[entry.uuid] = _Stretch(entry)

@@ -70,8 +70,7 @@ class DiurnalAutoscaleSettings:
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
     """Whether a service would do with fewer replicas at some hours of every day."""
-    early = _early(subject)
-    if early is not None:
+    if (early := _early(subject)) is not None:
         return early
     case = subject.case
     load = replica_load(case, settings.replicas)
@@ -125,8 +124,7 @@ def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
 
 
 def _early(subject: CaseSubject) -> Finding | None:
-    workload_class = subject.case.workload_class
-    if workload_class is WorkloadClass.UNKNOWN:
+    if (workload_class := subject.case.workload_class) is WorkloadClass.UNKNOWN:
         return subject.abstain(
             "it is not stated that this is a service; state its class in a policy"
         )

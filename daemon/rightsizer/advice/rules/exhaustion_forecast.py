@@ -66,8 +66,7 @@ def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding
         return subject.find_nothing("It is free, so nothing grows.")
     is_preallocated = any(each.memory_is_preallocated for each in case.provisioning)
     memory = None if is_preallocated else _of_memory(case, settings)
-    found = [each for each in (memory, _of_load(case, settings)) if each is not None]
-    if found:
+    if found := [each for each in (memory, _of_load(case, settings)) if each is not None]:
         return _complaint(subject, min(found, key=lambda each: (each.days_low, each.what)))
     if is_preallocated:
         return subject.abstain("the framework preallocates, so memory held is not memory needed")
@@ -89,8 +88,7 @@ def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | 
     # The fullest GPU ends it, however much room the others have left.
     blocks = (window.blocks.series(Measure.MEMORY_BYTES) for window in case.windows)
     peaks = [max(series.peaks, default=0.0) for series in blocks]
-    fullest = max(peak / total for peak, total in zip(peaks, known, strict=True))
-    if fullest <= 0.0:
+    if (fullest := max(peak / total for peak, total in zip(peaks, known, strict=True))) <= 0.0:
         return None
     return _within(_MEMORY, trend, min(sum(known), sum(peaks) / fullest), settings)
 
@@ -175,8 +173,7 @@ def _about(case: Case) -> dict[str, object]:
     if case.workload_class is WorkloadClass.SERVING:
         measures["busy_gpus"] = Measure.BUSY
     for name, measure in measures.items():
-        trend = case.trend(measure)
-        if trend is not None:
+        if (trend := case.trend(measure)) is not None:
             found[f"{name}_per_day"] = [trend.slope_low, trend.slope_per_day, trend.slope_high]
             found[f"{name}_now"] = trend.value
             found[f"{name}_days"] = trend.days

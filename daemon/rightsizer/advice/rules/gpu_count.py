@@ -166,8 +166,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     if load is None or load.size == 1 or not _is_known_apart(subject):
         what = "every GPU was used, and they may be parts of one model."
         return subject.find_nothing(f"{subject.name}: {what}")
-    shape = case.shape()
-    if shape is None or shape.known_days < settings.minimum_days:
+    if (shape := case.shape()) is None or shape.known_days < settings.minimum_days:
         why = "the history does not cover a cycle of the load"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     diurnal = DIURNAL.in_market(subject.market)

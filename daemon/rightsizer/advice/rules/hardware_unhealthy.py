@@ -108,11 +108,9 @@ def memory_faults(
     if get(Signal.REMAPPED_ROWS_FAILED):
         yield _fault("remapping_failed", {"remapped_rows_failed": 1})
     pages = (Signal.RETIRED_PAGES_CORRECTABLE, Signal.RETIRED_PAGES_UNCORRECTABLE)
-    retired = sum(get(each) or 0.0 for each in pages)
-    if retired >= settings.retired_pages_maximum:
+    if (retired := sum(get(each) or 0.0 for each in pages)) >= settings.retired_pages_maximum:
         yield _fault("pages_retired", {"retired_pages": retired})
-    errors = get(Signal.ECC_UNCORRECTED_ERRORS) or 0.0
-    if errors > 0:
+    if (errors := get(Signal.ECC_UNCORRECTED_ERRORS) or 0.0) > 0:
         noun = "error" if errors == 1 else "errors"
         yield _fault("memory_errors", {"ecc_uncorrected_errors": errors}, errors=noun)
     if get(Signal.REMAPPED_ROWS_PENDING):
@@ -134,11 +132,9 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
         yield _fault("nvlink_recoveries", {"nvlink_recoveries": recoveries})
     elif errors >= settings.nvlink_errors_maximum:
         yield _fault("nvlink_errors", {"nvlink_errors": errors})
-    state = get(Signal.FABRIC_STATE)
-    if state is not None and 0 < state < _FABRIC_COMPLETED:
+    if (state := get(Signal.FABRIC_STATE)) is not None and 0 < state < _FABRIC_COMPLETED:
         yield _fault("fabric_not_joined", {"fabric_state": state}, momentary)
-    replays = get(Signal.PCIE_REPLAYS) or 0.0
-    if replays >= settings.pcie_replays_maximum:
+    if (replays := get(Signal.PCIE_REPLAYS) or 0.0) >= settings.pcie_replays_maximum:
         yield _fault("pcie_replays", {"pcie_replays": replays}, momentary)
 
 
@@ -186,8 +182,7 @@ def driver_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
     """Recent critical Xids, and what the driver asks for."""
-    action = int(board.status.get(Signal.RECOVERY_ACTION) or 0)
-    if action:
+    if action := int(board.status.get(Signal.RECOVERY_ACTION) or 0):
         what, severity, remedy = _RECOVERIES.get(action, _UNKNOWN_RECOVERY)
         evidence = {"recovery_action": action}
         yield _fault("recovery_asked", evidence, SURE, remedy, severity, recovery=what)
@@ -196,8 +191,7 @@ def driver_faults(
 
 def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """Only the last one's time is known; others that came before it may be its cause."""
-    log = board.status.xids
-    if log is None or log.last is None or log.last_wall_time is None:
+    if (log := board.status.xids) is None or log.last is None or log.last_wall_time is None:
         return
     age = board.now - log.last_wall_time
     if age > nanoseconds(settings.xid_recent_seconds) and not log.is_standing:
@@ -253,8 +247,7 @@ class HardwareUnhealthySettings:
 def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     """Whether the hardware under the workload needs an operator, and what would repair it."""
     case = subject.case
-    too_little = subject.abstain_early(settings.minimum_known_seconds)
-    if too_little is not None:
+    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     boards = {each.uuid: _board(case, each) for each in case.devices}
     if not any(boards.values()):
@@ -280,8 +273,7 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
     node, uuid = case.node, device.board_uuid
     if node is None:
         return None
-    status = board_status_of(case, device)
-    if status is None and uuid in node.xids:
+    if (status := board_status_of(case, device)) is None and uuid in node.xids:
         status = BoardStatus(device, Reading(uuid, 0, {}), node.xids[uuid])
     now = max(window.end for window in case.windows)
     return None if status is None else InspectedBoard(status, node, now)

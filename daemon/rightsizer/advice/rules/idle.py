@@ -85,8 +85,7 @@ class IdleSettings:
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     """Whether all GPUs of the workload did nothing, and whether they were held."""
     case = subject.case
-    too_little = subject.abstain_early(settings.minimum_known_seconds)
-    if too_little is not None:
+    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if case.workload_class is WorkloadClass.STANDBY:
         return subject.find_nothing("A standby is meant to be idle.")
@@ -271,8 +270,7 @@ def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float
     """
     limit = settings.busy_ratio * len(case.devices)
     series = case.remembered.series(Measure.BUSY)
-    past = sum(series.known_seconds)
-    if past > 0.0:
+    if (past := sum(series.known_seconds)) > 0.0:
         known = zip(series.known_seconds, series.means, strict=True)
         share = sum(each for each, mean in known if mean < limit) / past
     days = max(past, case.known_seconds) / DAY_SECONDS

@@ -44,8 +44,7 @@ class MemoryOverprovisionedSettings:
 
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:
     """Whether a board with less memory, and no slower, would do for every GPU of the workload."""
-    early = _early(subject, settings)
-    if early is not None:
+    if (early := _early(subject, settings)) is not None:
         return early
     case, fits = subject.case, subject.case.provisioning
     needs = {
@@ -69,8 +68,7 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
     if case.workload_class is not WorkloadClass.BATCH and unused >= settings.unused_ratio:
         what = f"{summary}, and as much of the rest: see overprovisioned."
         return subject.find_nothing(what, {}, evidence)
-    options = lighter_boards(case, subject.market, settings.slowest_ratio)
-    if not options:
+    if not (options := lighter_boards(case, subject.market, settings.slowest_ratio)):
         what = f"{summary}; no cheaper board with less is as fast."
         return subject.find_nothing(what, factors, evidence)
     best = options[0]

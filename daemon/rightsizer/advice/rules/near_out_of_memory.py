@@ -38,8 +38,7 @@ class NearOutOfMemorySettings:
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     """Whether a GPU of the workload was nearly out of memory, where that means something."""
     case = subject.case
-    too_little = subject.abstain_early(settings.minimum_known_seconds)
-    if too_little is not None:
+    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if not any(Resource.MEMORY in window.demands for window in case.windows):
         return subject.abstain("no memory reading while the GPU was held")

@@ -37,8 +37,7 @@ class NumaMisplacedSettings:
 def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
     """Whether the workload's data crosses NUMA nodes, and where it belongs."""
     case = subject.case
-    why = _why_not(case)
-    if why:
+    if why := _why_not(case):
         return subject.abstain(why)
     seen = observe(
         subject,
@@ -75,8 +74,7 @@ def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:
 
 def _why_not(case: Case) -> str:
     """Why nothing can be said; empty where something can."""
-    node = case.node
-    if node is None or not board_statuses(case):
+    if (node := case.node) is None or not board_statuses(case):
         return "only a history is known, not where GPUs and processes are"
     if any(window.conditions.get(Condition.NUMA_MISPLACED) for window in case.windows):
         return ""

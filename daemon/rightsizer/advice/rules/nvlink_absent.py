@@ -124,16 +124,14 @@ class NvlinkAbsentSettings:
 def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     """Whether the workload's GPUs are poorly connected, and which ones would be better."""
     case = subject.case
-    too_little = subject.abstain_early(settings.minimum_known_seconds)
-    if too_little is not None:
+    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if len(case.devices) == 1 or case.workload is None or any(each.mig for each in case.devices):
         return subject.find_nothing(f"{subject.name}: nothing to join.")
     node, topology = case.node, None if case.node is None else case.node.topology
     if node is None or topology is None:
         return subject.abstain("how the GPUs are joined is not known")
-    weakest = _weakest(case, topology)
-    if weakest is None:
+    if (weakest := _weakest(case, topology)) is None:
         return subject.abstain("the way between some of the GPUs is not known")
     evidence = _evidence(_uuids(case.devices), topology, weakest)
     factors = direct_factors(case, 1.0, 0.5)
@@ -152,8 +150,7 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     if traffic is not None and traffic < settings.on_ratio:
         summary = f"{subject.name}: {joined}, yet they exchange little."
         return subject.find_nothing(summary, factors, evidence)
-    better = better_gpus(case.devices, node, topology, settings.gain_ratio)
-    if better is None:
+    if (better := better_gpus(case.devices, node, topology, settings.gain_ratio)) is None:
         summary = f"{subject.name}: {joined}; no available GPUs are better connected."
         return subject.find_nothing(summary, factors, evidence)
     names, swaps = names_of(better.devices), better.swaps

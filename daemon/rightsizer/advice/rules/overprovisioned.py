@@ -81,13 +81,11 @@ def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
         return subject.find_nothing(summary, {}, evidence)
     if any(each.overprovisioned is None for each in fits):
         return subject.abstain(why_unmeasured(case))
-    over = min(each.overprovisioned or 0.0 for each in fits)
-    if over >= settings.on_ratio:
+    if (over := min(each.overprovisioned or 0.0 for each in fits)) >= settings.on_ratio:
         if media := why_media_is_needed(case):
             return subject.abstain(media)
         return _too_large(subject, over, settings, evidence)
-    least = min(map(_over_at_least, fits))
-    if least < settings.on_ratio:
+    if (least := min(map(_over_at_least, fits))) < settings.on_ratio:
         factors = sizing_factors(case, settings.on_ratio - over)
         summary = f"{subject.name}: the largest need leaves {over:.0%} free."
         return subject.find_nothing(summary, factors, evidence)
@@ -156,8 +154,7 @@ def _about_options(subject: CaseSubject, options: tuple[Option, ...]) -> str:
     case = subject.case
     if case.workload_class is WorkloadClass.UNKNOWN:
         return "none: the workload's class is unknown; state it in a policy"
-    unknown = next(filter(None, map(unknown_board, case.devices)), "")
-    if unknown:
+    if unknown := next(filter(None, map(unknown_board, case.devices)), ""):
         return f"none: {unknown}"
     if any(window.tier is not Tier.PROFILING for window in case.windows):
         return "none: without profiling telemetry other boards cannot be projected"

@@ -61,8 +61,7 @@ class LinkState:
     @property
     def places(self) -> tuple[str, ...]:
         """The PCI addresses of both ends, then of what else is narrow."""
-        placement = self.placement
-        if placement is None:
+        if (placement := self.placement) is None:
             return ()
         own = (placement.pci_bus_id,) if placement.pci_bus_id else ()
         ends = tuple(bridge.pci_bus_id for bridge in placement.bridges[:1])
@@ -99,8 +98,7 @@ class LinkState:
 
 def link_state(case: Case, device: Device) -> LinkState | None:
     """The link of a device's GPU; `None` unless both ends of the comparison are known."""
-    status = board_status_of(case, device)
-    if status is None:
+    if (status := board_status_of(case, device)) is None:
         return None
     ends = (
         status.get(Signal.PCIE_LINK_GENERATION),
@@ -136,8 +134,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     """Whether a GPU of the workload works on less of a link than it could have."""
     case = subject.case
     found = {each.uuid: link_state(case, each) for each in case.devices}
-    links = {uuid: link for uuid, link in found.items() if link is not None}
-    if not links:
+    if not (links := {uuid: link for uuid, link in found.items() if link is not None}):
         return subject.abstain("the PCIe link, or what board and slot allow, is not known")
     if _is_unused(case):
         return subject.find_nothing(f"{subject.name}: no process works on it.")

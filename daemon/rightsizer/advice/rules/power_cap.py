@@ -170,8 +170,7 @@ class _Cap:
 def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     """Whether a lower power limit saves energy at next to no time."""
     case = subject.case
-    why = _why_not(case)
-    if why:
+    if why := _why_not(case):
         return subject.abstain(why)
     seen = observe(
         subject,
@@ -184,8 +183,7 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
-    caps = _caps(seen, settings)
-    if not caps:
+    if not (caps := _caps(seen, settings)):
         return seen.find_nothing(", yet it draws too little for a lower limit to save anything")
     low = sum(cap.saving.watts_low for cap in caps)
     high = sum(cap.saving.watts_high for cap in caps)

@@ -83,13 +83,11 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
-    known = _limits(case, seen.devices)
-    if not known:
+    if not (known := _limits(case, seen.devices)):
         return subject.abstain(
             "enforced and default power limit are not both known, so a lowered one looks normal"
         )
-    capped = _capped(known, settings)
-    if not capped:
+    if not (capped := _capped(known, settings)):
         watts = ", ".join(sorted({f"{each.watts:.0f} W" for each in known}))
         return seen.find_nothing(
             f"; the limit is the board's own default ({watts}): dense compute gets there by itself",

@@ -68,8 +68,7 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
         at_rest = all(windows[each.uuid].share(*IDLE_STATES) >= longest for each in stragglers)
         return Straggler(Deviation.ABSENT if at_rest else Deviation.AWAITED, stragglers, working)
     for levels in (working, _watts(case)):
-        found = _by_level(case.devices, levels, spread_ratio)
-        if found is not None:
+        if (found := _by_level(case.devices, levels, spread_ratio)) is not None:
             return found
     return Straggler(Deviation.UNCLEAR, (), working)
 
@@ -77,8 +76,7 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
 def busy_ratio(window: Window) -> float:
     """The mean share of time with a kernel resident; without blocks, the share that is active."""
     blocks = window.blocks.of(Measure.BUSY)
-    known = sum(block.known_seconds for block in blocks)
-    if known <= 0.0:
+    if (known := sum(block.known_seconds for block in blocks)) <= 0.0:
         return 1.0 - window.share(*IDLE_STATES) if window.known else 0.0
     return sum(block.mean * block.known_seconds for block in blocks) / known
 

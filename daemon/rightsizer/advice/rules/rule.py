@@ -226,8 +226,7 @@ class Judgement:
                 and finding.confidence >= conduct.minimum_confidence_ratio,
                 still_holds=True,
             )
-        lower = relaxed()
-        if lower is None or lower.abstained is not None:
+        if (lower := relaxed()) is None or lower.abstained is not None:
             return self
         return replace(self, still_holds=lower.is_complaint)
 

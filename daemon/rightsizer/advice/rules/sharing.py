@@ -56,8 +56,7 @@ class SharingSettings:
 
 def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
     """Whether the only GPU of a workload has room for another workload, and for which."""
-    early = _early(subject, settings)
-    if early is not None:
+    if (early := _early(subject, settings)) is not None:
         return early
     case = subject.case
     free = case.provisioning[0].overprovisioned or 0.0

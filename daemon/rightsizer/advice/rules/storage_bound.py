@@ -50,8 +50,7 @@ def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
     working = _working_share(case, seen.devices, settings.working_ratio)
     is_serving, least = case.workload_class is WorkloadClass.SERVING, settings.bursts_ratio
     # Work and waits that take turns, for longer than five minutes each.
-    in_bursts = not is_serving and working is not None and least <= working <= 1.0 - least
-    if in_bursts:
+    if in_bursts := not is_serving and working is not None and least <= working <= 1.0 - least:
         pattern = "in bursts between stretches of full work, as checkpoints are"
     elif working is None:
         pattern = "for what it reads or for checkpoints that it writes"

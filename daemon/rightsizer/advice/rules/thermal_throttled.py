@@ -90,8 +90,7 @@ def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
     """The median of the node's other GPUs; `None` without any."""
     readings = {} if case.node is None else case.node.readings
     found = (reading.get(_TEMPERATURE) for uuid, reading in readings.items() if uuid not in hot)
-    others = [value for value in found if value is not None]
-    if not others:
+    if not (others := [value for value in found if value is not None]):
         return None
     # Few GPUs are ever too hot.
     from statistics import median  # noqa: PLC0415

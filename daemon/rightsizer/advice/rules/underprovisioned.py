@@ -41,8 +41,7 @@ class UnderprovisionedSettings:
 def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     """Whether a service was short of compute, bandwidth or links, and waited for it."""
     case = subject.case
-    too_little = subject.abstain_early(settings.minimum_known_seconds)
-    if too_little is not None:
+    if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if case.workload_class is WorkloadClass.BATCH:
         return subject.find_nothing("A job at its limit is well used.")
@@ -99,8 +98,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
 
 def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:
     """More replicas of a service, or a faster board; none where the class is unknown."""
-    workload_class = case.workload_class
-    if workload_class is WorkloadClass.UNKNOWN:
+    if (workload_class := case.workload_class) is WorkloadClass.UNKNOWN:
         return ()
     faster = faster_boards(case, market)
     if workload_class is not WorkloadClass.SERVING:

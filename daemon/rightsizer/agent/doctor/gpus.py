@@ -24,11 +24,9 @@ def check_device_files(place: CheckContext) -> Check:
     if place.is_simulated:
         return Check(name, Verdict.UNUSED, "the GPUs are simulated")
     found = [place.devices / "nvidiactl", *sorted(place.devices.glob("nvidia[0-9]*"))]
-    present = [path for path in found if path.exists()]
-    if not present:
+    if not (present := [path for path in found if path.exists()]):
         return unwell(name, Verdict.MISSING, "absent", f"there is no {found[0]}")
-    closed = [path.name for path in present if not os.access(path, os.R_OK | os.W_OK)]
-    if closed:
+    if closed := [path.name for path in present if not os.access(path, os.R_OK | os.W_OK)]:
         verdict = Verdict.LIMITED if len(closed) < len(present) else Verdict.MISSING
         text = f"closed to user {os.geteuid()}: {', '.join(closed)}"
         return unwell(name, verdict, "closed", text)
@@ -86,8 +84,7 @@ def check_gpu_processes(place: CheckContext) -> Check:
     pids = {process.pid for processes in known for process in processes}
     if place.is_simulated:
         return Check(name, Verdict.OK, f"processes: {len(pids)}, simulated")
-    hidden = sorted(pid for pid in pids if not (place.procfs / str(pid)).exists())
-    if hidden:
+    if hidden := sorted(pid for pid in pids if not (place.procfs / str(pid)).exists()):
         told = f"not in {place.procfs}: {len(hidden)} of {len(pids)}"
         return unwell(name, Verdict.LIMITED, "hidden", told)
     return Check(name, Verdict.OK, f"processes: {len(pids)}")

@@ -73,8 +73,7 @@ def check_topology(place: CheckContext) -> Check:
 
 def check_clock(place: CheckContext) -> Check:
     """Whether the wall clock was ever set, which history and annotations go by."""
-    now = place.snapshot.wall_time // NANOSECONDS_PER_SECOND
-    if now < _EARLIEST_SECONDS:
+    if (now := place.snapshot.wall_time // NANOSECONDS_PER_SECOND) < _EARLIEST_SECONDS:
         date = time.strftime("%Y-%m-%d", time.gmtime(now))
         return unwell("clock", Verdict.LIMITED, "unset", date)
     return Check("clock", Verdict.OK, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))

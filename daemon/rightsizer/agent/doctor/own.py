@@ -46,8 +46,7 @@ def _unwritable(name: str, path: Path, lost: str) -> Check | None:
 def _room(name: str, path: Path, least_bytes: int) -> Check:
     """Whether the file system of a file has room for it."""
     disk = os.statvfs(path.parent)
-    free = disk.f_bavail * disk.f_frsize
-    if free < least_bytes:
+    if (free := disk.f_bavail * disk.f_frsize) < least_bytes:
         found = f"{path.parent} has {free // 2**20} MiB free"
         return unwell(name, Verdict.LIMITED, "full", found, size=least_bytes)
     return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
@@ -86,8 +85,7 @@ def check_web_port(place: CheckContext) -> Check:
     troubles, notes = [], []
     for text in web.listen_addresses:
         address = parse_address(text)
-        refusal = _why_not(address.host, address.port)
-        if refusal is None:
+        if (refusal := _why_not(address.host, address.port)) is None:
             notes.append(f"{text} is free")
         elif isinstance(refusal, PermissionError) and address.port < _PRIVILEGED_PORTS:
             troubles.append(f"{text}: {refusal.strerror}")

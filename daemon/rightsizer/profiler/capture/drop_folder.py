@@ -151,8 +151,7 @@ def _walk(folder: Path) -> Iterator[DroppedFile]:
 
 
 def _refusal(path: str, status: os.stat_result, folder: os.stat_result) -> str | None:
-    kind = stat.S_IFMT(status.st_mode)
-    if kind != stat.S_IFREG:
+    if (kind := stat.S_IFMT(status.st_mode)) != stat.S_IFREG:
         return f"is {_KINDS.get(kind, 'no file')}; put the file itself there"
     if not path.isprintable():
         return "its name has characters that are no text; rename it"
@@ -211,8 +210,7 @@ class DropFolderWatcher:
         Raises:
             RightsizerError: what was read could not be kept; it is read again.
         """
-        found = self._found()
-        if found is None:
+        if (found := self._found()) is None:
             return
         known = self._repository.files()
         self._repository.forget_files(known.keys() - {each.path for each in found})
@@ -256,8 +254,7 @@ class DropFolderWatcher:
         profiles: list[Profile] = []
         read: list[ReadFile] = []
         for each in group:
-            outcome = self._one(each)
-            if outcome is None:
+            if (outcome := self._one(each)) is None:
                 return  # The agent ends; nothing of this group is remembered.
             if isinstance(outcome, Profile):
                 profiles.append(with_origin(outcome, asked_for.get(each.top, ())))

@@ -120,8 +120,7 @@ def _asked(
         if stop.is_set():
             raise ReadInterrupted
         if waiting.poll(_LOOK_MILLISECONDS):
-            data = os.read(descriptor, _CHUNK_BYTES)
-            if not data:
+            if not (data := os.read(descriptor, _CHUNK_BYTES)):
                 return bytes(answer)
             answer += data
     return None

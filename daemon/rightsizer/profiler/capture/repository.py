@@ -138,8 +138,7 @@ class CaptureCache(RecordCache[CaptureRecord]):
 
     def ago_seconds(self, record: CaptureRecord) -> float:
         """How long ago it began; by the wall clock, whichever way that was set, for others'."""
-        begun = self._begun.get(record.id)
-        if begun is None:
+        if (begun := self._begun.get(record.id)) is None:
             return seconds(abs(self._clock.wall_time() - record.started))
         return seconds(self._clock.time() - begun)
 

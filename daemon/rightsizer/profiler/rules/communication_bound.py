@@ -52,8 +52,7 @@ def _overlap(member: ProfiledMember) -> float | None:
 
 
 def _summary(worst: ProfiledMember, ratio: float) -> str:
-    overlap = _overlap(worst)
-    if overlap is None:
+    if (overlap := _overlap(worst)) is None:
         return "No collective is in it."
     return (
         f"{worst.key} runs collectives with no other kernel beside them {ratio:.1%} of the time; "

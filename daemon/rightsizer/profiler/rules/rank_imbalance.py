@@ -25,15 +25,13 @@ class _Lag(NamedTuple):
 
 def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -> ProfileVerdict:
     """Whether one rank is waited for, step after step."""
-    every = rule.members_of(profiles)
-    if not every:
+    if not (every := rule.members_of(profiles)):
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, rule.no_time_line(profiles))
     members = [each for each in every if each.device.steps]
     if len(members) < _A_PAIR:
         why = "one device with steps has no other to wait for; give the files of several ranks"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
-    lags = _lags(members)
-    if not lags:
+    if not (lags := _lags(members)):
         why = "no step in which several ranks have a long collective"
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     latest = [each.latest for each in lags]

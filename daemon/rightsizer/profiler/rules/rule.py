@@ -327,8 +327,7 @@ def at_work(
     profiles: Sequence[Profile], settings: ProfileSteadySettings, *, needs_launches: bool = True
 ) -> tuple[ProfiledMember, ...]:
     """The devices that can be judged, at least one; raises `NoVerdictError` without any."""
-    members = members_of(profiles)
-    if not members:
+    if not (members := members_of(profiles)):
         raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_time_line(profiles))
     busy = [each for each in members if each.kernel_count >= settings.kernels_minimum]
     if not busy:

@@ -25,8 +25,7 @@ def judge(
 ) -> ProfileVerdict:
     """Whether products of matrices run on the ordinary units."""
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
-    able = [each for each in members if not _WITHOUT.search(each.device.device.name)]
-    if not able:
+    if not (able := [each for each in members if not _WITHOUT.search(each.device.device.name)]):
         why = f"a {members[0].device.device.name} has no tensor cores"
         raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
     worst, ratio, culprits = rule.over(able, lambda each: _ratio(each, False), settings.on_ratio)
