@@ -110,10 +110,7 @@ Provisionings = tuple[Provisioning, ...]
 
 
 class CachedCase(Case):
-    """A case over a span that most rules never ask about; elsewhere it is as any other.
-
-    `windows` and `provisioning` are calls, and shared with the same case on its node.
-    """
+    """A case over a span that most rules never ask about; `windows` is a shared call."""
 
     __slots__ = ("_known_seconds", "_provisioning", "_windows")
     _windows: Callable[[], Windows]
@@ -196,14 +193,10 @@ def allocator_of(workload: Workload | None) -> Allocator:
 
 
 _EVER: Final[Nanoseconds] = 2**63
-"""Later than any time."""
 
 
 class AccountsSnapshot:
-    """The accounts at one moment, which gives the cases of any span up to then.
-
-    What spans have in common is read once and kept for as long as the look; for one thread.
-    """
+    """The accounts at one moment, which gives the cases of any span up to then; for one thread."""
 
     def __init__(
         self,
@@ -223,11 +216,7 @@ class AccountsSnapshot:
         self._whole_cases = cache(self._cases)
 
     def cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
-        """The case of each holder over a span back from now; `None` for all that was posted.
-
-        A pod of a recording whose readings ended long before those of others is judged no more.
-        All spans that go back before what is remembered have the same cases.
-        """
+        """The case of each holder over a span back from now; `None` for all that was posted."""
         if span is None or self._now - span > self._first:
             return self._cases(span)
         return self._whole_cases(self._now - self._first + self._first % DAY)

@@ -34,8 +34,7 @@ class _Row:
 def roll_up_device(database: Database, uuid: str, before: Nanoseconds) -> int:
     """Merge a device's windows of hours that ended before a time; how many rows went away.
 
-    One page a transaction, so that a long history neither fills memory nor locks. An hour that
-    the clock lived twice becomes two.
+    One page a transaction, so that a long history neither fills memory nor locks.
     """
     removed, place = 0, 0
     while True:
@@ -157,8 +156,7 @@ class HistoryRepository:
     ) -> None:
         """Write windows and what is known of devices, all or nothing.
 
-        The first closed window of a device goes on where its running one was; a running one is
-        saved in place of what it was before, or all of them in place of all that were saved.
+        The first closed window of a device goes on where its running one was.
 
         Raises:
             HistoryError: they could not be written; nothing was.
@@ -185,9 +183,7 @@ class HistoryRepository:
     def load(self, since: Nanoseconds = 0, until: Nanoseconds | None = None) -> Iterator[Window]:
         """The windows that begin at a time or later, and before another one, oldest first.
 
-        An hour that a clock lived twice comes with both its lives; of windows that begin at one
-        time, the one that was lived first comes first. A row that cannot be understood is
-        passed over.
+        Of windows that begin at one time, the one that was lived first comes first.
         """
         place = (since, 0)
         # Page by page: a reader that is slow, or stops early, holds no lock meanwhile.
@@ -238,9 +234,7 @@ class HistoryRepository:
         return self._database.size_bytes
 
     def replace(self, source: "HistoryRepository") -> None:
-        """Take over another history, all or nothing; the same windows there give way to it.
-
-        Who holds a device stays as it is where that was seen later than anything in the other.
+        """Take over another history; the same windows there give way to it.
 
         Raises:
             HistoryError: it could not be written; nothing was.

@@ -20,11 +20,7 @@ def provision(
     settings: ProvisioningSettings,
     demands: Mapping[Resource, float] | None = None,
 ) -> Provisioning:
-    """The provisioning of one device over a window.
-
-    Where the allocator preallocates, or looks so, nothing is said of the memory that is needed.
-    Given demands (the `current` ones) go before those of the window, where it has enough time.
-    """
+    """The provisioning of one device over a window; `current` demands go before the window's."""
     own = _demands(window, settings)
     found = own | {
         resource: demand
@@ -71,11 +67,7 @@ def provision(
 def holds_without_need(
     window: Window, allocator: Allocator, settings: ProvisioningSettings
 ) -> bool:
-    """Whether the memory in use says nothing of the memory needed.
-
-    So it is where the policy says that the framework preallocates; and, where it is not known how
-    it allocates, where much memory is held and the amount never changes.
-    """
+    """Whether memory in use tells no need: by the policy, or as much is held and never changes."""
     if allocator is not Allocator.UNKNOWN:
         return allocator is Allocator.PREALLOCATING
     if (memory := window.demands.get(Resource.MEMORY)) is None:

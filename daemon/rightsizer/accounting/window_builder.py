@@ -75,10 +75,7 @@ class EntrySums:
 
 
 class WindowBuilder(EntrySums):
-    """A window that is still growing. Nanoseconds are whole, so that sums are exact.
-
-    Each of a window's fields grows in the attribute of its name.
-    """
+    """A growing window in whole nanoseconds; each field grows in the attribute of its name."""
 
     def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
         super().__init__()

@@ -20,7 +20,6 @@ class ActionOutcome(StrEnum):
     FAILED = "failed"
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"
-    """The agent ended meanwhile."""
     UNKNOWN = "unknown"
     """The agent was killed meanwhile, or the answer was lost; it is not repeated."""
     DRY_RUN = "dry_run"
@@ -58,7 +57,6 @@ class ActionVerdict(StrEnum):
     CONFIDENCE = "confidence"
     RISK = "risk"
     ABSENT = "absent"
-    """The workload is not there now."""
     UNFIT = "unfit"
     """The words of the action cannot be filled in."""
     DONE_BEFORE = "done_before"
@@ -69,7 +67,6 @@ class ActionVerdict(StrEnum):
     SHARE_LIMIT = "share_limit"
     RATE = "rate"
     NOT_KEPT = "not_kept"
-    """Nothing would remember it."""
     NOT_APPROVED = "not_approved"
 
 
@@ -129,10 +126,7 @@ class ActionRecord:
 
 
 def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> ActionRecord | None:
-    """An entry with what the ledger says now, `None` where that is nothing new.
-
-    `advice` is what it was about; `None` where the ledger has forgotten it. `now` is wall time.
-    """
+    """An entry with what the ledger says at a wall time, `None` where that is nothing new."""
     if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
         return None
     has_regressed = advice is not None and advice.state is AdviceState.REGRESSED

@@ -45,10 +45,7 @@ def judge_span(
     tuned: Tuned = lambda rule, _: rule,
     failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdict on every case as it stands, without contradictions; none opens advice.
-
-    All rules judge the one span that the cases are of, in place of spans of their own.
-    """
+    """Every rule's verdict on the span of the cases, without contradictions; none opens advice."""
     judgements = []
     for case in cases:
         for general in rules:
@@ -102,8 +99,8 @@ def judge_all(
 ) -> tuple[Judgement, ...]:
     """Every rule's verdict on every workload over the rule's own spans, without contradictions.
 
-    Recent time is judged only for complaints, and for advice that is open now (by workload key and
-    rule) and may close. A rule that raises is reported to `failed`, and loses that verdict.
+    Recent time is judged only for complaints and open advice (by workload key and rule). A rule
+    that raises is reported to `failed`, and loses that verdict.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []
@@ -219,10 +216,7 @@ In this order: what was held back holds nothing back.
 
 
 def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
-    """The judgements, in their order, with those held back that others contradict.
-
-    Each workload's are looked at by themselves, and their order does not matter.
-    """
+    """The judgements, in their order, with those held back that others of a workload contradict."""
     by_key: dict[str, list[int]] = {}
     for place, judgement in enumerate(judgements):
         by_key.setdefault(judgement.key, []).append(place)

@@ -92,10 +92,9 @@ class Ledger:
     ) -> list[AdviceEvent]:
         """Open, refresh, close and verify advice by one run's judgements; what changed.
 
-        A finding opens once, stays open while recent time supports it, and closes only after
-        it has been quiet for a while: it neither nags nor flaps. The order of the judgements
-        does not matter. Without measurements nothing is verified. Where there is no room for all,
-        the most severe opens first, then what saves most.
+        A finding opens once, stays open while recent time supports it, and closes only after it has
+        been quiet for a while. Without measurements nothing is verified. Where there is no room for
+        all, the most severe opens first, then what saves most.
         """
         run = self._new_run(now, measured)
         events: list[AdviceEvent] = []
@@ -133,8 +132,6 @@ class Ledger:
         for_seconds: float | None = None,
     ) -> AdviceEvent:
         """Claim, snooze or dismiss advice by hand, or take that back (active); the event.
-
-        A snooze or a dismissal lasts for some seconds, or as the settings say.
 
         Raises:
             UsageError: there is no such open advice, or it cannot be put into that state.

@@ -63,10 +63,7 @@ class ReplicaLoad:
         return len(self.starts) * seconds(BLOCK_SPAN)
 
     def factors(self, case: Case, margin: float) -> dict[str, float]:
-        """How sure a judgement of the group is: by its history, not by that of a passing replica.
-
-        The margin is as `sizing_factors` takes it.
-        """
+        """How sure a judgement of the group is; the margin is as `sizing_factors` takes it."""
         span = max(1, (self.starts[-1] - self.starts[0]) // BLOCK_SPAN + 1)
         days = self.known_seconds / DAY_SECONDS
         return sizing_factors(case, margin) | {
@@ -79,8 +76,8 @@ class ReplicaLoad:
 def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     """The load over the windows of a case; `None` where nothing is known of it.
 
-    Each device is a replica, unless they talk over NVLink or are always busy together; then all
-    of them are one. Pods of a Deployment with a device each are replicas however they are busy.
+    Each device is a replica, unless they talk over NVLink or are always busy together; then all of
+    them are one. Pods of a Deployment with a device each always are replicas.
     """
     starts, means = _moments([window.blocks.series(Measure.BUSY) for window in case.windows])
     if not starts:
@@ -116,11 +113,7 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
 
 
 def are_separate_pods(case: Case) -> bool:
-    """Whether each of several devices is held by a pod of its own, all of one Deployment.
-
-    Such pods are whole by themselves; parts of one model would be in one pod, or in pods with
-    numbers.
-    """
+    """Whether each of several devices is held by a pod of its own, all of one Deployment."""
     pods = [
         {
             held.workload.pod

@@ -66,8 +66,7 @@ def restored(
 ) -> Restoration:
     """What metrics and annotations tell together, whichever is the later.
 
-    Open advice is scraped once; regions come in any order, several where it was opened more than
-    once. Advice that was closed on other devices than these, by uuid, is left out.
+    Advice that was closed on other devices than these, by uuid, is left out.
     """
     seen = {each.id: each for each in scraped if each.opened <= now}
     latest: dict[str, Region] = {}

@@ -54,8 +54,7 @@ class Storage:
     ) -> None:
         """Open the database; beyond `maximum_bytes` the oldest windows of the history go.
 
-        Read only it is opened beside its writer. Unless it is durable a power loss may undo what
-        was saved last. Messages call it as `called` says.
+        Unless it is durable a power loss may undo what was saved last.
 
         Raises:
             HistoryError: it is held by another process, of a newer program, or out of reach.
@@ -96,11 +95,7 @@ class Storage:
             self._ledger.encode((*ledger.records, *pending))
 
     def clear_pending(self) -> None:
-        """Delete the events, which every sink has.
-
-        Raises:
-            HistoryError: it could not be written; they are delivered again after a restart.
-        """
+        """Delete the events, which every sink has; raises `HistoryError` where it cannot."""
         if self._ledger and self.pending_events:
             self.pending_events = ()
             self._despite_a_break(self._ledger.clear_pending)
@@ -108,14 +103,7 @@ class Storage:
     def save_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
     ) -> bool:
-        """Keep windows; those that cannot be written now are tried again next time.
-
-        Returns:
-            Whether there is a place to keep them in.
-
-        Raises:
-            HistoryError: they could not be written.
-        """
+        """Keep windows, now or (`HistoryError`) next time; whether there is a place for them."""
         if (history := self.history) is None:
             return False
         self._pending = [*self._pending, *map(PackedWindow.of, closed)][-_PENDING_WINDOWS:]
@@ -132,11 +120,7 @@ class Storage:
     def rewrite_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
     ) -> None:
-        """Keep windows in place of all that are kept, as after a break.
-
-        Raises:
-            HistoryError: they could not be written; nothing was.
-        """
+        """Keep windows in place of all that are kept; raises `HistoryError` where it cannot."""
         if self.history is not None:
             self.history.save(closed, devices, running=running, replaces_all=True)
 
@@ -149,11 +133,7 @@ class Storage:
         return dict(found)
 
     def save_profiles(self, forms: Mapping[str, str]) -> None:
-        """Keep what is known of profiles, in place of what was kept.
-
-        Raises:
-            HistoryError: it could not be written; what was there stays.
-        """
+        """Keep what is known of profiles in place of the last; raises `HistoryError`."""
 
         def save() -> None:
             with self.database.transaction() as connection:

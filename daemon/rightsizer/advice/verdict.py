@@ -71,9 +71,8 @@ def opposite(factors: Mapping[str, float]) -> dict[str, float]:
 
 
 def sizing_factors(case: Case, margin: float) -> dict[str, float]:
-    """The factors of a judgement of size, which needs a history.
+    """The factors of a judgement of size; `margin` is the ratio beyond the rule's threshold.
 
-    The margin is the ratio by which the measured value is beyond the rule's threshold.
     Source: docs/definitions.md, conduct; hours stand for the effective sample size.
     """
     hours = case.known_seconds / 3600.0
@@ -144,10 +143,7 @@ def _dollars(
 
 
 def _kilowatt_hours(case: Case, high: float) -> EstimateInterval | None:
-    """At most what the devices drew over the window, and nothing where they stay powered.
-
-    `None` where no energy was measured.
-    """
+    """At most what the devices drew over the window; `None` where no energy was measured."""
     watts = 0.0
     for window in case.windows:
         if window.energy_joules <= 0.0 or window.known <= 0:
@@ -254,10 +250,10 @@ class CaseSubject:
     ) -> Finding:
         """A finding that asks for something.
 
-        The first reason, which tells the kind unless that is given, and the target, which is
-        rounded, are part of the id. Culprits are uuids, options come best first. Savings are not
-        stated under the market's confidence; a text says why there never are any. The severity
-        follows, where it is not given, from the GPUs' worth of time that is lost or at stake.
+        The first reason and the target, which is rounded, are part of the id. Culprits are uuids,
+        options come best first. Savings are not stated under the market's confidence; a text says
+        why there never are any. The severity follows, where not given, from the GPUs' worth of time
+        at stake.
         """
         if isinstance(savings, str):
             least, savings = 0.0, Savings(reason=savings)
@@ -349,10 +345,7 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
 
 
 def names_of(devices: Sequence[Device]) -> str:
-    """Devices for a person: `GPU 3`, `GPUs 0, 1 and 2`, `MIG instance 1g.10gb on GPU 4`.
-
-    With their machines where these are known: `GPUs 0 and 1 on node-7 and GPU 3 on node-8`.
-    """
+    """Devices for a person: `GPU 3`, `GPUs 0 and 2 on node-7`, `MIG instance 1g.10gb on GPU 4`."""
     by_host: dict[str, list[Device]] = {}
     for device in devices:
         by_host.setdefault(device.host, []).append(device)

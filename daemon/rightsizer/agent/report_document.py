@@ -43,7 +43,6 @@ MEDIA_TYPES: Final = {
     "markdown": "text/markdown",
     "json": "application/json",
 }
-"""Of the formats."""
 
 
 def report_document(

@@ -76,8 +76,8 @@ class _Outage:
 class DeviceLog:
     """Says of each device that it is down, since when and why, and that it is up again.
 
-    What several go through at once is one line. A device that comes and goes is told of once in
-    ten minutes, with how often it was away; an outage that lasts is told of after half a minute.
+    A device that comes and goes is told of once in ten minutes; an outage that lasts is told of
+    after half a minute.
     """
 
     def __init__(self, log: Logger) -> None:
@@ -192,10 +192,7 @@ class SourceLog:
             self._released = released
 
     def _tell_trouble(self, trouble: str | None, now: Nanoseconds) -> None:
-        """That there are no devices and why, and that there are again.
-
-        A driver that hangs here and there has the same reasons in turns: each is told now and then.
-        """
+        """That there are no devices and why, each reason now and then, and that there are."""
         told = None if trouble is None else _FIGURE.sub("", trouble)
         if told != self._trouble:
             self._trouble = told

@@ -78,13 +78,7 @@ class ChildProcess:
         self._status: int | None = None
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Start it; from here on this process forwards its signals.
-
-        `prepare` is called in the child before the command.
-
-        Raises:
-            OSError: the command cannot be run.
-        """
+        """Start it after `prepare`, forward signals from here on; raises `OSError`."""
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
         reader, writer = os.pipe()
@@ -160,7 +154,6 @@ def status_of(status: int) -> int:
 
 
 def _is_on_a_terminal() -> bool:
-    """Whether a shell's terminal can continue a stopped process."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -27,8 +27,7 @@ def answer_form(
 ) -> Form | None:
     """The state of a ticket or lease for its owner; `None` where there is none.
 
-    `now` is CLOCK_BOOTTIME, `offset` what wall time is ahead of it, `messages` notices to the
-    holder.
+    `now` is CLOCK_BOOTTIME, `offset` what wall time is ahead of it.
     """
     record, ticket = overview.state.lease(item_id), overview.state.ticket(item_id)
     if record is None and ticket is None:

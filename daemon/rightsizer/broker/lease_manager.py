@@ -56,10 +56,7 @@ class BrokerOverview:
 
 
 class LeaseManager:
-    """Takes requests from any thread; serves the queue at each `turn`.
-
-    What cannot be saved was not done: a request then raises a RightsizerError.
-    """
+    """Takes requests from any thread; one that cannot be saved was not done: RightsizerError."""
 
     def __init__(
         self,

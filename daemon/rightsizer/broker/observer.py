@@ -64,7 +64,6 @@ def _lost(record: LeaseRecord, devices: Mapping[str, DeviceReport]) -> dict[str,
 
 
 def _is_active(device: DeviceReport, pids: frozenset[int], *, is_shared: bool) -> bool | None:
-    """Whether a lease is active on a device; `None` is unknown."""
     if device.down is not None or device.state is State.UNKNOWN:
         return None
     if device.state in IDLE_STATES:

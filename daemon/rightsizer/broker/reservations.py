@@ -29,10 +29,7 @@ _TRIED: Final = 8
 def planned_slots(
     reservation: Reservation, bookings: Sequence[Booking], scheduling: SchedulingState
 ) -> tuple[str, ...]:
-    """Slots that will be free during a reservation by the limits known; empty: too few.
-
-    Leases without a known end and processes without a lease are taken to stay.
-    """
+    """Slots that will be free during a reservation by the limits known; empty: too few."""
     others = frozenset(
         uuid
         for other in bookings
@@ -65,8 +62,8 @@ def replanned_reservations(
 ) -> tuple[tuple[Booking, ...], tuple[BrokerEvent, ...]]:
     """Reservations that have not begun, moved to other slots where theirs will not be free.
 
-    Where there are none, their user is notified once, and they keep their slots. Of those that
-    have begun the unavailable slots are noted.
+    Where there are none, their user is notified once; of begun ones the unavailable slots are
+    noted.
     """
     kept, events = list(bookings), []
     available = {each.uuid for each in scheduling.node.slots if not (each.trouble or each.holders)}
@@ -125,10 +122,7 @@ def _at_risk(booking: Booking, now: Nanoseconds) -> BrokerEvent:
 def reservation_clause(
     ticket: Ticket, refusal: PlacementRefusal, scheduling: SchedulingState
 ) -> str:
-    """How reservations block a ticket that was refused, and the limit that would avoid them.
-
-    Empty where none does.
-    """
+    """How reservations block a refused ticket, and the limit that avoids them, or ""."""
     kept = (each for each in refusal.occupied if each.obstacle is SlotObstacle.RESERVED)
     reserved = {each.slot.uuid for each in kept}
     bookings = [
@@ -183,8 +177,8 @@ def with_replacement(
 ) -> BrokerTransition:
     """Notify the holder of lost slots once, and keep others for it as soon as there are any.
 
-    They are a reservation of all slots that the lease asked for, so that its holder starts again
-    at once and not behind those that wait; it is over with the lease that draws on it.
+    They are a reservation of all slots that the lease asked for, so that its holder starts again at
+    once; it is over with the lease that draws on it.
     """
     loss = record.loss
     if loss is None or state.as_of - loss.since < nanoseconds(settings.lost_grace_seconds):

@@ -96,18 +96,15 @@ class SlotObstacle(StrEnum):
     DOWN = "down"
     """It does not answer, sleeps, was released, or its hardware is faulty."""
     UNHEALTHY = "unhealthy"
-    """A condition that holds at present."""
     RESERVED = "reserved"
     MEMORY = "memory"
     """Too little, or unknown."""
     LEASED = "leased"
     HELD = "held"
     HELD_IDLE = "held_idle"
-    """Held, and nothing has run."""
     ALLOCATED = "allocated"
     """Allocated by a scheduler, without a process."""
     BUSY = "busy"
-    """Active without a known process."""
     UNKNOWN = "unknown"
     NEEDS = "needs"
     """Its workloads demand too much, or were not measured for long enough."""
@@ -147,11 +144,7 @@ def judge_slot(
     *,
     is_reserved: bool = False,
 ) -> SlotVerdict:
-    """Whether a slot can be granted to a request now.
-
-    The slot has no holders that belong to a lease; of the number of GPUs only whether it is one
-    matters. `is_reserved`: whether the slot is kept free for others.
-    """
+    """Whether a slot, without holders of leases, can be granted to a request now."""
     is_joined = leases or (slot.holders and request.may_share)
     found = next(_obstacles(slot, request, is_reserved=is_reserved), None)
     if found is None and is_joined:
@@ -208,7 +201,6 @@ def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _O
 
 
 def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
-    """Whether a slot without a lease is in use."""
     if slot.holders:
         return _held(slot)
     if slot.state in ACTIVE_STATES:

@@ -98,10 +98,10 @@ def run_program(
     *,
     note: Callable[[int], None] = lambda _: None,
 ) -> Run:
-    """Run a program, and end it with all that it has started and that stayed in its group.
+    """Run a program, without a shell, and end it with all of its group.
 
-    No shell sees its words. `note` takes the number of its process and group before it runs; where
-    that raises a RightsizerError, or this process ends meanwhile, it never runs.
+    `note` takes the number of its process and group before it runs; where that raises a
+    RightsizerError, or this process ends meanwhile, it never runs.
     """
     known = environment()
     try:

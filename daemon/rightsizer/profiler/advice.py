@@ -29,10 +29,9 @@ def judgements_of(
 ) -> tuple[Judgement, ...]:
     """What the latest profile of each workload says of it, where that still counts.
 
-    A complaint is silent once advice for its reason has ended after the profile was made: what was
-    settled since, an old profile does not open again. A newer one that could not judge leaves what
-    an older one said. Workloads that are present are by key; profiles from before `since`, wall
-    time, count no longer.
+    A complaint is silent once advice for its reason has ended after the profile was made, and a
+    newer profile that could not judge leaves what an older one said. Those from before `since`,
+    wall time, count no longer.
     """
     found: dict[tuple[str, str], tuple[TakenProfile, Finding]] = {}
     for profile in sorted(profiles, key=lambda each: (each.moment, each.taken)):
@@ -62,8 +61,8 @@ def with_profiles(
 ) -> tuple[Judgement, ...]:
     """The rules' judgements with those of profiles among them, without contradictions.
 
-    Of a workload's complaints with one reason, one may be advice: that which is open already (by
-    workload key and rule), else that of telemetry; the other stands in its evidence.
+    Of a workload's complaints with one reason, one may be advice: that which is open already, else
+    that of telemetry; the other stands in its evidence.
     """
     judgements = list(found)
     for judgement in profiled:

@@ -43,20 +43,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ProfileCommandSettings:
-    """Sections that the command reads."""
-
     profiles: ProfileSettings = field(default_factory=ProfileSettings)
     path: PathSettings = field(default_factory=PathSettings)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Read, judge, and print what came of it.
-
-    Raises:
-        ProfileError: a file cannot be read, or is of no known format.
-        UsageError: the report would replace a profile, or profiles cannot be compared.
-        HistoryError: the history cannot be read.
-    """
     out, files = arguments.report, (*arguments.files, *arguments.against)
     if out is not None and out.resolve() in {each.resolve() for each in files}:
         raise UsageError(f"--report {out}: is a profile to read; name another file")

@@ -114,9 +114,9 @@ def compare(
 ) -> tuple[ProfileComparison, ...]:
     """Every figure that both know.
 
-    A profile lasts from its first kernel to its last, while telemetry's windows hold whatever else
-    was: idle time around it contradicts nothing, and shares are of telemetry's active time. Where
-    telemetry saw less activity than the profile has kernels, only that is said.
+    A profile lasts from its first kernel to its last, telemetry's windows hold whatever else was:
+    shares are of the active time. Where telemetry saw less activity than the profile has kernels,
+    only that is said.
     """
     both = _Both(member, name, telemetry, settings)
     if (idle := _idle(both)) is not None:

@@ -136,11 +136,7 @@ def answer_form(
     broken: Sequence[BrokenFile] = (),
     joins: Sequence[ProfileJoin] = (),
 ) -> dict[str, Any]:
-    """Every workload, and what became of it since an earlier profile, in the same order.
-
-    Raises:
-        UsageError: there are not as many earlier workloads as there are later ones.
-    """
+    """Every workload, and its change against an earlier one; raises `UsageError` if unpaired."""
     if against and len(against) != len(found):
         raise UsageError(
             f"--against: {len(against)} workloads against {len(found)}; name one earlier profile "

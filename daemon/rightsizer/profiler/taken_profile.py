@@ -46,11 +46,7 @@ may not see at all, and what it does not see is no counter-evidence."""
 
 
 def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
-    """The devices that a history knows, and their windows, those of long ago in hours.
-
-    Raises:
-        HistoryError: it cannot be read.
-    """
+    """The devices that a history knows, and their windows; raises `HistoryError` if unreadable."""
 
     def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window:
         builder = WindowBuilder(uuid)
@@ -156,11 +152,7 @@ class TakenProfile:
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":
-        """What `text` was written from; what a newer program added is left out.
-
-        Raises:
-            ValueError, KeyError, TypeError: it is none.
-        """
+        """What `text` was written from; raises `ValueError`, `KeyError` or `TypeError` for none."""
         form = json.loads(text)
         findings = tuple(map(finding_from, form["findings"]))
         return replace(convert({**form, "findings": ()}, cls), findings=findings)
@@ -204,10 +196,7 @@ def taken(
 def weighed(
     workload: ProfiledWorkload, join: ProfileJoin, settings: ProfileComparisonSettings
 ) -> ProfiledWorkload:
-    """The workload with verdicts that are less sure where telemetry says otherwise.
-
-    That is where it measured the same, or saw no activity on a GPU that the profile has at work.
-    """
+    """The workload with verdicts that are less sure where telemetry contradicts them."""
     findings = tuple(_weighed(each, join, settings) for each in workload.findings)
     return replace(workload, findings=findings)
 

@@ -82,7 +82,6 @@ class Summary:
     groups: Mapping[str, float]
     """Hours by group of states, `no_data` included; they sum to the total."""
     states: Mapping[str, float]
-    """Hours by state."""
     used: UsageAmount
     wasted: UsageAmount
     unattributed_hours: float

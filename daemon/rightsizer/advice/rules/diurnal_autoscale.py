@@ -1,8 +1,6 @@
 """Services whose load is diurnal: scale them by a schedule.
 
-The answer to load that sleeps at night is neither fewer GPUs nor an alarm each night
-(docs/definitions.md). A history shorter than two days is looked at for one long quiet
-part, with less confidence.
+A history shorter than two days is looked at for one long quiet part, with less confidence.
 """
 
 from functools import partial

@@ -1,8 +1,6 @@
 """More GPUs than a workload has work for: some are never used, or fewer replicas would do.
 
-One idle rank in the middle of a job is no GPU to take away; only one that was never used for a
-day and holds no more than a context is. A diurnal load gets a schedule
-instead, and nothing is taken from a workload under pressure (docs/definitions.md).
+Nothing is taken from a workload under pressure (docs/definitions.md).
 """
 
 import math

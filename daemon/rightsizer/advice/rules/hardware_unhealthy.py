@@ -1,7 +1,6 @@
 """GPUs whose hardware needs repair: memory, links, or what the driver says of them.
 
-These are facts that the driver states and no statistics: confidence comes from how long a fact
-lasts and whether its time is known, not from how much of the window was seen.
+Facts and no statistics: confidence comes from how long a fact lasts and whether its time is known.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Serving that streams its weights all the time: more requests a step would cost nothing more.
 
-Being bound by memory traffic is how decoding works, and a batch job at that limit is well used.
-It is a complaint only of a service, where a larger batch or smaller weights would serve more.
+It is a complaint only of a service: a batch job at that limit is well used.
 """
 
 from typing import Final

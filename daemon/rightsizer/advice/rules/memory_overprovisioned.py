@@ -1,7 +1,6 @@
 """GPUs whose compute is well used and whose memory is far too large.
 
-A batch job too may move, for a board that is no slower takes nothing from it. Memory that a
-framework preallocates is not memory needed; the rule abstains.
+A batch job too may move, for a board that is no slower takes nothing from it.
 """
 
 from typing import Final

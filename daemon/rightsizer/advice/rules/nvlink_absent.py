@@ -34,10 +34,7 @@ class BetterGpus:
 def better_gpus(
     devices: Sequence[Device], node: Node, topology: Topology, gain_ratio: float
 ) -> BetterGpus | None:
-    """The best set of GPUs that is worth moving to; `None` where there is none.
-
-    By `gain_ratio` the sum over the pairs must grow where the weakest stays as weak.
-    """
+    """The best set of GPUs that is worth moving to; `None` where there is none."""
     now = score_of(_uuids(devices), topology)
     board = devices[0].board, devices[0].name
     same = [

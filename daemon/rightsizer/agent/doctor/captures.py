@@ -62,12 +62,7 @@ def check_capture(place: CheckContext) -> Check:
 
 
 def _called(settings: CaptureSettings, place: CheckContext) -> str | None:
-    """Who is called, `None` for no profiler.
-
-    Raises:
-        OSError: a credential cannot be read.
-        ValueError: there is no such program, or no token in its file.
-    """
+    """Who is called, `None` for no profiler; raises `OSError` or `ValueError` for no one."""
     if settings.kind is CaptureKind.COMMAND:
         return program_of(settings.command[0], place.environ)
     if settings.kind is CaptureKind.DYNOLOG:

@@ -24,7 +24,6 @@ class CaptureContext:
     """Asked again at every look, from a thread of a job's."""
 
     report: Callable[[], Report | None]
-    """The latest."""
     judgements: Callable[[], Sequence[Judgement]]
     """Of the last run of the rules."""
     advice: Callable[[], Sequence[Advice]]

@@ -1,7 +1,4 @@
-"""Isolated reader: one file read in a process of its own, which may crash or hang.
-
-The same module is that process's program; task and answer go over its pipes as JSON.
-"""
+"""Isolated reader: one file read in a process of its own, whose program this module is too."""
 
 import contextlib
 import os
@@ -69,7 +66,7 @@ def read_isolated(
     settings: DropFolderSettings,
     stop: threading.Event,
 ) -> Profile:
-    """The profile in an open file, which stays the caller's, until `stop` is set.
+    """The profile in an open file, which stays the caller's.
 
     Raises:
         ProfileError: it cannot be read, or not within the bounds.

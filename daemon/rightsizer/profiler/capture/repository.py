@@ -34,10 +34,8 @@ class CaptureOutcome(StrEnum):
     EMPTY = "empty"
     """None came, or none that can be read."""
     FAILED = "failed"
-    """The receiver refused, or failed."""
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"
-    """The agent ended meanwhile."""
 
     @property
     def is_final(self) -> bool:
@@ -99,11 +97,7 @@ class CaptureRepository(RecordTable[CaptureRecord]):
             return {row[0]: ReadFile(*row) for row in rows}
 
     def put_files(self, files: Iterable[ReadFile]) -> None:
-        """Keep what was read, in place of what was known of these paths.
-
-        Raises:
-            HistoryError: it could not be written.
-        """
+        """Keep what was read, in place of what was known; raises `HistoryError` where it cannot."""
         if rows := list(map(astuple, files)):
             with self._database.transaction() as connection:
                 connection.executemany("INSERT OR REPLACE INTO read_file VALUES (?, ?, ?, ?)", rows)
@@ -122,11 +116,7 @@ class CaptureCache(RecordCache[CaptureRecord]):
         self._begun: dict[str, Nanoseconds] = {}
 
     def begin(self, record: CaptureRecord) -> None:
-        """Remember a capture before it is made.
-
-        Raises:
-            HistoryError: it could not be written; it is not remembered.
-        """
+        """Remember a capture before it is made; raises `HistoryError` where it cannot be."""
         super().begin(record)
         self._begun[record.id] = self._clock.time()
 
@@ -153,7 +143,6 @@ class CaptureStorage:
     """Room for captures, and only for them: whatever else lies in the drop folder stays."""
 
     def __init__(self, folder: Path, settings: CaptureStorageSettings) -> None:
-        """Room below a folder, which may not be there yet."""
         self._folder, self._settings = folder, settings
 
     def make(self, capture_id: str) -> Path:
@@ -206,10 +195,7 @@ class CaptureStorage:
     def prune(
         self, records: Iterable[CaptureRecord], now: Nanoseconds, *, by_age: bool
     ) -> tuple[str, ...]:
-        """Delete what is too old or too much, oldest first; the ids of the captures deleted.
-
-        Those of which something is still expected stay; age counts where the clock can be trusted.
-        """
+        """Delete what is too old, if the clock can be trusted, or too much; the ids."""
         records = tuple(records)
         sizes = {each.id: self.size_bytes(each.id) for each in records}
         total = sum(sizes.values())

@@ -73,11 +73,9 @@ class CaptureKind(StrEnum):
     """Who is called for a profile."""
 
     NONE = "none"
-    """Never: nothing is captured."""
     DYNOLOG = "dynolog"
     """Dynolog's daemon, by its command `dyno gputrace`."""
     COMMAND = "command"
-    """A program on this node."""
     WEBHOOK = "webhook"
     """A receiver that takes JSON over HTTP."""
 

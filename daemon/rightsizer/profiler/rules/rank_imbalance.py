@@ -16,8 +16,6 @@ from rightsizer.profiler.settings import ProfileRankImbalanceSettings
 
 
 class _Lag(NamedTuple):
-    """Of one step."""
-
     latest: str
     behind_seconds: float
     ratio: float
