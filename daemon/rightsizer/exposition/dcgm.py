@@ -102,8 +102,7 @@ def dcgm_page(report: Report, fresh: Collection[str], spelling: DcgmLabelEncoder
     entities = tuple(_entities(report, fresh, spelling))
     lines = []
     for counter in DCGM_COUNTERS:
-        samples = [line for entity in entities for line in _lines(counter, entity, spelling)]
-        if samples:
+        if samples := [line for entity in entities for line in _lines(counter, entity, spelling)]:
             lines.append(f"# HELP {counter.name} {counter.help}\n")
             lines.append(f"# TYPE {counter.name} {counter.field.type}\n")
             lines += samples

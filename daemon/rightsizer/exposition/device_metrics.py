@@ -124,8 +124,7 @@ def _add_xids(families: Families, report: DeviceReport) -> None:
 
 
 def _add_facts(families: Families, report: DeviceReport) -> None:
-    facts = report.device.facts
-    if facts:
+    if facts := report.device.facts:
         labels = METRICS["rightsizer_device_facts_info"].labels[1:]
         values = (facts.get(label, "") for label in labels)
         families.add_info("rightsizer_device_facts_info", report.device.uuid, *values)

@@ -48,7 +48,6 @@ def _selected_collectors(
 def _selected(
     families: Iterable[SampleFamily], names: frozenset[str], collectors: frozenset[Collector] | None
 ) -> list[SampleFamily]:
-    """The families of some collectors, with the samples of some names alone."""
     chosen = [each for each in families if collectors is None or each.head.collector in collectors]
     if not names:
         return chosen

@@ -164,8 +164,7 @@ class Families:
         self, name: str, last_values: tuple[str, ...], values: Iterable[float], *labels: str
     ) -> None:
         """Add a series for each value of the last label; the values of the others follow."""
-        lines = self._lines[name]
-        if lines is not None:
+        if (lines := self._lines[name]) is not None:
             lines += map(MetricSeries.line, _series_by(name, labels, last_values), values)
 
     def add_histogram(
@@ -190,7 +189,6 @@ class Families:
 
 @lru_cache(maxsize=8)
 def _exported(collectors: frozenset[Collector], level: Level) -> frozenset[str]:
-    """The metrics of some collectors up to a level."""
     return frozenset(
         name
         for name, metric in METRICS.items()

@@ -55,8 +55,7 @@ def format_for(accept: str) -> ExpositionFormat:
     offers = [offer for offer in _offers(accept) if offer.quality > 0]
     # A stable sort: of two that are wanted alike, the first one named.
     for offer in sorted(offers, key=lambda offer: -offer.quality):
-        chosen = _format_of(offer)
-        if chosen is not None:
+        if (chosen := _format_of(offer)) is not None:
             return chosen
     return _PLAIN
 

@@ -54,8 +54,7 @@ def selected(form: _Form, selection: Selection) -> _Form:
     """
     found = dict(form)
     for name, rows in (("cluster", "clusters"), ("team", "teams")):
-        wanted = getattr(selection, name)
-        if wanted is not None:
+        if (wanted := getattr(selection, name)) is not None:
             known = {row["name" if name == "cluster" else "team"] for row in form[rows]}
             _check_known(name, wanted, known)
     if selection.cluster is not None:
@@ -190,7 +189,6 @@ def _check(answers: Sequence[_Form], names: Sequence[str]) -> None:
 
 
 def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _Form:
-    """Counts by rule, summed."""
     found: _Form = {}
     for rule, row in chain.from_iterable(table.items() for table in tables):
         whole = found.setdefault(rule, {"complaints": 0, "well": 0, "abstained": {}, "missing": []})

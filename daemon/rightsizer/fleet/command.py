@@ -107,7 +107,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
-    """Print what was asked for of an answer, and write its page."""
     from rightsizer.fleet.answers import Selection, selected
     from rightsizer.fleet.page import fleet_document
     from rightsizer.fleet.text import fleet_text

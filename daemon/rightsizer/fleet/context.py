@@ -156,7 +156,6 @@ class CompositeSource:
 
 
 def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetInventory:
-    """With the devices that only the other knows."""
     known = {*better.devices, *(_slot(each) for each in better.devices.values())}
     added = {
         uuid: replace(device, source=name)

@@ -303,8 +303,7 @@ class FleetJudge:
     def _notes(self, context: FleetContext, faults: Sequence[RuleFault]) -> Iterator[str]:
         yield from context.notes
         yield from context.store.warnings
-        aside = self._cache.database.set_aside
-        if aside is not None:
+        if (aside := self._cache.database.set_aside) is not None:
             yield f"The kept days were broken and are now '{aside}'; all were read again."
         for report in context.reports:
             yield from gaps_of(report, context.now)

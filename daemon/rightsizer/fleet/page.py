@@ -53,7 +53,6 @@ def _cut(text: str) -> str:
 
 
 def _offered(offers: Sequence[_Form], *, is_now: bool) -> str:
-    """GPUs that waiting work could have, by pool."""
     pools: Counter[str] = Counter()
     for offer in offers:
         if offer["is_now"] is is_now:
@@ -62,7 +61,6 @@ def _offered(offers: Sequence[_Form], *, is_now: bool) -> str:
 
 
 def _steps_of(offers: Sequence[_Form]) -> str:
-    """What to do first, each step once."""
     steps = dict.fromkeys(
         f"{readable_name(step['action'])} {first_names(step['workloads'], _MOST_NAMED)}"
         + (f" to {step['target']}" if step["target"] else "")

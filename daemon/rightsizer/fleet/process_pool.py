@@ -79,8 +79,7 @@ def pooled(
             while not news.empty():
                 told(news.get())
             for future in done:
-                error = future.exception()
-                if error is None:
+                if (error := future.exception()) is None:
                     yield future.result()
                 else:
                     trouble = trouble or error
@@ -103,9 +102,7 @@ def _ended(pool: ProcessPoolExecutor) -> Iterator[None]:
 
 
 _WORK: Final[list[Callable[[Any], Any]]] = []
-"""What this process works with, once it has begun."""
 _TOLD: Final[list[Callable[[Any], object]]] = []
-"""Receives what is told here."""
 _LISTEN_SECONDS: Final = 1.0
 
 
@@ -136,7 +133,6 @@ def _work(task: Any) -> Any:
 
 def _end_with_parent() -> None:
     """End once the parent is gone, however it ended."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)

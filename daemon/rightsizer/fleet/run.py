@@ -107,7 +107,6 @@ def _last_scraped(
 
 
 def _over(query: str, span: Nanoseconds) -> str:
-    """A query that looks back over a span."""
     return query.format(fleet=_FLEET, seconds=span // NANOSECONDS_PER_SECOND)
 
 

@@ -107,7 +107,6 @@ _MOST_IDS: Final = 3
 
 
 def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
-    """Open advice in the order of its worth."""
     still_open = [each for each in advice if each["state"] in OPEN_STATES]
     if still_open:
         yield "To do, by savings, then by severity:"

@@ -226,7 +226,6 @@ def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
 
 
 def _turn(row: UseRow) -> tuple[str, bool, float, str]:
-    """By cluster, the largest first, and last what nothing held."""
     return row.cluster, row.name in {FREE, FREE_NAME}, -row.held_gpu_hours, row.name
 
 

@@ -225,8 +225,7 @@ class Delivery(ABC, Generic[_Body]):
 
     def _send_entries(self, entries: Sequence[OutboxEntry[_Body]]) -> Failure | None:
         for entry in entries:
-            failure = self._post(entry.body)
-            if failure is None:
+            if (failure := self._post(entry.body)) is None:
                 self._outbox.done([entry.number])
             elif failure.status in _UNACCEPTABLE:
                 self._drop([entry])

@@ -166,8 +166,7 @@ def _metrics(site: Router, request: WebRequest) -> WebResponse:
 
 
 def _dcgm_metrics(site: Router, request: WebRequest) -> WebResponse:
-    refusal = site.exposition.dcgm_refusal()
-    if refusal is not None:
+    if (refusal := site.exposition.dcgm_refusal()) is not None:
         return WebResponse.of_text(refusal, HTTPStatus.NOT_FOUND)
     return _rendered(site.exposition.render_dcgm(is_gzip=accepts_gzip(request.accept_encoding)))
 

@@ -349,7 +349,6 @@ class Authenticator:
     def _judged(
         self, config: WebConfig, address: str, certificate: str | None, authorization: str
     ) -> tuple[WebResponse | None, str | None]:
-        """Why a request is refused, or who asks."""
         if not self._limiter.allows(config.rate_limit, address):
             return _TOO_OFTEN, None
         if not config.users:

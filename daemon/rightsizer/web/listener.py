@@ -72,8 +72,7 @@ class Connections:
     def mark(self, connection: socket.socket, *, is_working: bool) -> None:
         """Note that a connection's turn has changed; it now idles the shortest."""
         with self._changed:
-            place = self._open.pop(connection, None)
-            if place is not None:
+            if (place := self._open.pop(connection, None)) is not None:
                 place.is_working = is_working
                 self._open[connection] = place
                 self._changed.notify_all()

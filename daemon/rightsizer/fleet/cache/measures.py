@@ -30,7 +30,6 @@ _UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
 _RECORD: Final = np.dtype(
     [("number", ">u4"), ("tenths", ">u2"), ("halves", ">f2", 2 * len(Measure))]
 )
-"""Of one block, as `Blocks` keep it."""
 _Day = tuple[DayFrame, Floats]
 """A frame with the part of each interval that is known, 0 to 1."""
 
@@ -73,7 +72,6 @@ _NO_BLOCKS: Final = (np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def _numbers(frame: DayFrame, known: Floats) -> Floats:
-    """Of the blocks of some intervals."""
     each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
     return (first + each * np.flatnonzero(known)[:, None] + np.arange(each)).ravel()
 
@@ -96,7 +94,6 @@ class BlockColumns:
     def __init__(self, days: Sequence[_Day]) -> None:
         self.days = days
         self.series = cache(partial(series_of, days))
-        """All of a measure."""
 
 
 class CachedBlocks(Blocks):
@@ -142,7 +139,6 @@ _RESOURCES: Final = {
     Measure.NVLINK: Resource.NVLINK,
     Measure.COMPUTE_AT_LEAST: None,
 }
-"""Those that have distributions."""
 _ROWS: Final = {resource: row for row, resource in enumerate((*Resource, None))}
 """Of each distribution; the last is that of the lower bound of compute."""
 _IDLE: Final = tuple(

@@ -52,8 +52,7 @@ def _known_columns(layout: FrameLayout) -> tuple[tuple[int, ColumnKind, str], ..
     found: list[tuple[int, ColumnKind, str]] = []
     for place, column in enumerate(layout.columns[: layout.additive]):
         kind, name = kind_of(column), column.partition(":")[2]
-        members = _MEMBERS.get(kind)
-        if members is None:
+        if (members := _MEMBERS.get(kind)) is None:
             found.append((place, kind, name))
         elif name in set(members):
             found.append((place, kind, members(name)))
@@ -61,7 +60,6 @@ def _known_columns(layout: FrameLayout) -> tuple[tuple[int, ColumnKind, str], ..
 
 
 def _amounts(sums: Mapping[FrameLayout, Floats]) -> Amounts:
-    """What adds up, of days of several layouts together."""
     found: dict[ColumnKind, dict[str, float]] = {kind: defaultdict(float) for kind in ColumnKind}
     for layout, totals in sums.items():
         for place, kind, name in _known_columns(layout):
@@ -220,7 +218,6 @@ class SubjectDays:
         return self._last(lambda day: day.frame.column(_PROFILED))
 
     def _last(self, seconds: Callable[[SummedDay], Floats | None]) -> Nanoseconds | None:
-        """When the last interval ends of which there are any of some seconds."""
         for day in reversed(self.days):
             column = seconds(day)
             there = np.flatnonzero(0.0 if column is None else column > 0)

@@ -213,7 +213,6 @@ class FleetCases:
         )
 
     def _days_together(self, rows: Sequence[HoldingRow]) -> SubjectDays:
-        """A workload's own days, over all the devices that it held."""
         found = [self._day(of_day) for _, of_day in sorted(by_first_day(rows).items())]
         (uuid, *others) = {row.uuid for row in rows}
         alone = self.days(uuid)
@@ -239,7 +238,6 @@ class FleetCases:
 
 
 _PEERS: Final = 32
-"""Workloads that others are compared with."""
 _DEVICES: Final = 32
 """In one batch, unless one workload has more; a device's fortnight takes half a megabyte."""
 

@@ -106,8 +106,6 @@ def lower_bound(loads: Sequence[HourlyLoad], limits: PackingLimits) -> int:
 
 
 class _Bin:
-    """One GPU, and what is on it hour by hour."""
-
     def __init__(self) -> None:
         self.keys: list[str] = []
         self._compute: Sequence[float] = ()
@@ -236,8 +234,7 @@ class PoolRoom:
         return round(given, _PLACES), tuple(self._steps[way.node])
 
     def _take_any(self, node: str, piece: float) -> bool:
-        left = _without(self._freed[node], piece)
-        if left is not None:
+        if (left := _without(self._freed[node], piece)) is not None:
             self._freed[node] = left
             return True
         wanted, whole = math.ceil(piece), math.floor(self._freed[node])

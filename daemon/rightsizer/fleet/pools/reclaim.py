@@ -112,8 +112,7 @@ def room_for(
             rank = (len(chosen), sum(each.gpus for each in chosen), node)
             if best is not None and rank >= best:
                 continue
-            moves = _placed(node, chosen, free)
-            if moves is not None:
+            if (moves := _placed(node, chosen, free)) is not None:
                 best, found = rank, Defragmentation(node, moves)
     return found
 
@@ -220,8 +219,7 @@ _Holder = tuple[FleetWorkload, list[FleetDevice]]
 
 def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[Reclaim]:
     finding = judgement.finding
-    holder = own.get(judgement.key)
-    if holder is not None and finding.action in _WHOLLY | _PARTLY:
+    if (holder := own.get(judgement.key)) is not None and finding.action in _WHOLLY | _PARTLY:
         view, devices = holder
         if finding.action in _WHOLLY:
             about = {*(finding.culprits or finding.devices)}

@@ -39,7 +39,6 @@ def slice_up(
 
 
 def _admits(taken: Sequence[MigProfile], profile: MigProfile) -> bool:
-    """Whether a GPU has room for one more slice."""
     compute = sum(each.compute_share for each in (*taken, profile))
     memory = sum(each.memory_share for each in (*taken, profile))
     return max(compute, memory) <= 1 + _ROUNDING and taken.count(profile) < profile.maximum_count

@@ -109,7 +109,6 @@ class PrometheusStore:
     ) -> None:
         self._settings = settings
         self.matchers = Matchers.parse(matchers)
-        """That every selector gets."""
         self._endpoint = Endpoint(
             settings, sleep, jitter, waiting=waiting, has_answered=has_answered
         )

@@ -296,7 +296,6 @@ def _secret(settings: StoreSettings, key: str) -> str:
 
 
 def _authorization(settings: StoreSettings) -> Mapping[str, str]:
-    """The header of basic authentication, where there is a user."""
     if not settings.username:
         return {}
     pair = f"{settings.username}:{_secret(settings, 'password_file')}".encode()

@@ -72,8 +72,6 @@ class DisappearanceSettings:
 
 
 class _Place(NamedTuple):
-    """A node, by its pool and cluster."""
-
     cluster: str
     pool: str
     node: str
@@ -133,7 +131,6 @@ def _by_place(lost: Iterable[LostDevice]) -> list[tuple[_Place, list[LostDevice]
 
 
 def _is_replaced(view: FleetView, lost: LostDevice) -> bool:
-    """Whether another GPU stands in its slot now."""
     own = lost.device
     return any(
         _node(each) == _node(own)
@@ -182,7 +179,6 @@ def _silence(
 
 
 def _gone(view: FleetView, place: _Place, lost: Sequence[LostDevice], left: int) -> _Loss:
-    """GPUs of a node that is there."""
     named = ", ".join(
         f"GPU {each.device.device.index} for {_age(view, each.since)}"
         + (f" (held by {each.holder} then)" if each.holder else "")

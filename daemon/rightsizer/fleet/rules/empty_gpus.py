@@ -59,8 +59,6 @@ class EmptyGpusSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node with empty GPUs."""
-
     name: str
     size: int
     empty: list[tuple[Device, Nanoseconds]] = field(default_factory=list)
@@ -68,12 +66,10 @@ class _Node:
 
     @property
     def gpus(self) -> float:
-        """How many of it are empty."""
         return sum(device.capacity_ratio for device, _ in self.empty)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing holds any of it."""
         return self.size > 0 and self.gpus >= self.size * _WHOLE
 
 
@@ -106,7 +102,6 @@ def _pool(
 
 
 def _nodes(view: FleetView, pool: FleetPool, settings: EmptyGpusSettings) -> list[_Node]:
-    """Nodes with GPUs that are empty for long enough, by name."""
     found: dict[str, _Node] = {}
     for each in pool.devices:
         since = view.empty.get(each.device.uuid)
@@ -117,7 +112,6 @@ def _nodes(view: FleetView, pool: FleetPool, settings: EmptyGpusSettings) -> lis
 
 
 def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVerdict:
-    """Nodes that are wholly empty."""
     pool, since, names = subject.pool, max(_since(nodes)), [each.name for each in nodes]
     gpus, age = sum(each.size for each in nodes), format_duration(seconds(subject.view.end - since))
     if len(nodes) == 1:
@@ -130,7 +124,6 @@ def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVe
 
 
 def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Finding:
-    """Empty GPUs beside others that are held."""
     gpus, since, end = sum(each.gpus for each in nodes), _since(nodes), subject.view.end
     shortest, longest = (format_duration(seconds(end - at)) for at in (max(since), min(since)))
     ages = longest if shortest == longest else f"{shortest} to {longest}"

@@ -50,8 +50,7 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
     """Whether a pool has GPUs that were needed at no moment."""
     pool, size = subject.pool, subject.size
     waiting = may_wait_for(subject.view, pool)
-    early = subject.early(settings, waiting, ", so it is not too large.")
-    if early is not None:
+    if (early := subject.early(settings, waiting, ", so it is not too large.")) is not None:
         return early
     growth = growth_of(pool, settings.growth)
     if growth is not None and growth.is_filling:

@@ -65,8 +65,7 @@ def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
     """Whether small workloads of a pool would do with fewer GPUs between them."""
     pool, here = subject.pool, subject.workloads
     waiting = waiting_gpus(subject.view, pool)
-    early = subject.early(settings, waiting, "; what is there stays as it is.")
-    if early is not None:
+    if (early := subject.early(settings, waiting, "; what is there stays as it is.")) is not None:
         return early
     small = small_work(here, settings.minimum_coverage_ratio, settings.busy_ratio)
     if len(small) <= 1:

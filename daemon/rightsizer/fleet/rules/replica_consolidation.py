@@ -109,8 +109,7 @@ class ReplicaConsolidationSettings:
 
 def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Finding:
     """Whether replicas of a pool's services would fit on one another's GPUs."""
-    too_little = subject.too_little(settings)
-    if too_little is not None:
+    if (too_little := subject.too_little(settings)) is not None:
         return too_little
     if waiting_gpus(subject.view, subject.pool) > 0:
         return subject.find_nothing(
@@ -134,13 +133,11 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
 
 
 def _freed(group: Sequence[Replicated]) -> int:
-    """GPUs that become free where replicas of some services share theirs."""
     counts = [each.replicas for each in group]
     return sum(counts) - max(counts)
 
 
 def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Replicated]]:
-    """Services of one namespace that would put one replica each on the same GPUs."""
     by_key = {each.key: each for each in given}
     by_namespace: dict[str, list[HourlyLoad]] = {}
     for each in given:

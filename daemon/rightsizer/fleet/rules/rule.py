@@ -17,8 +17,6 @@ from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, NANOSECONDS_PER_SE
 
 
 class _WithPolicy(RuleSettings, Protocol):
-    """Settings of a rule of the fleet: of one class of workloads, or of none."""
-
     @property
     def conduct(self) -> OpeningPolicy:
         """When a verdict becomes advice."""

@@ -50,8 +50,6 @@ class WrongGpuTypeSettings:
 
 
 class _SpareBoards(NamedTuple):
-    """Spare GPUs of one board."""
-
     pool: str
     board: str
     gpus: int
@@ -99,7 +97,6 @@ def judge(
 
 
 def _turn(one: _Wanted) -> tuple[float, str]:
-    """What saves most comes first."""
     savings = one.options[0].savings
     return -(savings.dollars_per_hour_low or 0.0) if savings else 0.0, one.subject.case.key
 
@@ -145,7 +142,6 @@ def _spare(
 def _sized(
     subject: CaseSubject, boards: tuple[str, ...], settings: WrongGpuTypeSettings
 ) -> Finding:
-    """Whether the workload is too small for its board at all."""
     workload_class = subject.case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
         return subject.abstain("its class is unknown; state it in a policy")

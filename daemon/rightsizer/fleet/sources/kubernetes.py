@@ -148,12 +148,10 @@ class PodOwners:
 
 
 def _controller_in(labels: Mapping[str, str]) -> tuple[str, str]:
-    """Kind and name of what made an object."""
     return labels.get("owner_kind", ""), labels.get("owner_name", "")
 
 
 def _owner(pod: Pod, controller: tuple[str, str] | None, top: tuple[str, str] | None) -> PodOwner:
-    """The owner of a pod by its controller, and by what made that one."""
     guessed = owner_of_pod(pod.name)
     if controller is None:
         return guessed

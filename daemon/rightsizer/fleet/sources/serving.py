@@ -168,6 +168,5 @@ _ALL: Final = tuple(dict.fromkeys(measure.metric for measure in MEASURES))
 
 
 def _among(names: AbstractSet[str]) -> tuple[ServingMeasure, ...]:
-    """The measures that some metrics give."""
     unwanted = {_OLDER} if _NEWER in names else set()
     return tuple(each for each in MEASURES if each.metric in names - unwanted)

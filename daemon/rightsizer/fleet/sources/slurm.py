@@ -202,7 +202,6 @@ class SlurmState:
     def _jobs(
         self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
     ) -> Mapping[str, Mapping[str, str]]:
-        """What is told of each job, by its key."""
         query = f"group by ({', '.join(_JOB_LABELS)}) ({{{one_of('__name__', _JOBS)}}})"
         found: dict[str, dict[str, str]] = {}
         for series in store.range(query, now - lookback, now, min(_LOOK, lookback)):

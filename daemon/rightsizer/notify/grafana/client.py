@@ -254,7 +254,6 @@ def _finding(tags: Mapping[str, Sequence[str]], text: str, data: Mapping[str, An
 
 
 def _tags(tags: Sequence[str]) -> dict[str, list[str]]:
-    """Values by their keys, in their order."""
     found: dict[str, list[str]] = {}
     for tag in tags:
         key, _, value = tag.partition(":")

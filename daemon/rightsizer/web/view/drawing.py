@@ -140,7 +140,6 @@ class _Canvas:
         self._y = 16.0 if groups else 2.0
 
     def join(self) -> None:
-        """The way to the next NUMA node."""
         x = self._left + (self._width - self._left) / 2
         path = f"M{x:g} {self._y:g}v26"
         self._lines.append(
@@ -149,7 +148,6 @@ class _Canvas:
         self._y += 26
 
     def add(self, frame: Frame) -> None:
-        """A NUMA node with all that belongs to it."""
         top, index = self._y, len(self._boxes)
         self._y += _TITLE
         for at in range(0, len(frame.places), self._columns):
@@ -163,10 +161,8 @@ class _Canvas:
         self._boxes.insert(index, box)
 
     def drawing(self) -> Drawing:
-        """What stands."""
         for number, group in enumerate(self._groups):
-            ys = self._rails.get(number, [])
-            if ys:
+            if ys := self._rails.get(number, []):
                 x, kind = 8 + number * _TRUNK, f"rail rail-{number % 4}"
                 path = f"M{x} {min(ys):g}V{max(ys):g}" if len(ys) > 1 else f"M{x} {ys[0]:g}h1"
                 first = DrawingLine(kind, f"M{x} {min(ys):g}V12", group.text, x, 9)

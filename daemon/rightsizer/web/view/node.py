@@ -90,7 +90,6 @@ def _known_seconds(report: WorkloadReport) -> float:
 
 
 def _held(report: Report) -> dict[str, dict[str, float]]:
-    """The shares that each workload holds now, by its key and the device."""
     held: dict[str, dict[str, float]] = {}
     for device in report.devices:
         for holding in device.holdings:
@@ -193,7 +192,6 @@ class _NodePage:
         self._look = DeviceContext(now, look.span, fit, grain, zoom)
 
     def view(self) -> NodeView:
-        """All that the template shows."""
         report = self._report
         counts, shares = device_counts(self._shown, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
@@ -272,7 +270,6 @@ class _NodePage:
         ]
 
     def _advice(self, *, is_open: bool) -> tuple[Advice, ...]:
-        """Of what is looked at, open ones by their urgency."""
         pieces = [piece for piece in self._report.advice if piece.is_open == is_open]
         if self._workload:
             pieces = [piece for piece in pieces if piece.finding.workload == self._workload]
@@ -294,13 +291,11 @@ class _NodePage:
 
     @property
     def _selected(self) -> str:
-        """What is looked at, empty for the whole node."""
         if self._workload:
             return self._workload
         return self._names.get(self._query.gpu, "") if self._chosen else ""
 
     def _devices(self) -> tuple[DeviceCardView, ...]:
-        """What is looked at: a device and its MIG instances, a workload's devices; else all."""
         return tuple(
             device_view(
                 device,

@@ -46,8 +46,7 @@ def signal_charts(parts: Sequence[Blocks], shown: TimeRange) -> tuple[SignalChar
     charts = []
     for measure, (name, meaning) in _SHOWN.items():
         blocks = [block for part in parts for block in part.each(measure)]
-        slots = _slots(blocks, step)
-        if slots:
+        if slots := _slots(blocks, step):
             charts.append(_chart(name, meaning, slots, shown))
     return tuple(charts)
 
@@ -62,7 +61,6 @@ class _Slot:
 
 
 def _slots(blocks: Iterable[Block], step: Nanoseconds) -> list[_Slot]:
-    """The blocks of all devices by slot, oldest first."""
     by_start: dict[Nanoseconds, list[Block]] = {}
     for block in blocks:
         if block.known_seconds > 0:

@@ -172,7 +172,6 @@ class _Frame:
         return {state: _outline(levels, STATE_ORDER.index(state)) for state in ordered}
 
     def spells(self, cells: Sequence[StripCell]) -> tuple[Spell, ...]:
-        """The stretches to point at."""
         axis = _axis(self.span.length)
         stretches: dict[int, list[StripCell]] = {}
         for cell in cells:

@@ -83,7 +83,6 @@ _PEAKS: Final = {
     measure: ColumnKind.PEAK.column(measure)
     for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
 }
-"""Of what has a distribution."""
 _ZERO: Final = 0.0
 WORKLOAD_LABELS: Final = (
     *("workload", "kind", "class", "name"),
@@ -197,7 +196,6 @@ class DayReader:
         return FleetDay(frames, {uuid: held for uuid, held in holdings.items() if uuid in frames})
 
     def _answers(self, labels: Labels, states: Columns) -> DayAnswers:
-        """What the store says of all the devices."""
         grid, names, rows = self._grid, self._names, self._rows
         found: dict[str, Columns] = {"states": states}
         for field, figure in _BY_LABEL.items():
@@ -206,8 +204,7 @@ class DayReader:
             answer = self._range(grouped(wanted, names, labels, grid.step))
             found[field] = self._columns(answer, FIGURE)
         buckets = [*self._daily(grouped(figures.BUCKETS, names, labels, self._day_span))]
-        weighed = tuple(compress(rows, need_power(found["means"])))
-        if weighed:
+        if weighed := tuple(compress(rows, need_power(found["means"]))):
             own: Labels = {"uuid": weighed}
             answer = self._range(grouped(figures.POWER, names, own, grid.step))
             found["power"] = self._columns(answer, FIGURE)

@@ -60,8 +60,7 @@ def measure_columns(
     found = {}
     for measure, values in (lower | links["mean"]).items():
         found[ColumnKind.MEAN.column(measure)] = presence.masked(values)
-        peak = (upper | links["peak"]).get(measure)
-        if peak is not None:
+        if (peak := (upper | links["peak"]).get(measure)) is not None:
             # A gauge sees one second of each scrape: what the distribution knows was there too.
             larger = np.where(
                 np.isnan(peak).all(axis=1, keepdims=True), peak, np.fmax(peak, values)

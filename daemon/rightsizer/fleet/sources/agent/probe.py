@@ -81,8 +81,7 @@ _CAN: Final = {
 
 def _unrecorded(names: frozenset[str]) -> Iterator[str]:
     """A sentence where some of our rules' series are there, and others are not."""
-    missing = sorted(unrecorded(names))
-    if missing and _RECORDED_STATES in names:
+    if (missing := sorted(unrecorded(names))) and _RECORDED_STATES in names:
         shown = ", ".join(missing[:_RULES_SHOWN])
         more = ", ..." if len(missing) > _RULES_SHOWN else ""
         yield (
@@ -236,7 +235,6 @@ class AgentProbe:
             )
 
     def _warnings(self) -> Iterator[str]:
-        """A sentence each, with what to do."""
         more = self.store.instant(f"count by (uuid) ({_UP}) > 1", self.now)
         # The first one by name, so that the sentence stays the same.
         for uuid in sorted(series.labels.get("uuid", "") for series in more)[:1]:
@@ -257,21 +255,18 @@ class AgentProbe:
             )
         # An old reading of a device that is down, or an agent that stalls, is no matter of clocks.
         limit = self.settings.clock_skew_seconds
-        ahead = self._number(f"count({_TIME} - timestamp({_TIME}) > {limit:g})")
-        if ahead:
+        if ahead := self._number(f"count({_TIME} - timestamp({_TIME}) > {limit:g})"):
             most = self._number(f"max({_TIME} - timestamp({_TIME}))")
             yield (
                 f"the clocks of the nodes of {ahead:.0f} devices are ahead of the store's by up to "
                 f"{format_duration(most)}: advice's times are off by that; see to their time "
                 "service"
             )
-        down = self._number(f"count(max by (uuid) ({_UP}) == 0)")
-        if down:
+        if down := self._number(f"count(max by (uuid) ({_UP}) == 0)"):
             yield f"{down:.0f} devices do not answer their agents: their last hours are unknown"
         limit = self.settings.stale_seconds
         age = f"(timestamp({_TIME}) - {_TIME} > {limit:g}) and on (uuid) {_UP} == 1"
-        stale = self._number(f"count({age})")
-        if stale:
+        if stale := self._number(f"count({age})"):
             yield (
                 f"the last readings of {stale:.0f} devices are up to "
                 f"{format_duration(self._number(f'max({age})'))} older than their scrapes: their "

@@ -247,8 +247,7 @@ def _demands(
     """What is needed of each device, less the margin that its agent adds."""
     found: dict[str, dict[Resource, float]] = {}
     for series in answer:
-        resource = word_of(Resource, series.labels.get("resource", ""))
-        if resource is not None:
+        if (resource := word_of(Resource, series.labels.get("resource", ""))) is not None:
             is_memory = resource is Resource.MEMORY
             margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
             demands = found.setdefault(series.labels.get("uuid", ""), {})

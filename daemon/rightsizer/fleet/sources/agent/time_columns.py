@@ -113,8 +113,7 @@ def limits_of(
     told = placed(kept, grid.by(DAY)) if grid.days > 1 else [each.value for each in kept]
     for series, shares in zip(kept, told, strict=True):
         labels = series.labels
-        resource = word_of(Resource, labels.get("resource", ""))
-        if resource is not None:
+        if (resource := word_of(Resource, labels.get("resource", ""))) is not None:
             column = ColumnKind(labels.get(FIGURE, "")).column(resource.value)
             found[column][uuids[labels["uuid"]]] = shares
     return found
@@ -132,9 +131,7 @@ def pressure_columns(limits: Columns, known: Floats, grid: Grid) -> dict[str, Fl
 _EDGES: Final = np.array((0, 2, 5, 10, 25, 50, 65, 80, 90, 95, 100))
 """Those of the exported buckets, in percent."""
 _FIRST_BINS: Final = (0, *(_EDGES[:-1] + 1).tolist())
-"""The first percent of each bucket."""
 _BUCKETS: Final = np.searchsorted(_EDGES, np.arange(BINS))
-"""By percent, its bucket."""
 _WIDTHS: Final = np.bincount(_BUCKETS)
 
 
@@ -197,7 +194,6 @@ def demands_of(
 
 
 def _times_by_percent(peaks: Floats, known: Floats) -> Floats:
-    """By device, known seconds by the percent of their interval's peak."""
     counts = (peaks >= 0) & (known > 0)
     rows = np.nonzero(counts)[0]
     bins = rows * BINS + bins_of(peaks[counts])

@@ -133,7 +133,6 @@ def accounted_days(
 def _signals(
     watched: WatchedDevices, read: DeviceReadings, facts: DeviceFacts, settings: EntrySettings
 ) -> tuple[SignalColumns, SignalColumns]:
-    """The signals of each interval, and of its peaks."""
     is_read, never = watched.known_seconds > 0.0, np.zeros_like(watched.known_seconds, bool)
     means = {signal: np.where(is_read, each, np.nan) for signal, each in read.means.items()}
     most = means | {
@@ -177,7 +176,6 @@ class _Columns:
         self.found: dict[str, Floats] = {}
 
     def add(self, kind: ColumnKind, name: str, values: Floats, rows: Floats | None = None) -> None:
-        """A column of the devices of some rows, or of all."""
         there = self._is_known if rows is None else self._is_known & rows[:, None]
         self.found[kind.column(name)] = np.where(there, values, np.nan)
 
@@ -263,7 +261,6 @@ def _energy(
 
 
 def _tiers(signals: SignalColumns) -> dict[Tier, Floats]:
-    """What each interval allows to be claimed."""
     has_counters = ~np.isnan(signals.highest(*COUNTERS))
     is_busy_known = ~np.isnan(signals[Signal.GPU_BUSY]) & ~has_counters
     has_power = ~np.isnan(signals[Signal.POWER])
@@ -275,7 +272,6 @@ def _tiers(signals: SignalColumns) -> dict[Tier, Floats]:
 
 
 def _masks(read: DeviceReadings, never: Floats) -> Floats:
-    """Why clocks were low, by interval."""
     found = never.astype(int)
     if read.reasons is not None:
         found |= np.where(read.reasons.shares > _RARE, read.reasons.masks, 0).astype(int)
@@ -314,7 +310,6 @@ def _visible(
 def _waste(
     states: StateColumns, used: Floats, is_throttled: Floats, clock: Floats
 ) -> dict[Cause, Floats]:
-    """The unused part of each interval by cause."""
     unused, found = np.maximum(0.0, 1.0 - used), defaultdict[Cause, Floats](lambda: np.zeros(()))
     rest = states.is_known
     for state, cause in _CAUSES.items():

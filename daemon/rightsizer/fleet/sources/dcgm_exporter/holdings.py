@@ -131,8 +131,7 @@ def presences(
     new = partial(ExporterPresence, usual_samples=seconds(grid.step) / resolution_seconds)
     found: defaultdict[str, ExporterPresence] = defaultdict(new)
     for series, column in zip(answer, placed(answer, grid, 0.0), strict=True):
-        entity = device_of(series.labels)
-        if entity is not None:
+        if (entity := device_of(series.labels)) is not None:
             counts, holder = found[entity.device].counts, names.holder(series.labels)
             counts[holder] = np.maximum(column, counts.get(holder, 0.0))
     return dict(found)

@@ -107,8 +107,7 @@ def read_inventory(
     parents = {entity.whole for entity, _ in labels_of.values() if entity.is_instance}
     devices: dict[str, FleetDevice] = {}
     for uuid, (entity, labels) in sorted(labels_of.items()):
-        device = _device(entity, labels, figures, catalogue)
-        if device is not None:
+        if (device := _device(entity, labels, figures, catalogue)) is not None:
             devices[uuid] = FleetDevice(
                 replace(device, has_mig_instances=uuid in parents),
                 dcgm.node_of(labels, nodes),
@@ -136,13 +135,11 @@ def _latest(
     for metric in dcgm.spelled(field, metrics):
         query = at_moment(f"max by ({_DEVICE}) ({metric})", now)
         for series in divided(store, query, dcgm.UUID_LABELS):
-            entity = dcgm.device_of(series.labels)
-            if entity is not None:
+            if (entity := dcgm.device_of(series.labels)) is not None:
                 yield metric, entity, series
 
 
 def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
-    """Matchers that divide a fleet by its devices' uuids."""
     if devices <= series_maximum:
         return ("",)
     digits = 1 if devices <= len(DIGITS) * series_maximum else 2

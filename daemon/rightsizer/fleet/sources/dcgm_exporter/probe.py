@@ -227,12 +227,10 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
 
 
 def _named(series: str) -> str:
-    """The series of a selector's inside that have a UUID."""
     return " or ".join(f'{{{series},{label}!=""}}' for label in UUID_LABELS)
 
 
 def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
-    """A selector of the series of some GPUs."""
     found = divided(store, at_moment(f"topk({_FEW}, {name})", now), UUID_LABELS)
     for label in UUID_LABELS:
         uuids = sorted({each.labels[label] for each in found if each.labels.get(label)})
@@ -276,14 +274,12 @@ def _warnings(
 ) -> Iterator[str]:
     scraped = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
     each = f"count by ({_DEVICE}) (group by ({scraped}) ({{{series}}}))"
-    twice = _total(store, f"count({each} > 1)", now)
-    if twice:
+    if twice := _total(store, f"count({each} > 1)", now):
         yield (
             f"Scraped more than once, by several jobs or replicas: {twice:.0f} of the GPUs; each "
             "is counted once, and kept twice by the store."
         )
-    nameless = number_of(store, f'count({{{series},UUID="",uuid=""}})', now)
-    if nameless:
+    if nameless := number_of(store, f'count({{{series},UUID="",uuid=""}})', now):
         yield (
             f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
             "of a fleet."

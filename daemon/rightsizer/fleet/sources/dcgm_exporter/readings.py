@@ -100,7 +100,6 @@ class DayQueries:
         return Stretch(0, self.grid.count - 1, is_recorded=False)
 
     def _answers(self, query: IntervalQuery, metric: str) -> Iterator[Sequence[SampledSeries]]:
-        """The recorded series where they are, and samples for the rest."""
         name = query.name(metric)
         is_divided = query is MEAN and metric in self.divided
         if name not in self.recorded or is_divided or not self.is_recorded:

@@ -137,7 +137,6 @@ class DcgmExporterSource:
         return FleetDay({**ones.frames, **others.frames}, {**ones.holdings, **others.holdings})
 
     def _day(self, report: SourceReport, chosen: Sequence[Device], queries: DayQueries) -> FleetDay:
-        """What queries give of some devices."""
         if not chosen:
             return FleetDay({})
         queries = replace(queries, uuids=_wholes(chosen))

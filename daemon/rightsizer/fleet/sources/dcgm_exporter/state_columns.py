@@ -66,8 +66,7 @@ class HolderColumns:
         self.jobs: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(shape, bool))
         """By job, where a device is one of its ranks."""
         for row, inside, run in runs:
-            job = job_of(devices[row], (Holding(run.workload, run.share_ratio),))
-            if job is not None:
+            if (job := job_of(devices[row], (Holding(run.workload, run.share_ratio),))) is not None:
                 self.jobs[job][row, inside] |= counts[row, inside] == 1
 
     def stalled_peers(self, looks_stalled: Floats) -> Floats:
