@@ -173,16 +173,16 @@ def test_the_text_has_a_row_for_each_cluster(server: Prometheus, tmp_path: Path)
 def test_a_fleet_of_one_cluster_keeps_plain_names(server: Prometheus) -> None:
     """What is the only cluster of a store is known by name, and nothing has to select it."""
     with_one = PrometheusStore(StoreSettings(url=server.url), 'style="cluster",cluster="east"')
-    found = clusters_in(with_one, "", END * 10**9, 86400 * 10**9)
-    assert found.clusters == (Cluster("east"),)
-    assert found.warnings == ()
+    clusters, warnings = clusters_in(with_one, "", END * 10**9, 86400 * 10**9)
+    assert clusters == (Cluster("east"),)
+    assert warnings == ()
 
 
 def test_series_of_no_cluster_are_one_of_their_own(server: Prometheus) -> None:
     """Matchers exclude each other, whatever labels series have beside."""
     store = PrometheusStore(StoreSettings(url=server.url), 'style=~"cluster|region"')
-    found = clusters_in(store, "", END * 10**9, 86400 * 10**9)
-    assert found.clusters == (
+    clusters, _ = clusters_in(store, "", END * 10**9, 86400 * 10**9)
+    assert clusters == (
         Cluster("", "", 'cluster=""'),
         Cluster("east", "east", 'cluster="east"'),
         Cluster("west", "west", 'cluster="west"'),
@@ -206,10 +206,10 @@ class Federated:
 
 def test_tenants_have_clusters_of_their_own() -> None:
     """The name has both, and what cannot be told is left out and said."""
-    found = clusters_in(Federated(), "", END * 10**9, 86400 * 10**9)
-    assert [(each.name, each.matchers) for each in found.clusters] == [
+    clusters, warnings = clusters_in(Federated(), "", END * 10**9, 86400 * 10**9)
+    assert [(each.name, each.matchers) for each in clusters] == [
         ("a/prod", '__tenant_id__="a",cluster="prod"'),
         ("b/prod", '__tenant_id__="b",cluster="prod"'),
     ]
-    (warning,) = found.warnings
+    (warning,) = warnings
     assert "no label that tells their cluster" in warning

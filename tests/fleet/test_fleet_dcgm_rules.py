@@ -67,7 +67,7 @@ def test_groups_are_as_large_as_mimir_takes() -> None:
 def test_what_is_not_there_is_not_recorded() -> None:
     """A field by the spelling that it has; presence by one field alone."""
     names = ["dcgm_fb_used", "dcgm_gpu_utilization", "DCGM_FI_DEV_ENERGY", "up"]
-    assert {each.name for each in recorded_series(names)} == {
+    assert {query.name(metric) for query, metric in recorded_series(names)} == {
         "uuid_pod:dcgm_fb_used:count5m",
         *(f"uuid:{name}:{of}5m" for name in names[:2] for of in ("avg", "max")),
     }
@@ -196,7 +196,7 @@ def columns(day: FleetDay, kind: str = "") -> dict[tuple[str, str], list[float]]
 def test_the_probe_says_what_it_found(look: Look) -> None:
     """All series whose fields are there, and none is missing."""
     wanted = recorded_series({name for name in look.report.metrics if ":" not in name})
-    assert {each.name for each in wanted} <= look.report.metrics
+    assert {query.name(metric) for query, metric in wanted} <= look.report.metrics
     (said,) = (each for each in look.report.can if "recorded" in each)
     assert f"{len(wanted)} series" in said
     assert not [each for each in look.report.warnings if "ecorded" in each]

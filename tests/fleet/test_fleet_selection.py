@@ -8,7 +8,7 @@ import pytest
 from cases import finding, judgement
 from estate_views import pool, steady, view
 from fleet_answers import fleet_answer
-from rightsizer.fleet.answers import Selection, ranked, selected
+from rightsizer.fleet.answers import ranked, selected
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.judge import _worth_advice
 from rightsizer.fleet.text import fleet_text
@@ -43,12 +43,12 @@ def test_advice_is_ranked_by_money_and_then_by_severity() -> None:
 def test_a_team_sees_its_own() -> None:
     """Pools have no team."""
     whole = form()
-    found = selected(whole, Selection(team="web"))
+    found = selected(whole, team="web")
     assert all(each["team"] == "web" for each in found["advice"])
     assert len(found["advice"]) < len(whole["advice"])
     assert {each["team"] for each in found["teams"]} == {"web"}
     with pytest.raises(UsageError, match="--team: there is no 'wbe' here; there are"):
-        selected(whole, Selection(team="wbe"))
+        selected(whole, team="wbe")
 
 
 def test_a_cluster_is_answered_for_alone() -> None:
@@ -65,28 +65,28 @@ def test_a_cluster_is_answered_for_alone() -> None:
     answer = form(
         view=replace(of, pools=(replace(pools[0], devices=east), pools[1])), sources=tuple(named)
     )
-    found = selected(answer, Selection(cluster="east"))
+    found = selected(answer, cluster="east")
     assert [each["name"] for each in found["pools"]] == ["batch"]
     assert [each["name"] for each in found["clusters"]] == ["east"]
     assert {each["cluster"] for each in found["findings"]} == {"east"}
     assert "24 GPUs in 1 pool" in fleet_text(found)
     with pytest.raises(UsageError, match="--cluster: there is no 'north' here"):
-        selected(answer, Selection(cluster="north"))
+        selected(answer, cluster="north")
 
 
 def test_only_what_was_opened_lately_is_new() -> None:
     """By the ledger's own time."""
     whole = form()
     opened = max(each["opened"] for each in whole["advice"])
-    fresh = selected(whole, Selection(since_seconds=whole["time"] - opened + 1.0))
+    fresh = selected(whole, since_seconds=whole["time"] - opened + 1.0)
     assert fresh["advice"]
     later = {**whole, "time": opened + 7200.0}
-    assert not selected(later, Selection(since_seconds=3600.0))["advice"]
+    assert not selected(later, since_seconds=3600.0)["advice"]
 
 
 def test_the_first_few_are_shown() -> None:
     """In JSON as in the text."""
-    assert len(selected(form(), Selection(top=1))["advice"]) == 1
+    assert len(selected(form(), top=1)["advice"]) == 1
 
 
 def test_what_asks_for_nothing_is_no_advice() -> None:

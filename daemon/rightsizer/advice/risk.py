@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rightsizer.model.block import Measure
-from rightsizer.model.finding import Case, Option, Risk, Savings, typical
+from rightsizer.model.finding import Case, Option, Risk, Savings
 from rightsizer.model.pattern import Exceedance
 from rightsizer.model.state import Resource
 
@@ -149,9 +149,7 @@ def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
     has_prices = all(savings.dollars_per_hour_high is not None for _, savings in given)
 
     def saved(savings: Savings) -> float:
-        if has_prices:
-            return savings.dollars_per_hour
-        return typical(savings.gpus_low, savings.gpus_high)
+        return savings.dollars_per_hour if has_prices else savings.gpus
 
     given.sort(key=lambda each: (each[0].risk.rank, -saved(each[1])))
     return tuple(option for option, _ in given)

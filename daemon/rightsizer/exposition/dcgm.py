@@ -128,18 +128,17 @@ def _entities(
 
 def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) -> Iterator[str]:
     more: Labels = {}
-    if counter.name == _XID:
-        xids = entity.card.xids
-        code = None if xids is None else xids.last or 0
-        text = None if code is None else str(code)
-        more = {} if code is None else spelling.xid(code)
+    if counter.name != _XID:
+        if (value := _value(counter, entity)) is None:
+            return
+        text = counter.text(value)
     else:
-        value = _value(counter, entity)
-        text = None if value is None else counter.text(value)
-    if text is not None:
-        for labels in entity.labels:
-            pairs = ",".join(f'{key}="{escaped(of)}"' for key, of in (labels | more).items())
-            yield f"{counter.name}{{{pairs}}} {text}\n"
+        if (xids := entity.card.xids) is None:
+            return
+        text, more = str(xids.last or 0), spelling.xid(xids.last or 0)
+    for labels in entity.labels:
+        pairs = ",".join(f'{key}="{escaped(of)}"' for key, of in (labels | more).items())
+        yield f"{counter.name}{{{pairs}}} {text}\n"
 
 
 def _value(counter: DcgmCounter, entity: _Entity) -> float | None:

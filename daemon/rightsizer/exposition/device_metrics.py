@@ -65,7 +65,6 @@ def add_device(families: Families, report: DeviceReport, *, is_fresh: bool) -> N
     _add_identity(families, report)
     _add_health(families, report)
     _add_xids(families, report)
-    _add_facts(families, report)
     if not report.device.has_mig_instances:
         _add_totals(families, report.device.uuid, report.totals)
     if is_fresh:
@@ -89,13 +88,13 @@ def _add_identity(families: Families, report: DeviceReport) -> None:
         mig.profile if mig else "",
         "" if device.numa_node is None else str(device.numa_node),
     )
+    if facts := device.facts:
+        labels = METRICS["rightsizer_device_facts_info"].labels[1:]
+        values = (facts.get(label, "") for label in labels)
+        families.add_info("rightsizer_device_facts_info", device.uuid, *values)
     for holding in report.holdings:
-        families.add(
-            "rightsizer_workload_share_ratio",
-            holding.share_ratio,
-            device.uuid,
-            holding.workload.key,
-        )
+        share, key = holding.share_ratio, holding.workload.key
+        families.add("rightsizer_workload_share_ratio", share, device.uuid, key)
 
 
 def _add_health(families: Families, report: DeviceReport) -> None:
@@ -104,9 +103,8 @@ def _add_health(families: Families, report: DeviceReport) -> None:
     if report.down is not None:
         families.add_info("rightsizer_device_down_info", uuid, report.down.reason)
     if report.last_sample is not None:
-        families.add(
-            "rightsizer_device_last_sample_timestamp_seconds", seconds(report.last_sample), uuid
-        )
+        time = seconds(report.last_sample)
+        families.add("rightsizer_device_last_sample_timestamp_seconds", time, uuid)
     families.add("rightsizer_device_capacity_ratio", report.device.capacity_ratio, uuid)
 
 
@@ -121,13 +119,6 @@ def _add_xids(families: Families, report: DeviceReport) -> None:
     if xids.last_wall_time is not None:
         time = seconds(xids.last_wall_time)
         families.add("rightsizer_xid_last_timestamp_seconds", time, uuid)
-
-
-def _add_facts(families: Families, report: DeviceReport) -> None:
-    if facts := report.device.facts:
-        labels = METRICS["rightsizer_device_facts_info"].labels[1:]
-        values = (facts.get(label, "") for label in labels)
-        families.add_info("rightsizer_device_facts_info", report.device.uuid, *values)
 
 
 def _add_nvlinks(families: Families, uuid: str, links: Sequence[Nvlink]) -> None:

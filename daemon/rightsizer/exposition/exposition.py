@@ -4,7 +4,8 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import Final
 
 from rightsizer.exposition import families as writer
 from rightsizer.exposition.dcgm import (
@@ -25,9 +26,6 @@ from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 
 def _selected_collectors(
@@ -198,16 +196,6 @@ def _encode(families: Iterable[SampleFamily], chosen: ExpositionFormat) -> bytes
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """Metrics where the library's encoders expect a collector."""
-
-    metrics: "Sequence[Metric]"
-
-    def collect(self) -> "Sequence[Metric]":
-        return self.metrics
-
-
 def _escaped(text: str, chosen: ExpositionFormat) -> bytes:
     """OpenMetrics with names as the library rewrites them; scrapers do not ask for it."""
     # With the library come its servers and TLS, which few agents need.
@@ -215,6 +203,8 @@ def _escaped(text: str, chosen: ExpositionFormat) -> bytes:
     from prometheus_client.openmetrics import exposition as library_open_metrics  # noqa: PLC0415
     from prometheus_client.openmetrics.parser import text_string_to_metric_families  # noqa: PLC0415
 
-    metrics = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    metrics = list(text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+    # The library's encoders expect a collector.
+    collector = SimpleNamespace(collect=lambda: metrics)
     library = library_open_metrics if chosen.is_open_metrics else library_text
-    return bytes(library.generate_latest(_Parsed(list(metrics)), escaping=chosen.escaping))
+    return bytes(library.generate_latest(collector, escaping=chosen.escaping))

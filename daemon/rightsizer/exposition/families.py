@@ -105,9 +105,8 @@ class FamilyHead:
     @cached_property
     def open_metrics(self) -> str:
         """The lines of OpenMetrics."""
-        name = self.name
-        unit_line = f"# UNIT {name} {self.unit}\n" if self.unit else ""
-        return f"# HELP {name} {escaped(self.help)}\n# TYPE {name} {self.kind}\n{unit_line}"
+        unit = f"# UNIT {self.name} {self.unit}\n" if self.unit else ""
+        return f"# HELP {self.name} {escaped(self.help)}\n# TYPE {self.name} {self.kind}\n{unit}"
 
 
 @cache
@@ -216,18 +215,10 @@ def _histogram_series(name: str, values: tuple[str, ...]) -> tuple[MetricSeries,
 
 def prometheus_text(families: Iterable[SampleFamily]) -> bytes:
     """Prometheus's text format, versions 0.0.4 and 1.0.0."""
-    lines: list[str] = []
-    for family in families:
-        lines.append(family.head.text)
-        lines += family.lines
-    return "".join(lines).encode()
+    return "".join(line for each in families for line in (each.head.text, *each.lines)).encode()
 
 
 def open_metrics_text(families: Iterable[SampleFamily]) -> bytes:
     """OpenMetrics, version 1.0.0."""
-    lines: list[str] = []
-    for family in families:
-        lines.append(family.head.open_metrics)
-        lines += family.lines
-    lines.append("# EOF\n")
-    return "".join(lines).encode()
+    lines = (line for each in families for line in (each.head.open_metrics, *each.lines))
+    return "".join((*lines, "# EOF\n")).encode()

@@ -1,6 +1,7 @@
 """Negotiation of the format of a scrape, and its rendering."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -30,32 +31,12 @@ class ExpositionFormat:
 _PLAIN: Final = ExpositionFormat("text/plain; version=0.0.4; charset=utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class _FormatOffer:
-    """One part of an `Accept` header."""
-
-    name: str
-    parameters: dict[str, str]
-
-    @property
-    def quality(self) -> float:
-        """How much it is wanted, 0 to 1; what cannot be read counts as not wanted."""
-        try:
-            return float(self.parameters.get("q", "1"))
-        except ValueError:
-            return 0.0
-
-
 @lru_cache(maxsize=_HEADERS_KEPT)
 def format_for(accept: str) -> ExpositionFormat:
-    """The format for an `Accept` header; version 0.0.4 of the text where none fits.
-
-    What we do not write, such as protobuf and other versions, is passed over.
-    """
-    offers = [offer for offer in _offers(accept) if offer.quality > 0]
+    """The format for an `Accept` header; version 0.0.4 of the text where none fits."""
     # A stable sort: of two that are wanted alike, the first one named.
-    for offer in sorted(offers, key=lambda offer: -offer.quality):
-        if (chosen := _format_of(offer)) is not None:
+    for _, name, parameters in sorted(_offers(accept), key=lambda offer: -offer[0]):
+        if (chosen := _format_of(name, parameters)) is not None:
             return chosen
     return _PLAIN
 
@@ -63,34 +44,34 @@ def format_for(accept: str) -> ExpositionFormat:
 @lru_cache(maxsize=_HEADERS_KEPT)
 def accepts_gzip(accept_encoding: str) -> bool:
     """Whether the body may be compressed; `gzip;q=0` says that it may not."""
-    return any(
-        offer.name in {"gzip", "x-gzip"} and offer.quality > 0 for offer in _offers(accept_encoding)
-    )
+    return any(name in {"gzip", "x-gzip"} for _, name, _ in _offers(accept_encoding))
 
 
-def _format_of(offer: _FormatOffer) -> ExpositionFormat | None:
-    version = offer.parameters.get("version", "")
-    escaping = offer.parameters.get("escaping", _DEFAULT_ESCAPING)
+def _format_of(name: str, parameters: Mapping[str, str]) -> ExpositionFormat | None:
+    version = parameters.get("version", "")
+    escaping = parameters.get("escaping", _DEFAULT_ESCAPING)
     if escaping not in _ESCAPINGS:
         escaping = _DEFAULT_ESCAPING
-    if offer.name == _OPEN_METRICS and version in _OPEN_METRICS_VERSIONS:
+    if name == _OPEN_METRICS and version in _OPEN_METRICS_VERSIONS:
         said = f"{_OPEN_METRICS}; version=1.0.0; charset=utf-8; escaping={escaping}"
         return ExpositionFormat(said, is_open_metrics=True, escaping=escaping)
-    if offer.name == _TEXT and version == "1.0.0":
+    if name == _TEXT and version == "1.0.0":
         said = f"{_TEXT}; version=1.0.0; charset=utf-8; escaping={escaping}"
         return ExpositionFormat(said, escaping=escaping)
-    if offer.name in {_TEXT, "text/*", "*/*"} and version in _TEXT_VERSIONS:
+    if name in {_TEXT, "text/*", "*/*"} and version in _TEXT_VERSIONS:
         return _PLAIN
     return None
 
 
-def _offers(header: str) -> Iterator[_FormatOffer]:
+def _offers(header: str) -> Iterator[tuple[float, str, dict[str, str]]]:
+    """How much each part is wanted, its name and its parameters; what is not wanted is left out."""
     for part in header.split(","):
-        name, *parameters = (piece.strip() for piece in part.split(";"))
-        pairs = (parameter.partition("=") for parameter in parameters)
-        yield _FormatOffer(
-            name.lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
-        )
+        name, *rest = (piece.strip() for piece in part.split(";"))
+        pairs = (parameter.partition("=") for parameter in rest)
+        parameters = {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
+        with suppress(ValueError):
+            if (quality := float(parameters.get("q", "1"))) > 0:
+                yield quality, name.lower(), parameters
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from rightsizer.model.finding import Risk
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level, MetricKind, Origin
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
-from rightsizer.model.topology import FabricPort
 from rightsizer.model.units import Nanoseconds, seconds
 
 _RECOMMENDERS: Final = frozenset({"recommend", "fleet"})
@@ -25,22 +24,30 @@ _PLAIN_COUNTERS: Final = tuple(
 )
 
 
-def add_agent(families: Families, agent: AgentReport) -> None:
-    """Add what the agent says of itself; its counters start at 0, its gauges when known."""
+def _add_agent(families: Families, agent: AgentReport) -> None:
+    """Counters start at 0, gauges when they are known."""
     families.add_info("rightsizer_build_info", agent.version, agent.source)
     families.add("rightsizer_sampling_interval_seconds", agent.interval_seconds)
     for name, outcome in agent.collectors.items():
         families.add("rightsizer_collector_success", float(outcome.success), name)
         families.add("rightsizer_collector_duration_seconds", outcome.duration_seconds, name)
     for job in agent.jobs:
-        _add_job(families, job)
+        for name, value in (
+            ("runs_total", float(job.runs)),
+            ("skipped_total", float(job.skipped)),
+            ("failures_total", float(job.failures)),
+            ("last_start_timestamp_seconds", _time(job.last_start)),
+            ("last_success_timestamp_seconds", _time(job.last_success)),
+            ("last_duration_seconds", job.last_duration_seconds),
+        ):
+            families.add(f"rightsizer_job_{name}", value, job.name)
     values = dict.fromkeys(_PLAIN_COUNTERS, 0.0) | _recommender(agent.jobs)
     for name, labels, value in _series(values | dict(agent.counters) | dict(agent.gauges)):
         families.add(name, value, *labels)
 
 
-def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
-    """Add each workload once, however many devices it holds."""
+def _add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
+    """Each once, however many devices it holds."""
     workloads = {
         holding.workload.key: holding.workload for device in devices for holding in device.holdings
     }
@@ -58,22 +65,9 @@ def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
         )
 
 
-def _add_job(families: Families, job: JobReport) -> None:
-    for name, value in (
-        ("runs_total", float(job.runs)),
-        ("skipped_total", float(job.skipped)),
-        ("failures_total", float(job.failures)),
-        ("last_start_timestamp_seconds", _time(job.last_start)),
-        ("last_success_timestamp_seconds", _time(job.last_success)),
-        ("last_duration_seconds", job.last_duration_seconds),
-    ):
-        families.add(f"rightsizer_job_{name}", value, job.name)
-
-
 def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
     """The recommender's own metrics, from the job that it is; what is not known is left out."""
-    job = next((job for job in jobs if job.name in _RECOMMENDERS), None)
-    if job is None:
+    if (job := next((job for job in jobs if job.name in _RECOMMENDERS), None)) is None:
         return {}
     found = {
         "runs_total": float(job.runs),
@@ -103,8 +97,7 @@ def _time(time: Nanoseconds | None) -> float | None:
     return None if time is None else seconds(time)
 
 
-def add_node(families: Families, node: NodeReport) -> None:
-    """Add the node's series."""
+def _add_node(families: Families, node: NodeReport) -> None:
     if node.driver:
         names = ("driver_version", "cuda_version", "nvml_version")
         families.add_info("rightsizer_driver_info", *(node.driver.get(name, "") for name in names))
@@ -113,11 +106,7 @@ def add_node(families: Families, node: NodeReport) -> None:
             families.add_info(
                 "rightsizer_topology_link_info", link.uuid, link.peer_uuid, link.label
             )
-    _add_ports(families, node.ports)
-
-
-def _add_ports(families: Families, ports: Iterable[FabricPort]) -> None:
-    for port in ports:
+    for port in node.ports:
         for name, value in (
             ("up", float(port.is_active)),
             ("rate_bytes_per_second", port.rate_bytes_per_second),
@@ -134,8 +123,8 @@ RISK_BOUNDS: Final = {Risk.VERY_LOW: 0.01, Risk.LOW: 0.05, Risk.MEDIUM: 0.15, Ri
 """The upper bound of each class; an unknown risk has none."""
 
 
-def add_advice(families: Families, advice: Sequence[Advice], limit: int) -> None:
-    """Add the pieces of open advice that save most, and how many there are in all."""
+def _add_advice(families: Families, advice: Sequence[Advice], limit: int) -> None:
+    """The pieces of open advice that save most, and how many there are in all."""
     opened = [piece for piece in advice if piece.is_open]
     families.add("rightsizer_advice_open", float(len(opened)))
     opened.sort(key=_rank)
@@ -187,19 +176,15 @@ def report_families(
     collectors: Collection[Collector] = DEFAULT_COLLECTORS,
     level: Level = Level.FULL,
 ) -> Families:
-    """The families of a report, of which some uuids are fresh; before the first, who the agent is.
-
-    A device that has left the report leaves the exposition with it, which direct
-    instrumentation could not do.
-    """
+    """The families of a report and of its fresh uuids; before the first, who the agent is."""
     families = Families(collectors, level)
     if report is None:
         families.add_info("rightsizer_build_info", __version__, "")
         return families
-    add_workloads(families, report.devices)
-    add_node(families, report.node)
+    _add_workloads(families, report.devices)
+    _add_node(families, report.node)
     for device in report.devices:
         add_device(families, device, is_fresh=device.device.uuid in fresh)
-    add_advice(families, report.advice, advice_limit)
-    add_agent(families, report.agent)
+    _add_advice(families, report.advice, advice_limit)
+    _add_agent(families, report.agent)
     return families

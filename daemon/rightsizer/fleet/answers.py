@@ -4,85 +4,75 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from rightsizer.fleet.usage import FREE, FREE_NAME
+from rightsizer.fleet.usage import use_rank
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.errors import UsageError
-from rightsizer.model.finding import Severity
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.finding import Savings, Severity
 
 _Form = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Flags of a look."""
-
-    cluster: str | None = None
-    team: str | None = None
-    since_seconds: float | None = None
-    """Before the look, at which open advice was opened at the earliest."""
-    top: int | None = None
-    """Pieces of advice."""
+_Piece = TypeVar("_Piece", bound=Mapping[str, Any])
 
 
-def by_worth(advice: Mapping[str, Any]) -> tuple[float, int, float, str]:
-    """Sorts by savings, then by severity, then by GPUs."""
-    savings = advice["savings"]
-
-    def middle(name: str) -> float:
-        return ((savings[f"{name}_low"] or 0.0) + (savings[f"{name}_high"] or 0.0)) / 2
-
-    severity = Severity(advice["severity"]).rank
-    return -middle("dollars_per_hour"), -severity, -middle("gpus"), advice["id"]
+def opened(advice: Iterable[_Piece]) -> list[_Piece]:
+    """Those that are open, in their order."""
+    return [each for each in advice if each["state"] in OPEN_STATES]
 
 
-def ranked(advice: list[_Form]) -> list[_Form]:
-    """What is open first, by its worth; the rest in its order."""
-    still_open = [each for each in advice if each["state"] in OPEN_STATES]
-    return sorted(still_open, key=by_worth) + [
-        each for each in advice if each["state"] not in OPEN_STATES
-    ]
+def ranked(advice: Sequence[_Form]) -> list[_Form]:
+    """What is open first, by savings, then by severity, then by GPUs; the rest in its order."""
+
+    def rank(each: _Form) -> tuple[float, int, float, str]:
+        savings = Savings(**each["savings"])
+        severity = Severity(each["severity"]).rank
+        return -savings.dollars_per_hour, -severity, -savings.gpus, each["id"]
+
+    closed = (each for each in advice if each["state"] not in OPEN_STATES)
+    return [*sorted(opened(advice), key=rank), *closed]
 
 
-def selected(form: _Form, selection: Selection) -> _Form:
-    """The form of an answer with what was asked for alone.
+def selected(
+    form: _Form,
+    *,
+    cluster: str | None = None,
+    team: str | None = None,
+    since_seconds: float | None = None,
+    top: int | None = None,
+) -> _Form:
+    """The form of an answer with what was asked for alone; advice opened so lately, and so many.
 
     Raises:
         UsageError: there is no such cluster or team.
     """
     found = dict(form)
-    for name, rows in (("cluster", "clusters"), ("team", "teams")):
-        if (wanted := getattr(selection, name)) is not None:
-            known = {row["name" if name == "cluster" else "team"] for row in form[rows]}
-            _check_known(name, wanted, known)
-    if selection.cluster is not None:
-        found = _of_cluster(found, selection.cluster)
-    if selection.team is not None:
-        found["teams"] = [each for each in found["teams"] if each["team"] == selection.team]
-        _keep(found, ("findings", "advice"), lambda each: each["team"] == selection.team)
-    if selection.since_seconds is not None:
-        first = form["time"] - selection.since_seconds
+    for flag, wanted, rows, key in (
+        ("cluster", cluster, "clusters", "name"),
+        ("team", team, "teams", "team"),
+    ):
+        known = {row[key] for row in form[rows]}
+        if wanted is not None and wanted not in known:
+            names = ", ".join(sorted(filter(None, known))) or "none has a name"
+            raise UsageError(f"--{flag}: there is no '{wanted}' here; there are {names}")
+    if cluster is not None:
+        found = _of_cluster(found, cluster)
+    if team is not None:
+        _keep(found, ("teams", "findings", "advice"), lambda each: each["team"] == team)
+    if since_seconds is not None:
+        first = form["time"] - since_seconds
         _keep(found, ("advice",), lambda each: each["opened"] >= first)
-    if selection.top is not None:
-        found["advice"] = [each for each in found["advice"] if each["state"] in OPEN_STATES]
-        found["advice"] = found["advice"][: selection.top]
+    if top is not None:
+        found["advice"] = opened(found["advice"])[:top]
     return found
 
 
-def _check_known(what: str, wanted: str, known: set[str]) -> None:
-    if wanted not in known:
-        names = ", ".join(sorted(filter(None, known))) or "none has a name"
-        raise UsageError(f"--{what}: there is no '{wanted}' here; there are {names}")
-
-
 def _of_cluster(form: _Form, cluster: str) -> _Form:
-    found = dict(form)
+    found, usage = dict(form), form["usage"]
     rows = ("sources", "pools", "findings", "advice", "node_advice", "waiting", "waiting_work")
     _keep(found, (*rows, "teams"), lambda each: each["cluster"] == cluster)
     (row,) = (each for each in form["clusters"] if each["name"] == cluster)
-    usage = form["usage"]
     whole = next((each for each in usage["clusters"] if each["name"] == cluster), usage["total"])
     return found | {
         "clusters": [row],
@@ -108,7 +98,6 @@ MOST_MISSING: Final = 3
 """Things that the telemetry lacks, told of each rule."""
 _ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
 _KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time")
-_INTERVALS: Final = ("dollars", "wasted_dollars")
 _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
 
 
@@ -163,8 +152,12 @@ def merged(answers: Sequence[_Form], names: Sequence[str]) -> _Form:
             chain.from_iterable(each["waiting_work"] for each in answers),
             key=lambda row: -(row["waiting_seconds"] or 0.0),
         ),
-        "teams": _use_rows(answers, lambda form: form["teams"], "team"),
-        "usage": _usage(answers),
+        "teams": _use_rows([form["teams"] for form in answers], "team"),
+        "usage": {"total": _summed([form["usage"]["total"] for form in answers])}
+        | {
+            name: _use_rows([form["usage"][name] for form in answers], "name")
+            for name in ("pools", "clusters", "kinds")
+        },
         "use": {key: sum(each["use"][key] for each in answers) for key in answers[0]["use"]},
         "notes": list(dict.fromkeys(chain.from_iterable(each["notes"] for each in answers))),
     }
@@ -201,29 +194,14 @@ def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _Form:
     return dict(sorted(found.items()))
 
 
-def _usage(answers: Sequence[_Form]) -> _Form:
-    def rows(name: str) -> list[_Form]:
-        return _use_rows(answers, lambda form: form["usage"][name], "name")
-
-    total = _summed([each["usage"]["total"] for each in answers])
-    return {"total": total, **{name: rows(name) for name in ("pools", "clusters", "kinds")}}
-
-
-def _use_rows(
-    answers: Iterable[_Form], rows_of: Callable[[_Form], Iterable[_Form]], name: str
-) -> list[_Form]:
+def _use_rows(tables: Iterable[Iterable[_Form]], name: str) -> list[_Form]:
     """Rows of hours by cluster and name, in the order of a single answer."""
     groups: dict[tuple[str, str], list[_Form]] = {}
-    for row in chain.from_iterable(map(rows_of, answers)):
+    for row in chain.from_iterable(tables):
         groups.setdefault((row["cluster"], row[name]), []).append(row)
     return sorted(
         map(_summed, groups.values()),
-        key=lambda row: (
-            row["cluster"],
-            row[name] in {FREE, FREE_NAME},
-            -row["held_gpu_hours"],
-            row[name],
-        ),
+        key=lambda row: use_rank(row["cluster"], row[name], row["held_gpu_hours"]),
     )
 
 
@@ -236,7 +214,7 @@ def _summed(rows: Sequence[_Form]) -> _Form:
     }
     energies = [row["kilowatt_hours"] for row in telling]
     found["kilowatt_hours"] = None if None in energies else sum(energies)
-    for name in _INTERVALS:
+    for name in ("dollars", "wasted_dollars"):
         costs = [row[name] for row in telling]
         found[name] = (
             None if None in costs else {end: sum(c[end] for c in costs) for end in costs[0]}

@@ -39,11 +39,10 @@ class FleetApi:
         )
 
     def _page(self, *_: object) -> WebResponse:
-        answer = self._latest()
-        if answer is None:
+        if (answer := self._latest()) is None:
             return self._ready()
         page = self._encoded(answer)[1]
-        return WebResponse(page, "text/html; charset=utf-8", headers=dict(_POLICY))
+        return WebResponse(page, "text/html; charset=utf-8", headers=_POLICY)
 
     def _fleet(self, *_: object) -> WebResponse:
         answer = self._latest()

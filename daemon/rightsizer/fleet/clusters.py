@@ -5,14 +5,13 @@ from functools import reduce
 from typing import Final
 
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.model import Cluster, FleetDay, FleetInventory
+from rightsizer.fleet.model import Cluster, DeviceHolding, FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.selector import quoted
 from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.dcgm_exporter.probe import UUID_LABELS, presence_spellings
 from rightsizer.fleet.sources.series import divided, one_of, over_time
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload
 
 CLUSTER_LABELS: Final = (
     *("cluster", "k8s_cluster", "cluster_name", "k8s_cluster_name", "kubernetes_cluster"),
@@ -35,18 +34,10 @@ _Place = tuple[tuple[str, str], ...]
 """The labels of a cluster with their values, those that are empty left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClustersFound:
-    """The clusters that have GPUs."""
-
-    clusters: tuple[Cluster, ...]
-    warnings: tuple[str, ...] = ()
-
-
 def clusters_in(
     store: MetricStore, label: str, now: Nanoseconds, lookback: Nanoseconds
-) -> ClustersFound:
-    """The clusters of all GPUs within the lookback; one without a name where no label tells.
+) -> tuple[tuple[Cluster, ...], tuple[str, ...]]:
+    """The clusters of all GPUs within the lookback, and warnings; a nameless one where none tells.
 
     `label` tells them apart; where it is empty, the first of the usual ones that a series has.
 
@@ -68,22 +59,22 @@ def clusters_in(
     places = sorted({_place(each, used) for each in seen})
     others = {_place(each, used) for each in of_schedulers} - set(places)
     tenants = {value for place in (*places, *others) for name, value in place if name == _TENANT}
-    names = [_name(place, tenants) for place in places]
+    names = [_name(place, is_one_tenant=len(tenants) == 1) for place in places]
     if len(places) <= 1 and len({*places, *others} - {()}) <= 1:
         # One cluster, of which some series may lack the label.
-        return ClustersFound((Cluster(next(iter(names), "")),))
+        return (Cluster(next(iter(names), "")),), ()
     is_several = len(set(names)) > 1
     found = tuple(
         Cluster(name, name if is_several else "", _matchers(place, used))
         for name, place in zip(names, places, strict=True)
     )
-    warnings = []
-    if any(all(name == _TENANT for name, _ in place) for place in others):
-        warnings.append(
-            f"Some series of schedulers have no label that tells their cluster ({', '.join(used)}) "
-            "and are left out: their pods, jobs and pools could be of any; give them the label."
-        )
-    return ClustersFound(found, tuple(warnings))
+    if not any(all(name == _TENANT for name, _ in place) for place in others):
+        return found, ()
+    warning = (
+        f"Some series of schedulers have no label that tells their cluster ({', '.join(used)}) "
+        "and are left out: their pods, jobs and pools could be of any; give them the label."
+    )
+    return found, (warning,)
 
 
 def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
@@ -93,11 +84,9 @@ def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
     return (*tenant, *found[len(tenant) : len(tenant) + 1])
 
 
-def _name(place: _Place, tenants: Iterable[str]) -> str:
-    is_one = len(set(tenants)) == 1
-    return "/".join(
-        value for name, value in place if name != _TENANT or not is_one or len(place) == 1
-    )
+def _name(place: _Place, *, is_one_tenant: bool) -> str:
+    told = place[1:] if is_one_tenant and len(place) > 1 and place[0][0] == _TENANT else place
+    return "/".join(value for _, value in told)
 
 
 def _matchers(place: _Place, used: Sequence[str]) -> str:
@@ -122,7 +111,8 @@ def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
             for uuid, each in found.devices.items()
         },
         workloads={
-            named(key): workload_in(cluster, workload) for key, workload in found.workloads.items()
+            named(key): replace(workload, key=named(workload.key))
+            for key, workload in found.workloads.items()
         },
         teams={named(key): team for key, team in found.teams.items()},
         advice=tuple(
@@ -140,16 +130,13 @@ def day_in(cluster: Cluster, day: FleetDay) -> FleetDay:
     """A day with the names of its cluster's workloads."""
     if not cluster.prefix:
         return day
-    holdings = {
-        uuid: tuple(replace(each, workload=workload_in(cluster, each.workload)) for each in held)
-        for uuid, held in day.holdings.items()
-    }
+
+    def named(held: DeviceHolding) -> DeviceHolding:
+        key = cluster.named(held.workload.key)
+        return replace(held, workload=replace(held.workload, key=key))
+
+    holdings = {uuid: tuple(map(named, held)) for uuid, held in day.holdings.items()}
     return replace(day, holdings=holdings)
-
-
-def workload_in(cluster: Cluster, workload: Workload) -> Workload:
-    """A workload by a key that no other cluster has."""
-    return replace(workload, key=cluster.named(workload.key))
 
 
 def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:

@@ -5,6 +5,7 @@
 import argparse
 import sys
 from contextlib import nullcontext
+from functools import partial
 from operator import gt, lt
 from pathlib import Path
 from typing import Any, Final
@@ -73,8 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "pip install 'gpu-rightsizer[fleet]'"
         ) from None
     if arguments.action == "merge":
-        form = merged(read_answers(arguments.answers), list(map(str, arguments.answers)))
-        _show(arguments, form)
+        _show(arguments, merged(read_answers(arguments.answers), [*map(str, arguments.answers)]))
         return 0
     settings = _settings(arguments)
     if arguments.action == "rules":
@@ -99,20 +99,24 @@ def _run(arguments: argparse.Namespace) -> int:
             form = explain_once(judge, settings, arguments.explain)
             text = explanation_text(form)
         else:
-            found = run_once(judge, settings, clock, keeps=arguments.save)
-            _show(arguments, encode_answer(found))
+            _show(arguments, encode_answer(run_once(judge, settings, clock, keeps=arguments.save)))
             return 0
     answer(arguments, form, text)
     return 0
 
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
-    from rightsizer.fleet.answers import Selection, selected
+    from rightsizer.fleet.answers import selected
     from rightsizer.fleet.page import fleet_document
     from rightsizer.fleet.text import fleet_text
 
-    asked = Selection(arguments.cluster, arguments.team, arguments.since, arguments.top)
-    form = selected(whole, asked)
+    form = selected(
+        whole,
+        cluster=arguments.cluster,
+        team=arguments.team,
+        since_seconds=arguments.since,
+        top=arguments.top,
+    )
     text = fleet_text(form) if arguments.top is None else fleet_text(form, arguments.top)
     if arguments.html is not None:
         with whole_file(arguments.html, "page") as file:
@@ -165,11 +169,8 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
         raise UsageError("files are for `rightsizer fleet merge`; leave them out")
     for mode, flags in _REFUSED.items():
         is_asked = _given(arguments, mode[2:]) if mode[0] == "-" else arguments.action == mode
-        if not is_asked:
-            continue
-        for flag in flags:
-            if _given(arguments, flag):
-                raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
+        for flag in filter(partial(_given, arguments), flags if is_asked else ()):
+            raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
     if arguments.web_listen_address and not arguments.serve:
         raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
     if arguments.all and not arguments.json:

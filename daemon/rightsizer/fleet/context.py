@@ -1,6 +1,6 @@
 """FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -61,12 +61,8 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
             "series are relabeled; a node's index names no GPU of a fleet"
         )
     selector = f"{{{names}}}"
-    ages: Iterable[float] = (
-        span
-        for span in _JUST_NOW
-        if store.instant(f"count(last_over_time({selector}[{span}s]))", now)
-    )
-    age = next(iter(ages), None)
+    latest = ((span, f"count(last_over_time({selector}[{span}s]))") for span in _JUST_NOW)
+    age: float | None = next((span for span, query in latest if store.instant(query, now)), None)
     if age is None:
         start = now - lookback // COARSE_STEP * COARSE_STEP
         found = store.range(f"count({selector})", start, now, COARSE_STEP)
@@ -95,15 +91,10 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:
     """Sources of devices, the best first."""
     accounting, fleet = settings.accounting, settings.fleet
+    usage, provisioning = accounting.books.usage, accounting.provisioning
     return (
-        AgentSource(
-            catalogue,
-            fleet,
-            fleet.agents,
-            usage=accounting.books.usage,
-            provisioning=accounting.provisioning,
-        ),
-        DcgmExporterSource(fleet, books=accounting.books, catalogue=catalogue),
+        AgentSource(catalogue, fleet, fleet.agents, usage, provisioning),
+        DcgmExporterSource(fleet, accounting.books, catalogue),
     )
 
 
@@ -212,13 +203,13 @@ def fleet_context(
     lookback = nanoseconds(fleet.lookback_seconds)
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
-    found = clusters_in(store, fleet.cluster_label, now, lookback)
-    clusters, notes = found.clusters, found.warnings
+    found, notes = clusters_in(store, fleet.cluster_label, now, lookback)
+    clusters = found
     if fleet.shard:
         shard = Shard.parse(fleet.shard)
-        clusters = tuple(each for each in clusters if shard.has(each.name))
+        clusters = tuple(each for each in found if shard.has(each.name))
         there = ", ".join(each.name or "the one without a name" for each in clusters) or "none"
-        among = f"Shard {fleet.shard} has {len(clusters)} of {len(found.clusters)} clusters"
+        among = f"Shard {fleet.shard} has {len(clusters)} of {len(found)} clusters"
         notes = (*notes, f"{among}: {there}.")
     reports: list[SourceReport] = []
     inventories: list[FleetInventory] = []
@@ -231,9 +222,8 @@ def fleet_context(
         inventories.append(inventory_in(cluster, sources.inventory(part, probed, now, lookback)))
         readers |= {each[1].key: each for each in sources.readers(probed)}
         progress("probing", done, len(clusters) + 1)
-    if not any(report.devices for report in reports) and (clusters or not found.clusters):
-        reason = why_nothing(store, now, lookback)
-        raise StoreError(f"the store at {fleet.store.url} {reason}")
+    if not any(report.devices for report in reports) and (clusters or not found):
+        raise StoreError(f"the store at {fleet.store.url} {why_nothing(store, now, lookback)}")
     inventory = joined(inventories)
     planned = [
         PlannedSource(

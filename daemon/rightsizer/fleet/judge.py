@@ -42,7 +42,6 @@ from rightsizer.fleet.model import FleetInventory, FleetView
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import paused_collection, tell, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
-from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.settings import FleetConfig, day_cache_path, ledger_path
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.kubernetes import namespace_key
@@ -56,26 +55,14 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
-def fleet_rules_of(settings: FleetConfig) -> tuple[FleetRule[Any], ...]:
-    """The rules with an operator's settings.
-
-    Raises:
-        ConfigurationError: the files of boards or prices have faults.
-    """
-    tree, market = settings.fleet.rules, configured_market(settings)
-    return tuple(
-        rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in FLEET_RULES
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class FleetGuidance:
     """Policies over a fleet; pickled to worker processes."""
 
     by_device: Mapping[str, PolicySet]
     """By uuid; those of its pool."""
-    others: PolicySet | None = None
-    """Of what has no known device; `None` without any policies."""
+    others: PolicySet = PolicySet(())
+    """Of what has no known device."""
 
     @classmethod
     def of(cls, policies: Sequence[Policy], inventory: FleetInventory) -> "FleetGuidance":
@@ -87,22 +74,16 @@ class FleetGuidance:
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """The rule with the thresholds that hold for a workload."""
-        guidance = self._of(device.uuid for device in case.devices)
-        return rule if guidance is None else guidance.with_thresholds(rule, case)
+        return self._of(device.uuid for device in case.devices).with_thresholds(rule, case)
 
     def suppressed(
         self, judgements: Iterable[Judgement], now: Nanoseconds
     ) -> tuple[Judgement, ...]:
         """The judgements, where what is to be ignored may not become advice."""
-        guided = ((each, self._of(each.finding.devices)) for each in judgements)
-        return tuple(
-            chain.from_iterable(
-                (each,) if guidance is None else guidance.suppressed((each,), now)
-                for each, guidance in guided
-            )
-        )
+        suppressed = (self._of(e.finding.devices).suppressed((e,), now) for e in judgements)
+        return tuple(chain.from_iterable(suppressed))
 
-    def _of(self, uuids: Iterable[str]) -> PolicySet | None:
+    def _of(self, uuids: Iterable[str]) -> PolicySet:
         """Of the pool of the first known device; a workload is in one pool."""
         return next((self.by_device[uuid] for uuid in uuids if uuid in self.by_device), self.others)
 
@@ -150,11 +131,6 @@ def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, Workloa
     return found
 
 
-def tell_of_waiting(waited: float, patience: float) -> None:
-    """Tell the process that handed out the work; pickled to worker processes by its name."""
-    tell((waited, patience))
-
-
 def _worth_advice(judgement: Judgement) -> Judgement:
     """The judgement, kept from being advice where others say it or nothing can be done."""
     finding = judgement.finding
@@ -169,10 +145,7 @@ def _worth_advice(judgement: Judgement) -> Judgement:
 
 
 class FleetJudge:
-    """Runs the rules over a fleet; a `Judge` for the service that keeps the ledger.
-
-    It has the day cache until it is left as a context.
-    """
+    """Runs the rules over a fleet; a `Judge` for the service that keeps the ledger."""
 
     def __init__(
         self,
@@ -195,7 +168,11 @@ class FleetJudge:
             )
         self._settings, self._clock = settings, clock
         self._progress, self._keeps_all = progress, keeps_all
-        self._rules, self._fleet_rules = configured_rules(settings), fleet_rules_of(settings)
+        self._rules, self._market = configured_rules(settings), configured_market(settings)
+        self._fleet_rules = [
+            rule.with_settings(getattr(fleet.rules, rule.name)).in_market(self._market)
+            for rule in FLEET_RULES
+        ]
         self._catalogue = read_catalogue(settings.catalogue.boards_path)
         self._workers = worker_count(fleet.workers)
         self._case_settings = CaseSettings(settings.accounting, fleet.demands, fleet.absent_seconds)
@@ -236,12 +213,11 @@ class FleetJudge:
             for each in advice
             if each.workload.startswith(f"{each.cluster}/")
         }
-        same = (
+        return frozenset(each.id for each in advice) | {
             each.id
             for each in self._answer.findings
             if each.reasons and (each.workload, each.reasons[0], each.action) in known
-        )
-        return frozenset(chain((each.id for each in advice), same))
+        }
 
     def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan]:
         """What a run would read, after the probe alone.
@@ -267,7 +243,7 @@ class FleetJudge:
                 store_of,
                 self._settings.fleet,
                 self._workers,
-                waiting=tell_of_waiting,
+                waiting=tell,
                 has_answered=True,
             )
             task = FetchTask(store, context.readers)
@@ -292,7 +268,7 @@ class FleetJudge:
                 node_advice=context.inventory.advice,
                 waiting=view.waiting,
                 served=place_waiting(view, judgements),
-                usage=usage_of(verdicts.parts.uses, configured_market(self._settings)),
+                usage=usage_of(verdicts.parts.uses, self._market),
                 use=context.store.use + used,
                 notes=tuple(self._notes(context, verdicts.faults)),
             )
@@ -352,8 +328,8 @@ class FleetJudge:
         policies: FleetGuidance,
         open_now: AbstractSet[tuple[str, str]],
     ) -> tuple[BatchVerdicts, FleetView]:
-        """The verdicts of all rules, and the view over the longest span."""
-        spans = spans_of(self._fleet_rules)
+        """The verdicts of all rules, and the view over the lookback."""
+        lookback = nanoseconds(self._settings.fleet.lookback_seconds)
         evaluation = BatchEvaluation(
             path=self._cache.database.path,
             rules=self._rules,
@@ -361,8 +337,8 @@ class FleetJudge:
             settings=self._case_settings,
             open_now=open_now,
             owners=owners_of(context, request),
-            lookback=nanoseconds(self._settings.fleet.lookback_seconds),
-            spans=spans,
+            lookback=lookback,
+            spans=spans_of(self._fleet_rules),
             keeps_all=self._keeps_all,
         )
         progress = partial(self._progress, "judging")
@@ -383,7 +359,4 @@ class FleetJudge:
             for each in without_conflicts(whole)
             if self._keeps_all or matters(each, open_now)
         ]
-        # Of what was looked at, which may be less than the rules ask for.
-        view, looked = views(max(spans)), nanoseconds(self._settings.fleet.lookback_seconds)
-        coverage_ratio = min(1.0, view.coverage_ratio * max(1.0, max(spans) / looked))
-        return verdicts, replace(view, coverage_ratio=coverage_ratio)
+        return verdicts, views(lookback)

@@ -29,11 +29,11 @@ def opened_ledger(path: Path, *, read_only: bool = False) -> Storage:
 
 def loss_of(storage: Storage) -> tuple[str, ...]:
     """A sentence where the ledger was broken, and a new one was begun."""
-    if storage.database.set_aside is None:
+    if (aside := storage.database.set_aside) is None:
         return ()
     sentence = (
-        f"The fleet's ledger was broken and is now '{storage.database.set_aside}'; a new one "
-        "was begun, which knows of open advice and of decisions as far as the store and Grafana do."
+        f"The fleet's ledger was broken and is now '{aside}'; a new one was begun, which knows of "
+        "open advice and of decisions as far as the store and Grafana do."
     )
     return (sentence,)
 

@@ -1,8 +1,4 @@
-"""A fleet as one HTML document: pools, waste by team, and what to do about it.
-
-It takes the form that `rightsizer fleet --json` prints (docs/fleet.md). Its lists are cut, so that
-a browser shows the page of a fleet of any size at once; JSON has all.
-"""
+"""A fleet as one HTML document: pools, waste by team, and what to do about it."""
 
 import datetime as dt
 from collections import Counter
@@ -10,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from rightsizer.fleet.answers import opened
 from rightsizer.fleet.text import used_by
 from rightsizer.model import units
-from rightsizer.model.advice import OPEN_STATES
 from rightsizer.report import figures, labels
 from rightsizer.report.figures import number
 from rightsizer.report.labels import first_names, readable_name
@@ -26,17 +22,17 @@ _Form = Mapping[str, Any]
 
 def fleet_document(form: _Form) -> str:
     """The whole page, from what `rightsizer fleet --json` prints."""
-    opened = [each for each in form["advice"] if each["state"] in OPEN_STATES]
+    open_advice = opened(form["advice"])
     return rendered(
         "fleet.html",
         {"cut": _cut},
         form=form,
         until=figures.moment_text(form["time"], dt.UTC),
-        opened=opened,
+        opened=open_advice,
         pools=sorted(form["pools"], key=lambda pool: (-pool["gpus"], pool["name"])),
         offered=_offered,
         steps_of=_steps_of,
-        sum_of=partial(_sum, opened),
+        sum_of=partial(_sum, open_advice),
         team_name=partial(used_by, is_several=len(form["clusters"]) > 1),
         number=lambda value: "-" if value is None else number(value),
         figures=figures,

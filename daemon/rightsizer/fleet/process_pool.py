@@ -106,7 +106,7 @@ _TOLD: Final[list[Callable[[Any], object]]] = []
 _LISTEN_SECONDS: Final = 1.0
 
 
-def tell(news: object) -> None:
+def tell(*news: object) -> None:
     """Tell the caller of `pooled` something while a task runs."""
     for listener in _TOLD:
         listener(news)

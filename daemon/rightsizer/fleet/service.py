@@ -93,8 +93,6 @@ class FleetService:
     def look(self) -> None:
         """Look once, and publish the answer; the last answer stays where that fails.
 
-        One look at a time: what is due while another goes on is left out.
-
         Raises:
             RightsizerError: the store does not answer, or the ledger cannot be written.
         """
@@ -218,21 +216,16 @@ def serve_fleet(settings: FleetConfig) -> None:
     log, clock = settings.log, SystemClock()
     configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     notifier = Notifier(os.environ)
-    signal.signal(signal.SIGHUP, _warn_of_no_reload)
+    remedy = "restart it to read its files again; what it read is kept"
+    warn = logger("fleet").warning
+    signal.signal(signal.SIGHUP, lambda *_: warn("reload_unsupported", message=remedy))
     with FleetJudge(settings, clock) as judge, closing(opened_ledger(judge.ledger_path)) as storage:
         service = FleetService(settings, judge, storage, clock, notifier)
         for sentence in loss_of(storage):
-            logger("fleet").warning("ledger_lost", message=sentence)
-        stop = stop_on_signals()
-        service.run(stop)
+            warn("ledger_lost", message=sentence)
+        service.run(stop_on_signals())
         if service.is_looking:
             # What was read is kept; processes that still read or judge end with this one.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
-
-
-def _warn_of_no_reload(*_: object) -> None:
-    logger("fleet").warning(
-        "reload_unsupported", message="restart it to read its files again; what it read is kept"
-    )

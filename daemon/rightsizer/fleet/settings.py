@@ -263,19 +263,16 @@ def day_cache_path(settings: FleetConfig) -> Path:
 
     In the user's cache where the service's own folder is out of reach; each shard has its own.
     """
-    path = _whole_day_cache_path(settings)
-    return Shard.parse(settings.fleet.shard).path(path) if settings.fleet.shard else path
-
-
-def _whole_day_cache_path(settings: FleetConfig) -> Path:
-    if settings.fleet.path:
-        return Path(settings.fleet.path)
-    state = Path(settings.history.path).parent if settings.history.path else None
-    if state is not None and os.access(state, os.W_OK):
-        return state / _NAME
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rightsizer"
-    private_folder(cache)
-    return cache / _NAME
+    fleet, history = settings.fleet, settings.history.path
+    if fleet.path:
+        path = Path(fleet.path)
+    elif history and os.access(Path(history).parent, os.W_OK):
+        path = Path(history).parent / _NAME
+    else:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rightsizer"
+        private_folder(cache)
+        path = cache / _NAME
+    return Shard.parse(fleet.shard).path(path) if fleet.shard else path
 
 
 def ledger_path(settings: FleetConfig) -> Path:

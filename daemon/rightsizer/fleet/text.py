@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from rightsizer.console.advice import advice_lines
 from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
-from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.finding import Reason
 from rightsizer.model.units import MIB, format_duration
 from rightsizer.report.labels import first_names, readable_name
@@ -23,10 +23,9 @@ def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> Iterat
     for source in sources:
         if not source["is_found"]:
             continue
-        facts = _facts(source, now_seconds)
-        where = source["cluster"] or "(no cluster)"
-        name = f"{source['source']} of {where}" if len(clusters) > 1 else source["source"]
-        yield f"  {': '.join(filter(None, (name, ', '.join(facts))))}"
+        where = f" of {source['cluster'] or '(no cluster)'}" if len(clusters) > 1 else ""
+        parts = (f"{source['source']}{where}", ", ".join(_facts(source, now_seconds)))
+        yield f"  {': '.join(filter(None, parts))}"
         for mark, key in _MARKS.items():
             for sentence in source[key]:
                 # What holds for all clusters is said of the first.
@@ -107,7 +106,7 @@ _MOST_IDS: Final = 3
 
 
 def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
-    still_open = [each for each in advice if each["state"] in OPEN_STATES]
+    still_open = opened(advice)
     if still_open:
         yield "To do, by savings, then by severity:"
     for each in still_open[:top]:
@@ -126,7 +125,7 @@ def _node_advice(
     """What the nodes' own agents advise, a line for each reason; the fleet may say the same."""
     if not pieces:
         return
-    known = {each["id"] for each in advice if each["state"] in OPEN_STATES}
+    known = {each["id"] for each in opened(advice)}
     same = sum(each["id"] in known for each in pieces)
     told = f", {same} of them listed above too" if same else ""
     yield ""
@@ -161,13 +160,14 @@ def fleet_text(form: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
         f"{gpus} in {pools}, {workloads}, over {format_duration(form['lookback_seconds'])} to "
         f"{until:%Y-%m-%d %H:%M} UTC; {form['coverage_ratio']:.0%} of the time is known."
     )
-    use = form["use"]
+    use, usage = form["use"], form["usage"]
     asked = (
         f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
         f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
         f"{use['store_seconds']:.1f} s."
     )
-    is_any_open = any(each["state"] in OPEN_STATES for each in form["advice"])
+    # Where one scheduler has all of it, teams say the same.
+    kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []
     lines = [
         *wrapped(title),
         *(line for note in form["notes"] for line in wrapped(f"! {note}", 2)),
@@ -178,13 +178,13 @@ def fleet_text(form: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
         *_pools(form["pools"]),
         *_waiting(form["waiting_work"]),
         *_used("team", form["teams"]),
-        *_kinds(form["usage"]),
+        *_used("kind", kinds),
         *_advice(form["advice"], top),
         *_node_advice(form["node_advice"], form["advice"]),
         *_silent(form["verdicts"]),
         "",
         *wrapped(asked, 0, 0),
-        *wrapped(_NEXT if is_any_open else _NOTHING_FOUND, 0, 0),
+        *wrapped(_NEXT if opened(form["advice"]) else _NOTHING_FOUND, 0, 0),
     ]
     return "\n".join(lines)
 
@@ -201,13 +201,6 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for pool in pools
     ]
     yield from _table(header, rows, ("pool", "board"))
-
-
-def _kinds(usage: Mapping[str, Any]) -> Iterator[str]:
-    """Where one scheduler has all of it, teams say the same."""
-    if len(usage["kinds"]) > 1:
-        total = {**usage["total"], "name": "all"}
-        yield from _used("kind", [*usage["kinds"], total])
 
 
 def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -94,10 +94,7 @@ def uses_of(
     span: tuple[Nanoseconds, Nanoseconds],
     owners: Mapping[str, WorkloadOwner],
 ) -> Uses:
-    """The hours of a device over a span of time, by who held it.
-
-    Of workloads that share an interval each has its part.
-    """
+    """The hours of a device over a span of time, by who held it."""
     by_day = by_first_day(rows)
     found: Uses = {}
     hours = device.device.capacity_ratio / HOUR_SECONDS
@@ -119,10 +116,8 @@ def _stretches(
     """First interval, the one after the last, and shares by workload that stay the same."""
     grid = day.frame.grid
     low, high = (max(0, min(grid.count, -(-(at - grid.start) // grid.step))) for at in span)
-    held = []
-    for row in rows:
-        first, last = row.places(grid)
-        held.append((max(low, first), min(high, last), row))
+    places = ((*row.places(grid), row) for row in rows)
+    held = [(max(low, first), min(high, last), row) for first, last, row in places]
     cuts = {low, high, *(at for first, last, _ in held if first < last for at in (first, last))}
     for first, last in pairwise(sorted(cuts)):
         shares: dict[str, float] = {}
@@ -214,7 +209,8 @@ def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
         for key in sorted(uses, key=str):
             groups[name(key)][key] = uses[key]
         found = [_row(*names, group, market) for names, group in groups.items()]
-        return tuple(sorted(found, key=_turn))
+        found.sort(key=lambda row: use_rank(row.cluster, row.name, row.held_gpu_hours))
+        return tuple(found)
 
     return FleetUsage(
         total=_row("", "", uses, market),
@@ -225,8 +221,9 @@ def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
     )
 
 
-def _turn(row: UseRow) -> tuple[str, bool, float, str]:
-    return row.cluster, row.name in {FREE, FREE_NAME}, -row.held_gpu_hours, row.name
+def use_rank(cluster: str, name: str, held_gpu_hours: float) -> tuple[str, bool, float, str]:
+    """Sort key of rows: by cluster, the largest first, and last what nothing held."""
+    return cluster, name in {FREE, FREE_NAME}, -held_gpu_hours, name
 
 
 def _row(cluster: str, name: str, uses: Mapping[UseKey, UseSum], market: Market) -> UseRow:
@@ -252,15 +249,12 @@ def _row(cluster: str, name: str, uses: Mapping[UseKey, UseSum], market: Market)
 
 
 def _dollars(costs: Sequence[HourlyCost | None], hours: Sequence[float]) -> EstimateInterval | None:
-    value = low = high = 0.0
+    found = EstimateInterval.exactly(0.0)
     for cost, time in zip(costs, hours, strict=True):
         if cost is None:
             return None
-        hourly = cost.dollars_per_hour
-        value += hourly.value * time
-        low += hourly.low * time
-        high += hourly.high * time
-    return EstimateInterval(value, low, high)
+        found = found.plus(cost.dollars_per_hour.scaled(time))
+    return found
 
 
 def _joined(words: Iterable[str]) -> str:

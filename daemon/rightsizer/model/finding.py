@@ -172,6 +172,11 @@ class Savings:
         """What is typically saved; 0 without a price."""
         return typical(self.dollars_per_hour_low, self.dollars_per_hour_high)
 
+    @property
+    def gpus(self) -> float:
+        """How many are typically saved; 0 where that is unknown."""
+        return typical(self.gpus_low, self.gpus_high)
+
 
 def typical(low: float | None, high: float | None) -> float:
     """The middle of an interval; 0 where it is unknown."""

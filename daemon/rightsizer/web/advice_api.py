@@ -78,9 +78,9 @@ class AdviceApi:
 
     def _one(self, _: Router, request: WebRequest) -> WebResponse:
         found = self._find(request)
-        if isinstance(found, Advice):
-            return WebResponse.of_json(explain_advice(found, self._rules))
-        return found
+        if isinstance(found, WebResponse):
+            return found
+        return WebResponse.of_json(explain_advice(found, self._rules))
 
     def _act(self, verb: str, _: Router, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)
@@ -113,18 +113,16 @@ def unknown_advice_message(advice: Sequence[Advice], asked: str) -> str | None:
     ids = [each.id for each in advice]
     if asked in ids:
         return None
-    near = near_words(asked, ids, _NEAR) or [
-        each for each in ids if asked and each.startswith(asked)
-    ]
-    if near:
+    begun = [each for each in ids if asked and each.startswith(asked)]
+    if near := near_words(asked, ids, _NEAR) or begun:
         return f"there is no advice '{asked}'; did you mean {' or '.join(near)}?"
-    still_open = [each.id for each in advice if each.is_open]
-    known = ", ".join(still_open[:_NEAR]) + (" and others" if len(still_open) > _NEAR else "")
     if not ids:
         return (
             f"there is no advice '{asked}', nor any other: the ledger is empty; let the agent run, "
             "or keep what `rightsizer advise` finds with `rightsizer advise --save`"
         )
+    still_open = [each.id for each in advice if each.is_open]
+    known = ", ".join(still_open[:_NEAR]) + (" and others" if len(still_open) > _NEAR else "")
     return f"there is no advice '{asked}'; open is {known or 'none'} (see `rightsizer advise`)"
 
 

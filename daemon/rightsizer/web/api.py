@@ -89,9 +89,10 @@ def unready_reason(
         return f"not ready: {report.agent.trouble or 'there are no GPUs'}"
     if fresh_devices(report, now, freshness):
         return None
-    down = [device for device in report.devices if device.down is not None]
-    if len(down) == len(report.devices) and down[0].down is not None:
-        return f"not ready: no GPU answers; {down[0].device.title}: {down[0].down.detail}"
+    down = [(each.device.title, each.down) for each in report.devices if each.down is not None]
+    if len(down) == len(report.devices):
+        title, why = down[0]
+        return f"not ready: no GPU answers; {title}: {why.detail}"
     times = [device.last_sample for device in report.devices if device.last_sample is not None]
     if not times:
         return "not ready: no GPU has been read yet"
@@ -145,8 +146,7 @@ def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) ->
         if name not in known:
             raise UsageError(f"'{name}' is nothing to ask for; choose from {', '.join(known)}")
     asked = query.get("span", [DEFAULT_SPAN.name])[-1]
-    span = span_named(asked)
-    if span is None:
+    if (span := span_named(asked)) is None:
         names = ", ".join(each.name for each in SPANS)
         raise UsageError(f"span: there is no '{asked}'; choose from {names}")
     return span
@@ -177,8 +177,7 @@ def _rendered(rendering: Rendering) -> WebResponse:
 
 
 def _ready(site: Router, _: WebRequest) -> WebResponse:
-    reason = unready_reason(site.latest(), site.wall_time(), site.freshness)
-    if reason is None:
+    if (reason := unready_reason(site.latest(), site.wall_time(), site.freshness)) is None:
         return WebResponse.of_text("ready")
     return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -203,8 +202,8 @@ def _summary(site: Router, request: WebRequest) -> WebResponse:
     # As the page: an agent without readers never loads its views.
     from rightsizer.web.summary import summary_form  # noqa: PLC0415
 
-    span, report = span_of_query(request.query, ("span",)), site.latest()
-    if report is None:
+    span = span_of_query(request.query, ("span",))
+    if (report := site.latest()) is None:
         return WebResponse.of_json(None)
     now, past = site.wall_time(), site.past_of(span)
     return WebResponse.of_json(summary_form(report, now, site.freshness, span, past))
@@ -239,7 +238,7 @@ def _report(site: Router, _: WebRequest) -> WebResponse:
 def _advice(site: Router, request: WebRequest) -> WebResponse:
     report = site.latest()
     advice = filter_advice(report.advice if report is not None else (), request.query)
-    return WebResponse.of_json({"advice": [advice_form(piece) for piece in advice]})
+    return WebResponse.of_json({"advice": [*map(advice_form, advice)]})
 
 
 ROUTES: Final = (

@@ -57,10 +57,7 @@ class ConnectionQueue:
         return len(self._waiting)
 
     def has_room(self, address: str) -> bool:
-        """Whether one more may wait, after a moment if need be; a known address has twice the room.
-
-        Those that are not accepted meanwhile wait in the kernel.
-        """
+        """Whether one more may wait, maybe after a moment; a known address has twice the room."""
         with self._changed:
             fold = 2 if address in self._known else 1
             most = fold * self._settings.waiting_maximum
@@ -180,7 +177,8 @@ class Passwords:
     ) -> PasswordVerdict:
         """Whether one of the users (hashes by name) has this name and password."""
         # An unknown name takes as long as a known one.
-        hashed = users.get(name) or _hash_of_unknown_user(users)
+        costliest = max((hashed[:7] for hashed in users.values()), key=lambda head: head[4:6])
+        hashed = users.get(name) or costliest + _UNKNOWN_USER
         key = self._key(name.encode(), hashed, password)
         if key in self._right:
             return PasswordVerdict.RIGHT
@@ -231,13 +229,9 @@ def _matches(password: bytes, hashed: bytes) -> bool:
         return False
 
 
-def _hash_of_unknown_user(users: Mapping[str, bytes]) -> bytes:
-    costliest = max((hashed[:7] for hashed in users.values()), key=lambda head: head[4:6])
-    return costliest + _UNKNOWN_USER
-
-
 _CLIENTS_MAXIMUM: Final = 1024
 """More addresses at once have the full bucket of a newcomer now and then."""
+_ROUNDING: Final = 1e-9
 
 
 class RateLimiter:
@@ -265,9 +259,6 @@ class RateLimiter:
             if len(self._empty_since) > _CLIENTS_MAXIMUM:
                 self._empty_since.popitem(last=False)
         return is_allowed
-
-
-_ROUNDING: Final = 1e-9
 
 
 _UNAUTHORIZED: Final = WebResponse.of_text(
@@ -339,10 +330,7 @@ class Authenticator:
         return (now and now.policy) == (context and context.policy)
 
     def admit(self, address: str, certificate: str | None, authorization: str) -> Admission:
-        """Whether a request is answered, and as whose.
-
-        `certificate` is a name from the client's certificate, which was verified.
-        """
+        """Whether a request is answered, and as whose."""
         config = self._current()
         return Admission(*self._judged(config, address, certificate, authorization), config.headers)
 

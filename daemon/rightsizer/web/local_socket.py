@@ -27,7 +27,7 @@ class LocalSocket:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._identity: tuple[int, int] | None = None
+        self._bound: os.stat_result | None = None
 
     def listen(self) -> socket.socket:
         """A listening socket in place of none, or of one whose process is gone.
@@ -55,9 +55,9 @@ class LocalSocket:
     def remove(self) -> None:
         """Take the file away, unless it belongs to another process by now."""
         with contextlib.suppress(OSError):
-            if self._identity is not None and _identity(self.path.lstat()) == self._identity:
+            if self._bound is not None and os.path.samestat(self.path.lstat(), self._bound):
                 self.path.unlink()
-        self._identity = None
+        self._bound = None
 
     def _clear(self) -> None:
         """Make room: a socket that a killed agent has left behind is in the way."""
@@ -78,7 +78,7 @@ class LocalSocket:
         # Its file never has more than this, whatever the umask ...
         os.fchmod(bound.fileno(), _MODE)
         bound.bind(str(self.path))
-        self._identity = _identity(self.path.lstat())
+        self._bound = self.path.lstat()
         # ... and no client is let in before it has all of it.
         self.path.chmod(_MODE)
         bound.listen(_BACKLOG)
@@ -105,20 +105,15 @@ def _held(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
 def _is_answered(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         # A listener whose queue is full says so at once, and is there nevertheless.
         probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            return False
-        except BlockingIOError:
-            return True
+        with contextlib.suppress(BlockingIOError):
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                return False
     return True
 
 

@@ -19,6 +19,7 @@ from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import routes_at
+from rightsizer.web.handler import Answer
 from rightsizer.web.listener import Connections, WebListener, activated_sockets, listening_socket
 from rightsizer.web.local_socket import LocalSocket
 from rightsizer.web.message import WebRequest, WebResponse
@@ -66,10 +67,7 @@ class WebAccess:
     """The files that it was configured by."""
 
 
-_Answer = Callable[[WebRequest], WebResponse]
-
-
-def with_prefix(prefix: str, answer: _Answer) -> _Answer:
+def with_prefix(prefix: str, answer: Answer) -> Answer:
     """Answers that know nothing of the prefix, for requests that have it."""
     prefix = prefix.rstrip("/")
     if not prefix:

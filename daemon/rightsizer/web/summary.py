@@ -88,16 +88,15 @@ def strip_form(
         "start": seconds(report.wall_time - span.length),
         "end": seconds(report.wall_time),
         "cell_seconds": seconds(span.cell),
-        "devices": [_strip_device_form(uuid, known.get(uuid, _NOTHING)) for uuid in uuids],
-    }
-
-
-def _strip_device_form(uuid: str, past: DeviceSpan) -> Form:
-    return {
-        "uuid": uuid,
-        "used_seconds": past.used_seconds,
-        "waste_seconds": {str(cause): waste for cause, waste in past.waste_seconds.items()},
-        "cells": [_cell_form(cell) for cell in past.cells],
+        "devices": [
+            {
+                "uuid": uuid,
+                "used_seconds": past.used_seconds,
+                "waste_seconds": {str(cause): waste for cause, waste in past.waste_seconds.items()},
+                "cells": [_cell_form(cell) for cell in past.cells],
+            }
+            for uuid, past in ((uuid, known.get(uuid, _NOTHING)) for uuid in uuids)
+        ],
     }
 
 

@@ -287,19 +287,12 @@ class WebConfigFile:
         self._reader, self._wall_time = reader, wall_time
         self._settle_seconds = settle_seconds
         self._lock = threading.Lock()
-        self._trouble: str | None = None
+        self.trouble: str | None = None
+        """What is wrong with the file as it is now; `None` where what it says is in force."""
+        self.loaded: Nanoseconds = 0
+        """When it was last read with success."""
         self._config = WebConfig()
         self._take(reader.read())
-
-    @property
-    def trouble(self) -> str | None:
-        """What is wrong with the file as it is now; `None` where what it says is in force."""
-        return self._trouble
-
-    @property
-    def loaded(self) -> Nanoseconds:
-        """When it was last read with success."""
-        return self._loaded
 
     def current(self) -> WebConfig:
         """What the file says, or said before it was broken."""
@@ -330,7 +323,7 @@ class WebConfigFile:
         return take
 
     def _refresh(self) -> None:
-        before = self._trouble
+        before = self.trouble
         try:
             self._take(self._read())
         except ConfigurationError as error:
@@ -343,11 +336,10 @@ class WebConfigFile:
         try:
             return self._reader.read()
         except ConfigurationError as error:
-            self._trouble = str(error)
+            self.trouble = str(error)
             raise
 
     def _take(self, config: WebConfig) -> None:
         if config.offers_http2 and not self._config.offers_http2:
             _log.info("http2_not_spoken", remedy="clients use HTTP/1.1 in its place")
-        self._config, self._trouble = config, None
-        self._loaded = self._wall_time()
+        self._config, self.trouble, self.loaded = config, None, self._wall_time()

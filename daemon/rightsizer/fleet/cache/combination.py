@@ -1,7 +1,4 @@
-"""Combines devices into one subject, and what several sources have of a device into its days.
-
-Sums are of the same moments, never sums of peaks.
-"""
+"""Combines devices into one subject, and what several sources have of a device into its days."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def by_the_hour(frame: DayFrame, first: int = 0, last: int | None = None) -> Day
 
 def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
     """Values by the hour from those by five minutes, the last axis, and their known time."""
-    parts, time = _by_hour(values), _by_hour(known)
+    parts, time = (each.reshape(*each.shape[:-1], -1, _FINE_OF_HOUR) for each in (values, known))
     is_known = ~np.isnan(parts)
     if kind is ColumnKind.PEAK:
         return np.fmax.reduce(parts, axis=-1)
@@ -68,12 +65,6 @@ def hourly(kind: ColumnKind, values: Floats, known: Floats) -> Floats:
 _LEAST: Final = 1e-300
 """More than nothing, to divide by."""
 _FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
-
-
-def _by_hour(values: Floats) -> Floats:
-    return values.reshape(*values.shape[:-1], -1, _FINE_OF_HOUR)
-
-
 _MEASURES: Final = frozenset({ColumnKind.MEAN, ColumnKind.PEAK})
 
 
@@ -211,10 +202,7 @@ def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
 
 
 def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
-    """The days of a device, oldest first, one frame for each time.
-
-    It is by the day where several sources have it, of which the preferred ones are first.
-    """
+    """The days of a device, oldest first, one frame for each time."""
     found = list(cached)
     if len({each.source for each in found}) > 1:
         found = [each._replace(frame=day) for each in found for day in frames_by_day([each.frame])]

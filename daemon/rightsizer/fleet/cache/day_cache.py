@@ -184,15 +184,10 @@ class DayCache:
                 connection.executemany(query, values)
         self._known |= news
 
-    def done(self, source: str, days: Iterable[int]) -> dict[tuple[int, str], Nanoseconds]:
-        """By day and uuid, up to when a source was read."""
-        span = list(days)
-        if not span:
-            return {}
-        rows = self.database.rows(
-            "SELECT day, uuid, until FROM done WHERE source = ? AND day BETWEEN ? AND ?",
-            (source, min(span), max(span)),
-        )
+    def done(self, source: str, days: Sequence[int]) -> dict[tuple[int, str], Nanoseconds]:
+        """By day and uuid, up to when a source was read on some days, the first to the last."""
+        query = "SELECT day, uuid, until FROM done WHERE source = ? AND day BETWEEN ? AND ?"
+        rows = self.database.rows(query, (source, days[0], days[-1]))
         return {(day, uuid): until for day, uuid, until in rows}
 
     def frames(self, uuids: Sequence[str], first: int, last: int) -> dict[str, list[CachedFrame]]:

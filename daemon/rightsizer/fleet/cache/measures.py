@@ -1,8 +1,4 @@
-"""Blocks and distributions of day frames, worked out when they are asked for.
-
-Of blocks of five minutes, an hour stands for its twelve. What was used of each resource is as it is
-exported, or made up of means and peaks.
-"""
+"""Blocks and distributions of day frames, worked out when they are asked for."""
 
 from __future__ import annotations
 
@@ -234,10 +230,7 @@ class DayDemands:
 
     @cached_property
     def _points(self) -> tuple[Floats, Floats]:
-        """By frame, interval and measure, times at its peak and below, and bins of both.
-
-        The bins of a measure follow those of the one before, those of a frame likewise.
-        """
+        """By frame, interval and measure, times at its peak and below, and bins of both."""
         frame, values = self._frames[0], self._values
         places = frame.layout.places
         wanted = [

@@ -89,9 +89,9 @@ class BatchEvaluation:
     owners: Mapping[str, WorkloadOwner] = field(default_factory=dict)
     """Of all workloads that held a device, by key."""
     lookback: Nanoseconds = 0
-    """Over which it is summed up who used what."""
+    """Over which it is summed up who used what; a view of the fleet is made of it."""
     spans: tuple[Nanoseconds, ...] = ()
-    """That views of the fleet are made of."""
+    """Of further views."""
     keeps_all: bool = False
     """Keep every verdict; a fleet has very many that ask for nothing."""
 
@@ -114,9 +114,8 @@ class BatchEvaluation:
         found.judgements += [
             each for each in judgements if self.keeps_all or matters(each, self.open_now)
         ]
-        found.parts = contribution_of(
-            batch, {span: cases(span) for span in self.spans}, self.owners, self.lookback
-        )
+        spans = {span: cases(span) for span in {*self.spans, self.lookback}}
+        found.parts = contribution_of(batch, spans, self.owners, self.lookback)
         return found
 
 
@@ -163,12 +162,7 @@ def evaluate_fleet(
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
     failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdicts on the fleet, over its long span and the short one at its end.
-
-    `open_now` has key and rule of the advice that is open; `failed` is called with a rule that
-    raises, which costs it its verdicts and nothing else.
-    """
-    views = cache(views)
+    """Every rule's verdicts on the fleet, over its long span and the short one at its end."""
     found: list[Judgement] = []
     for rule in rules:
         try:

@@ -8,14 +8,13 @@ from rightsizer.accounting.load_patterns import (
     covers_week,
     daily_peaks,
     effective_samples,
-    shape_of,
     trend_of,
 )
 from rightsizer.accounting.settings import TrendSettings
 from rightsizer.fleet.model import FleetPool, HourlySeries
 from rightsizer.model.block import BLOCK_SPAN, Series
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.pattern import Shape, Trend
+from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND
 
@@ -52,11 +51,6 @@ def series_of(hours: HourlySeries) -> Series:
     first, each, values = hours.start // BLOCK_SPAN, HOUR // BLOCK_SPAN, known_values(hours)
     starts = [first + at * each for at, value in enumerate(hours.values) if value is not None]
     return Series(starts, [HOUR_SECONDS] * len(starts), values, values)
-
-
-def shape_by_hour(hours: HourlySeries) -> Shape | None:
-    """How the figure repeats itself; `None` where nothing is known."""
-    return shape_of(series_of(hours))
 
 
 def covers_cycle(hours: HourlySeries) -> bool:
@@ -144,10 +138,11 @@ class PoolGrowth:
     """Until it reaches the pool's size, at the earliest; `None` where it does not in time."""
     days_high: float | None
 
-    @property
-    def is_filling(self) -> bool:
-        """Whether all of the pool will be held within the horizon."""
-        return self.days_low is not None
+
+def is_filling(pool: FleetPool, settings: GrowthSettings) -> bool:
+    """Whether all of a pool will be held within the horizon, as far as its trend is known."""
+    growth = growth_of(pool, settings)
+    return growth is not None and growth.days_low is not None
 
 
 def growth_of(
@@ -164,6 +159,5 @@ def growth_of(
     days = trend.days_until(float(size))
     reached = trend.value + trend.slope_per_day * settings.horizon_days
     grown = trend.slope_per_day * trend.days
-    if days is None or reached < full_ratio * size or grown < settings.least_growth_ratio * size:
-        return PoolGrowth(trend, None, None)
-    return PoolGrowth(trend, *days)
+    is_slow = reached < full_ratio * size or grown < settings.least_growth_ratio * size
+    return PoolGrowth(trend, *(days if days and not is_slow else (None, None)))

@@ -40,18 +40,12 @@ class PoolChoice:
     def __init__(self, view: FleetView) -> None:
         self._pools = {pool.name: pool for pool in view.pools}
         self._kinds = {pool.name: kind_of(view, pool) for pool in view.pools}
-        self._memory: dict[str, float | None] = {}
-        """Of the smallest GPU of each pool."""
-        for pool in view.pools:
-            sizes = (each.device.memory_total_bytes for each in pool.devices if not each.device.mig)
-            self._memory[pool.name] = min(
-                (size for size in sizes if size is not None), default=None
-            )
-        self._held: dict[str, float] = {}
-        for each in view.workloads:
-            peak = max(known_values(each.memory_bytes), default=None)
-            if peak is not None and each.case.devices:
-                self._held[each.case.key] = peak / len(each.case.devices)
+        self._memory = {pool.name: _smallest(pool) for pool in view.pools}
+        self._held = {
+            each.case.key: max(known) / len(each.case.devices)
+            for each in view.workloads
+            if (known := known_values(each.memory_bytes)) and each.case.devices
+        }
 
     def memory_of(self, waiting: WaitingWork) -> float | None:
         """What more of the same holds at most on a GPU; else what its own pool's GPUs have."""
@@ -93,6 +87,12 @@ class PoolChoice:
         return None if fits else PoolObstacle.NODE
 
 
+def _smallest(pool: FleetPool) -> float | None:
+    """Memory of the smallest GPU of a pool, as far as it is known."""
+    sizes = (each.device.memory_total_bytes for each in pool.devices if not each.device.mig)
+    return min(filter(None, sizes), default=None)
+
+
 _MOST_NAMED: Final = 3
 
 
@@ -102,10 +102,7 @@ def why_left(
     obstacles: Mapping[str, PoolObstacle],
     memory_bytes: float | None,
 ) -> str:
-    """Why the rest could not be placed: the pools that were tried, then the others.
-
-    Those of other clusters are not told of: they are no choice that one could have.
-    """
+    """Why the rest could not be placed: the pools that were tried, then the others."""
     reasons = []
     if tried:
         named = first_names([pool.name for pool in tried], _MOST_NAMED)
@@ -191,7 +188,7 @@ def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Wai
 
     def turn(waiting: WaitingWork) -> tuple[float, str, str]:
         since = waiting.since_seconds
-        return (inf if since is None else -since, waiting.key, waiting.pool)
+        return inf if since is None else -since, waiting.key, waiting.pool
 
     return tuple(_serve(each, rooms, choice) for each in sorted(view.waiting, key=turn))
 
@@ -211,14 +208,12 @@ def _serve(
     for room in rooms:
         while left > 0:
             part = min(part_of(waiting, room.pool), left)
-            way = room.cheapest(part)
-            if way is None:
+            if (way := room.cheapest(part)) is None:
                 break
             given, steps = room.give_after(way, part, left)
             if not given:
                 break
-            nodes_after = ((way.node, given),)
-            offers.append(PoolOffer(room.pool.name, given, False, nodes_after, steps))
+            offers.append(PoolOffer(room.pool.name, given, False, ((way.node, given),), steps))
             left = round(left - given, _PLACES)
     memory, tried = choice.memory_of(waiting), [room.pool for room in rooms]
     why = why_left(waiting, tried, choice.obstacles(waiting), memory) if left > 0 else ""

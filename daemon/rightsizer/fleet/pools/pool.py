@@ -96,10 +96,7 @@ class PoolSubject(CaseSubject):
         }
 
     def savings(self, low: float, high: float) -> Savings:
-        """What so many GPUs less save: money where all are of one board that has a price.
-
-        Energy is not known by the pool.
-        """
+        """What so many GPUs less save: money where all are of one board with a price; no energy."""
         case = Case("", None, (Device(uuid="", index=0, board=self.pool.board),), (), ())
         found = released(case, self.market, low, high)
         return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
@@ -202,14 +199,14 @@ def _could_hold(pool: FleetPool, waiting: WaitingWork) -> bool:
     return pool.cluster == waiting.cluster and 0 < part_of(waiting, pool) <= pool.largest_node
 
 
-def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
-    """GPUs of a pool that work waits for."""
-    return sum(each.gpus for each in waiting_for(view, pool))
-
-
 def waiting_for(view: FleetView, pool: FleetPool) -> tuple[WaitingWork, ...]:
     """Work that is known to wait for a pool."""
     return tuple(each for each in view.waiting if each.pool == pool.name)
+
+
+def waiting_gpus(view: FleetView, pool: FleetPool) -> float:
+    """GPUs of a pool that work waits for."""
+    return sum(each.gpus for each in waiting_for(view, pool))
 
 
 def may_wait_for(view: FleetView, pool: FleetPool) -> float:

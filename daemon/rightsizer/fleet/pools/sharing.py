@@ -77,7 +77,6 @@ def small_work(
         small
         for each in given
         if all(tenants[device.uuid] <= 1 for device in each.case.devices)
-        and _may_share(each)
         and (small := _small(each, minimum_coverage_ratio)) is not None
         and max(small.busy, default=0.0) > busy_ratio
     ]
@@ -99,21 +98,19 @@ def has_room(case: Case) -> bool:
     )
 
 
-def _may_share(view: FleetWorkload) -> bool:
+def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload | None:
     case = view.case
     is_small = view.gpus == 1 and not any(each.mig for each in case.devices)
-    return is_small and case.workload_class in MOVABLE_CLASSES and has_room(case)
-
-
-def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload | None:
-    totals = [each.memory_total_bytes or 0.0 for each in view.case.devices]
+    if not (is_small and case.workload_class in MOVABLE_CLASSES and has_room(case)):
+        return None
+    totals = [each.memory_total_bytes or 0.0 for each in case.devices]
     columns = (view.compute, view.memory_bytes, view.busy)
     if not all(totals) or any(known_ratio(each) < minimum_coverage_ratio for each in columns):
         return None
     compute, memory, busy = map(filled, columns)
     if compute is None or memory is None or busy is None:
         return None
-    load = HourlyLoad(view.case.key, compute, [each / min(totals) for each in memory])
+    load = HourlyLoad(case.key, compute, [each / min(totals) for each in memory])
     return SmallWorkload(view, load, busy)
 
 

@@ -13,8 +13,8 @@ from rightsizer.fleet.pools.hourly import (
     GrowthSettings,
     SpareCapacity,
     SpareSettings,
-    growth_of,
     independent_hours,
+    is_filling,
     spare_of,
 )
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
@@ -52,8 +52,7 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
     waiting = may_wait_for(subject.view, pool)
     if (early := subject.early(settings, waiting, ", so it is not too large.")) is not None:
         return early
-    growth = growth_of(pool, settings.growth)
-    if growth is not None and growth.is_filling:
+    if is_filling(pool, settings.growth):
         return subject.find_nothing(
             f"{pool.name}: what is held grows, and all of it will be within the horizon."
         )
@@ -72,8 +71,7 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
 
 
 def _complaint(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, object]) -> Finding:
-    pool, size = subject.pool, subject.size
-    is_empty = spare.keep == 0
+    pool, size, is_empty = subject.pool, subject.size, spare.keep == 0
     risk = risk_of(0.0, independent_hours(pool.held_peak.values))
     action = Action.RELEASE if is_empty else Action.REDUCE_GPU_COUNT
     nodes, less = counted(len(spare.nodes), "whole node"), counted(spare.gpus, "GPU")

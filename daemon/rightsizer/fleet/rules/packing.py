@@ -9,6 +9,7 @@ from typing import Final
 from rightsizer.advice.risk import worst
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import sizing_factors
+from rightsizer.console.text import counted
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import PackingLimits
 from rightsizer.fleet.pools.reclaim import sharing_fragments
@@ -115,8 +116,8 @@ def _complaint(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float
         reasons=tuple(_REASONS[way] for way in by_way),
         action=plan.gpus[0].action,
         summary=(
-            f"{subject.name}: {moved} small workloads would do with {len(plan.gpus)} "
-            f"{'GPU' if len(plan.gpus) == 1 else 'GPUs'}, {how}; {plan.freed} would be free."
+            f"{subject.name}: {moved} small workloads would do with "
+            f"{counted(len(plan.gpus), 'GPU')}, {how}; {plan.freed} would be free."
         ),
         factors=factors,
         risk=worst(each.risk for each in plan.gpus),

@@ -2,8 +2,10 @@
 
 import math
 from itertools import chain, repeat
+from statistics import fmean
 from typing import Final
 
+from rightsizer.accounting.load_patterns import shape_of
 from rightsizer.advice.autoscale_schedule import (
     ReplicaSchedule,
     ScalingOutcome,
@@ -16,7 +18,7 @@ from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.fleet.model import FleetPool
-from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, shape_by_hour
+from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, series_of
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import follow_the_load
 from rightsizer.fleet.rules.rule import covered, mostly_covered, pool_rule, weekly_conduct
@@ -42,9 +44,7 @@ def node_load(pool: FleetPool) -> ReplicaLoad | None:
     if len(sizes) != 1 or not known_values(pool.held_peak):
         return None
     (each,), nodes, blocks = sizes, len(pool.size_by_node), HOUR // BLOCK_SPAN
-    starts: list[int] = []
-    held: list[int] = []
-    needed: list[int] = []
+    starts, held, needed = list[int](), list[int](), list[int]()
     presents = chain(pool.present.values, repeat(None))
     for at, (peak, present) in enumerate(zip(pool.held_peak.values, presents, strict=False)):
         if peak is None:
@@ -58,16 +58,10 @@ def node_load(pool: FleetPool) -> ReplicaLoad | None:
 
 
 def _empty_ratio(pool: FleetPool, each: int) -> float:
-    """Part of the nodes' time in which a whole node was empty as the work was placed.
-
-    Nodes of which nothing is known were never empty.
-    """
-    empty = 0.0
-    for node in pool.size_by_node:
-        hours = pool.node_free.get(node)
-        known = known_values(hours) if hours else []
-        empty += sum(free >= each - _WHOLE for free in known) / len(known) if known else 0.0
-    return empty / len(pool.size_by_node)
+    """Part of the nodes' time in which a whole node was empty as the work was placed."""
+    hours = map(known_values, pool.node_free.values())
+    empty = (fmean(free >= each - _WHOLE for free in known) for known in hours if known)
+    return sum(empty) / len(pool.size_by_node)
 
 
 def _nodes(gpus: float, each: int) -> int:
@@ -108,10 +102,10 @@ class _Outlook:
 def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
     """Whether a pool would do with fewer nodes at some hours of every day."""
     pool = subject.pool
-    early = subject.early(settings, may_wait_for(subject.view, pool), "; none is to go.")
-    if early is not None:
+    waiting = may_wait_for(subject.view, pool)
+    if (early := subject.early(settings, waiting, "; none is to go.")) is not None:
         return early
-    shape = shape_by_hour(pool.held_peak)
+    shape = shape_of(series_of(pool.held_peak))
     if shape is None or not (shape.is_daily or shape.is_weekly):
         summary = f"{pool.name}: what is held of it does not follow the day."
         return subject.find_nothing(summary, subject.factors(0.0))

@@ -1,6 +1,7 @@
 """Rule: services of one namespace with several nearly idle replicas; stack them on fewer GPUs."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -112,9 +113,8 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
     if (too_little := subject.too_little(settings)) is not None:
         return too_little
     if waiting_gpus(subject.view, subject.pool) > 0:
-        return subject.find_nothing(
-            f"Work waits for GPUs of {subject.name}; what is there stays as it is."
-        )
+        why = f"Work waits for GPUs of {subject.name}; what is there stays as it is."
+        return subject.find_nothing(why)
     market, length = subject.market, len(subject.pool.held_peak.values)
     rule = GPU_COUNT.in_market(market)
     given = [
@@ -138,14 +138,11 @@ def _freed(group: Sequence[Replicated]) -> int:
 
 
 def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Replicated]]:
-    by_key = {each.key: each for each in given}
-    by_namespace: dict[str, list[HourlyLoad]] = {}
-    for each in given:
-        by_namespace.setdefault(each.view.namespace, []).append(each.each)
+    by_key, ordered = {e.key: e for e in given}, sorted(given, key=lambda e: e.view.namespace)
     return [
         [by_key[key] for key in keys]
-        for _, loads in sorted(by_namespace.items())
-        for keys in pack(loads, limits).bins
+        for _, some in groupby(ordered, key=lambda each: each.view.namespace)
+        for keys in pack((each.each for each in some), limits).bins
         if len(keys) > 1
     ]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import wraps
-from typing import Protocol, TypeVar
+from functools import partial, wraps
+from typing import Final, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, TunableRule
@@ -70,48 +70,40 @@ def least_certain(factors: Iterable[dict[str, float]]) -> dict[str, float]:
     return min(factors, key=lambda each: (confidence_of(each), sorted(each.items())))
 
 
-def covered() -> float:
-    """The setting of the known time that a judgement of size rests on."""
-    result: float = setting(
-        6 * DAY_SECONDS,
-        help="Known time under which the rule abstains; every hour of a week must be seen too.",
-        unit="seconds",
-        within=(DAY_SECONDS, None),
-        source="docs/definitions.md, conduct: not before the history covers the load's cycle",
-    )
-    return result
-
-
-def mostly_covered() -> float:
-    """The setting of the part of the span that must be known."""
-    result: float = setting(
-        0.8,
-        help="Part of the span that must be known; what was not seen may have been a peak.",
-        unit="ratio",
-        within=(0.1, 1),
-        source="assumed; a day a week may be missing",
-    )
-    return result
-
-
-def weekly_conduct() -> OpeningPolicy:
-    """Two weeks, and one week at their end, so that both have every hour of a week."""
-    return OpeningPolicy(
-        long_seconds=14 * DAY_SECONDS,
-        short_seconds=7 * DAY_SECONDS,
-        minimum_known_seconds=6 * DAY_SECONDS,
-        close_after_seconds=DAY_SECONDS,
-    )
-
-
-def seen_conduct() -> OpeningPolicy:
-    """Two weeks, and six hours at their end: for what is seen, and not concluded from a past."""
-    return OpeningPolicy(
-        long_seconds=14 * DAY_SECONDS,
-        short_seconds=DAY_SECONDS / 4,
-        minimum_known_seconds=0.0,
-        close_after_seconds=HOUR_SECONDS,
-    )
+covered: Final = partial(
+    setting,
+    6 * DAY_SECONDS,
+    help="Known time under which the rule abstains; every hour of a week must be seen too.",
+    unit="seconds",
+    within=(DAY_SECONDS, None),
+    source="docs/definitions.md, conduct: not before the history covers the load's cycle",
+)
+"""The setting of the known time that a judgement of size rests on."""
+mostly_covered: Final = partial(
+    setting,
+    0.8,
+    help="Part of the span that must be known; what was not seen may have been a peak.",
+    unit="ratio",
+    within=(0.1, 1),
+    source="assumed; a day a week may be missing",
+)
+"""The setting of the part of the span that must be known."""
+weekly_conduct: Final = partial(
+    OpeningPolicy,
+    long_seconds=14 * DAY_SECONDS,
+    short_seconds=7 * DAY_SECONDS,
+    minimum_known_seconds=6 * DAY_SECONDS,
+    close_after_seconds=DAY_SECONDS,
+)
+"""Two weeks, and one week at their end, so that both have every hour of a week."""
+seen_conduct: Final = partial(
+    OpeningPolicy,
+    long_seconds=14 * DAY_SECONDS,
+    short_seconds=DAY_SECONDS / 4,
+    minimum_known_seconds=0.0,
+    close_after_seconds=HOUR_SECONDS,
+)
+"""Two weeks, and six hours at their end: for what is seen, and not concluded from a past."""
 
 
 def node_key(cluster: str, node: str) -> str:

@@ -48,14 +48,10 @@ def judge(
 ) -> tuple[FleetVerdict, ...]:
     """Whether a job lies on more nodes than it needs while fewer have room for it."""
     pools = {pool.name: pool for pool in view.pools}
+    subjects = ((CaseSubject(NAME, each.case, market), each) for each in view.workloads)
     return tuple(
-        FleetVerdict(
-            each.case.key,
-            _of_workload(
-                CaseSubject(NAME, each.case, market), each, pools.get(each.pool), settings
-            ),
-        )
-        for each in view.workloads
+        FleetVerdict(each.case.key, _of_workload(subject, each, pools.get(each.pool), settings))
+        for subject, each in subjects
     )
 
 
@@ -69,9 +65,8 @@ def _of_workload(
     if len(nodes) <= 1:
         return subject.find_nothing("It is on one node.")
     if case.workload_class is WorkloadClass.UNKNOWN:
-        return subject.abstain(
-            "its class is unknown, and replicas lie apart on purpose; state it in a policy"
-        )
+        why = "its class is unknown, and replicas lie apart on purpose; state it in a policy"
+        return subject.abstain(why)
     if case.workload_class is not WorkloadClass.BATCH:
         return subject.find_nothing(f"A {case.workload_class} workload may lie on several nodes.")
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:

@@ -4,18 +4,18 @@ Which GPU lags in one job is said by the rule `rank_imbalance`; a node that lags
 fault of its own, which no single job can show.
 """
 
+from functools import partial
 from typing import Final
 
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy, minimum_known
-from rightsizer.fleet.pools.pool import PoolSubject
+from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 
 NAME: Final = "stragglers"
-_MOST_DEVICES: Final = 64
 _COMPARE: Final = """\
 # On {node}, and on a node that keeps up; take it out of the pool meanwhile.
 nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE,PCIE
@@ -38,7 +38,8 @@ class StragglersSettings:
     minimum_known_seconds: float = minimum_known()
     minimum_jobs: int = setting(2, within=(2, 100))
     conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
+        default_factory=partial(
+            OpeningPolicy,
             long_seconds=86400.0,
             short_seconds=21600.0,
             minimum_known_seconds=21600.0,
@@ -70,7 +71,7 @@ def judge(subject: PoolSubject, settings: StragglersSettings) -> Finding:
         factors=least_certain(dict(finding.confidence_factors) for finding in findings),
         risk=Risk.VERY_LOW,
         evidence=evidence,
-        culprits=tuple(devices[:_MOST_DEVICES]),
+        culprits=tuple(devices[:MOST_DEVICES]),
         target=",".join(names),
         savings=Savings(reason="see the recommendations of the jobs"),
         instructions=tuple(

@@ -1,8 +1,7 @@
 """Work on dear boards that would fit cheaper ones which stand empty in another pool.
 
-How far a workload is too large for its board is judged as the rule `overprovisioned` does; here
-only boards are named of which the fleet has GPUs that were never needed, and
-none is promised twice.
+How far a workload is too large for its board is judged as the rule `overprovisioned` does. Only
+boards are named of which the fleet has GPUs that were never needed, and none is promised twice.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +12,7 @@ from rightsizer.advice.rules.overprovisioned import RULE as OVERPROVISIONED
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView, FleetWorkload
-from rightsizer.fleet.pools.hourly import GrowthSettings, SpareSettings, growth_of, spare_of
+from rightsizer.fleet.pools.hourly import GrowthSettings, SpareSettings, is_filling, spare_of
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.rules.rule import (
     FleetRule,
@@ -57,8 +56,6 @@ class _SpareBoards(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """A workload that is too small for its board, and the boards that would do."""
-
     view: FleetWorkload
     subject: CaseSubject
     sized: Finding
@@ -90,15 +87,13 @@ def judge(
         else:
             verdicts[each.case.key] = _well(subject, sized)
 
+    def saved(one: _Wanted) -> float:
+        return (one.options[0].savings or Savings()).dollars_per_hour_low or 0.0
+
     left = {each: each.gpus for each in room}
-    for one in sorted(wanted, key=_turn):
-        verdicts[one.subject.case.key] = _given(one, left)
+    for one in sorted(wanted, key=lambda one: (-saved(one), one.view.case.key)):
+        verdicts[one.view.case.key] = _given(one, left)
     return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
-
-
-def _turn(one: _Wanted) -> tuple[float, str]:
-    savings = one.options[0].savings
-    return -(savings.dollars_per_hour_low or 0.0) if savings else 0.0, one.subject.case.key
 
 
 def _well(subject: CaseSubject, sized: Finding) -> Finding:
@@ -131,10 +126,8 @@ def _spare(
         if pool.board is None or may_wait_for(view, pool) > 0:
             continue
         too_little = PoolSubject.of(NAME, view, pool, market).too_little(settings)
-        growth = growth_of(pool, settings.growth)
-        is_filling = growth is not None and growth.is_filling
         spare = spare_of(pool, settings.spare).gpus
-        if too_little is None and spare and not is_filling:
+        if too_little is None and spare and not is_filling(pool, settings.growth):
             found.append(_SpareBoards(pool.name, pool.board, spare, pool.cluster))
     return tuple(found)
 
@@ -171,12 +164,8 @@ def _complaint(wanted: _Wanted, option: Option, room: _SpareBoards) -> Finding:
         ),
         factors=sized.confidence_factors,
         risk=option.risk,
-        evidence={
-            **sized.evidence,
-            "pool": room.pool,
-            "spare_gpus": room.gpus,
-            "gpus_needed": needed,
-        },
+        evidence={**sized.evidence}
+        | {"pool": room.pool, "spare_gpus": room.gpus, "gpus_needed": needed},
         options=(option,),
         target=option.target,
         savings=option.savings or Savings(reason="no price is known"),

@@ -274,14 +274,12 @@ class KubernetesState:
         self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds
     ) -> FleetInventory:
         """The fleet with pools of nodes, teams, and what waits."""
-        pools, devices = self._pools(store, now), {}
+        pools, devices = self._pools(store, now), dict(inventory.devices)
         for uuid, device in inventory.devices.items():
             pool = pools.get(device.node, pools.get(device.node.partition(".")[0]))
-            devices[uuid] = (
-                device
-                if pool is None
-                else replace(device, pool=pool or device.pool, scheduler=WorkloadKind.KUBERNETES)
-            )
+            if pool is not None:
+                scheduler = WorkloadKind.KUBERNETES
+                devices[uuid] = replace(device, pool=pool or device.pool, scheduler=scheduler)
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
         # The labels of pods' node selectors that name a pool, by kube-state-metrics.
         selectors = tuple(
@@ -308,10 +306,7 @@ class KubernetesState:
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
     ) -> Mapping[str, str]:
-        """By workload: what its pod says, else its namespace; else the namespace's name.
-
-        Those of namespaces are there too, for workloads that have ended.
-        """
+        """By workload: what its pod says, else its namespace; else the namespace's name."""
         mine = [each for each in workloads if owner_of(each.kind).has_pods]
         labels, span = self._settings.team_labels, LookbackSpan(now, COARSE_STEP)
         pods = POD_LABELS, {each.pod for each in mine if each.pod}

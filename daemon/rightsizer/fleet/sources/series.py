@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, TypeVar
 
 import numpy as np
@@ -135,6 +135,9 @@ def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_V
     return (values[at : at + size] for at in range(0, len(values), size))
 
 
+_NAMES_AT_ONCE: Final = 30
+
+
 def names_of(
     store: MetricStore,
     names: Sequence[str],
@@ -144,9 +147,8 @@ def names_of(
 ) -> frozenset[str]:
     """Those of some metrics that have series, now or `within` a duration before.
 
-    `labels` may hold the uuid of a series' device.
-
-    Where all at once are too much they are asked for one by one, and one of them by devices.
+    `labels` may hold the uuid of a series' device. Where several at once are too much they are
+    asked for one by one, and one of them by devices.
     """
 
     def ask(part: MetricStore, some: Sequence[str]) -> Sequence[SampledSeries]:
@@ -154,15 +156,17 @@ def names_of(
         latest = f"last_over_time({series}[{within}])" if within else series
         return part.instant(f"count by (__name__) ({latest})", now)
 
-    try:
-        found = ask(store, names)
-    except StoreLimitError:
-        if len(names) > 1:
-            each = (names_of(store, (name,), now, labels, within) for name in names)
-            return frozenset[str]().union(*each)
-        if not labels:
-            raise
-        found = divided(store, lambda part: ask(part, names), labels)
+    def of(some: Sequence[str]) -> Iterable[SampledSeries]:
+        try:
+            return ask(store, some)
+        except StoreLimitError:
+            if len(some) > 1:
+                return chain.from_iterable(of((name,)) for name in some)
+            if not labels:
+                raise
+            return divided(store, lambda part: ask(part, some), labels)
+
+    found = chain.from_iterable(map(of, shares_of(names, _NAMES_AT_ONCE)))
     return frozenset(series.labels["__name__"] for series in found)
 
 
@@ -204,10 +208,7 @@ def by_label(
     uuids: Mapping[str, int],
     blank: float = math.nan,
 ) -> dict[str, Floats]:
-    """The series of an answer on a grid by the value of a label, with a row for each device.
-
-    `uuids` has the devices' rows.
-    """
+    """The series of an answer on a grid by the value of a label, with a row for each device."""
     by_value: defaultdict[str, list[SampledSeries]] = defaultdict(list)
     for series in answer:
         if series.labels.get("uuid", "") in uuids:
@@ -238,10 +239,7 @@ _OUTLIERS: Final = 1
 def seconds_by_day(
     store: MetricStore, some_series: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> Mapping[int, float]:
-    """Seconds between two samples of a few series that are always there, by UTC day.
-
-    Days without samples are left out.
-    """
+    """Seconds between two samples of a few series that are always there, by UTC day."""
     query = f"max(count_over_time({some_series}[{_LOOK_SECONDS}s]))"
     hours: dict[int, list[float]] = {}
     for series in store.range(query, now - lookback, now, _EVERY):

@@ -12,7 +12,7 @@ import numpy as np
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import selector
-from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
+from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
 from rightsizer.fleet.sources.series import (
     first_label,
@@ -49,10 +49,6 @@ class ServingMeasure(NamedTuple):
             for label in _POD_LABELS
         )
         return f"{self.together} by ({_LABELS}) (max by ({_LABELS}, {_PART_LABELS}) ({parts}))"
-
-    def column(self, series: SampledSeries, grid: Grid) -> Floats:
-        """The values of one of its series on a grid."""
-        return placed([series], grid)[0] * (self.factor_per_second / seconds(grid.step) or 1.0)
 
 
 _WAITING: Final = Signal.REQUESTS_WAITING
@@ -152,12 +148,11 @@ class ServingMetrics:
                 namespace = first_label(series.labels, _NAMESPACE_LABELS)
                 pod = Pod(namespace, first_label(series.labels, _POD_LABELS))
                 if pod in pods:
-                    signals, column = found.setdefault(pod, {}), measure.column(series, grid)
-                    former = signals.get(measure.signal)
+                    factor = measure.factor_per_second / seconds(grid.step) or 1.0
+                    signals, column = found.setdefault(pod, {}), placed([series], grid)[0] * factor
+                    former = signals.get(measure.signal, np.full_like(column, np.nan))
                     both = np.maximum if measure.together == "max" else np.add
-                    signals[measure.signal] = (
-                        column if former is None else together(column, former, both)
-                    )
+                    signals[measure.signal] = together(column, former, both)
         for signals in found.values():
             if Signal.PREEMPTIONS in signals:
                 signals[Signal.PREEMPTIONS] = np.nancumsum(signals[Signal.PREEMPTIONS])

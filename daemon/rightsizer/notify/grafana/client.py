@@ -170,7 +170,11 @@ def _text(event: AdviceEvent) -> str:
         f"Where: {finding.workload or 'no known workload'} on {', '.join(named)}{more}",
         *_decision(advice),
     ]
-    if evidence := "; ".join(f"{key} {_value(value)}" for key, value in finding.evidence.items()):
+    told = (
+        f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in finding.evidence.items()
+    )
+    if evidence := "; ".join(told):
         lines.append(f"Evidence: {evidence}")
     lines.append(f"Advice: {advice.id}")
     return _clipped("\n".join(lines))
@@ -189,10 +193,6 @@ def _decision(advice: Advice) -> list[str]:
 
 def _one_line(text: str, length: int) -> str:
     return _clipped(" ".join(text.split()), length)
-
-
-def _value(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _clipped(text: str, length: int = _TEXT_LENGTH) -> str:

@@ -83,11 +83,9 @@ class Webhook(Delivery[str]):
         if self._is_json:
             return self._send_entries(self._due())
         alerts = self._alerts()
-        requests = (
-            self._request(alerts[first : first + _ALERTS_A_REQUEST])
-            for first in range(0, len(alerts), _ALERTS_A_REQUEST)
-        )
-        return next((failure for failure in requests if failure is not None), None)
+        starts = range(0, len(alerts), _ALERTS_A_REQUEST)
+        requests = (self._request(alerts[at : at + _ALERTS_A_REQUEST]) for at in starts)
+        return next(filter(None, requests), None)
 
     def _alerts(self) -> list[Form]:
         now, settings = self._clock.wall_time(), self._settings

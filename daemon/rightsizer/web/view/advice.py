@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Risk
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import GIB, format_duration
 from rightsizer.report.labels import (
     ABSENT,
     TIMES,
@@ -59,7 +59,6 @@ def cost_label(option: Option) -> str:
     return f"${interval(low, high, '{:,.2f}')} an hour"
 
 
-_GIB: Final = 2.0**30
 _UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
 
 
@@ -67,10 +66,8 @@ def facts_of(
     evidence: Mapping[str, object], names: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
     """The evidence of a finding in words; devices go by the names they have on the page."""
-    parts = zip(map(_split, evidence), evidence.values(), strict=True)
-    return tuple(
-        (display_name(plain), _value(unit, value, names)) for (plain, unit), value in parts
-    )
+    parts = ((*_split(name), value) for name, value in evidence.items())
+    return tuple((display_name(plain), _value(unit, value, names)) for plain, unit, value in parts)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -88,11 +85,10 @@ def _value(unit: str, value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, (int, float)):
         return _number(unit, float(value))
     if isinstance(value, Mapping):
-        keys = (_split(str(key)) for key in value)
+        items = ((str(key), *_split(str(key)), inside) for key, inside in value.items())
         parts = (
-            f"{names.get(str(key)) or display_name(plain).lower()} "
-            f"{_value(own_unit or unit, inside, names)}"
-            for (plain, own_unit), (key, inside) in zip(keys, value.items(), strict=True)
+            f"{names.get(key) or display_name(plain).lower()} {_value(own or unit, inside, names)}"
+            for key, plain, own, inside in items
         )
         return ", ".join(parts) or "none"
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -107,7 +103,7 @@ def _number(unit: str, value: float) -> str:
     if unit == "seconds":
         return format_duration(value) if value >= 0 else f"{value:,.4g} s"
     if unit == "bytes":
-        return f"{value / _GIB:,.3g}\u00a0GiB"
+        return f"{value / GIB:,.3g}\u00a0GiB"
     number = f"{value:,.4g}" if abs(value) < 1e4 or value % 1 else f"{value:,.0f}"  # noqa: PLR2004 - what `g` would write with an exponent.
     return f"{number}\u00a0{_UNITS[unit]}" if unit else number
 

@@ -9,7 +9,7 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, TimeRange
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import GIB, Nanoseconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning
 from rightsizer.report.labels import MomentLabel, display_name, moment_label, percent_text
 from rightsizer.web.settings import FitSettings
@@ -107,7 +107,6 @@ def bullet_width(ratio: float) -> float:
     return round(min(ratio, BULLET_SCALE) / BULLET_SCALE * 100, 1)
 
 
-_GIB: Final = 2.0**30
 GAUGES: Final = (
     (Signal.GPU_BUSY, "Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
     (Signal.SM_WORK, "Work", "SM activity times clock"),
@@ -115,7 +114,7 @@ GAUGES: Final = (
     (Signal.POWER, "Power", "Draw above idle, of the limit above idle"),
 )
 _DETAILS: Final = {
-    Signal.MEMORY_USED: (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, _GIB, "GiB"),
+    Signal.MEMORY_USED: (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, GIB, "GiB"),
     Signal.POWER: (Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, 1.0, "W"),
 }
 """By a gauge's signal a quantity, the whole that it is a part of, and their unit."""

@@ -192,7 +192,7 @@ class _NodePage:
         self._look = DeviceContext(now, look.span, fit, grain, zoom)
 
     def view(self) -> NodeView:
-        report = self._report
+        report, look = self._report, self._look
         counts, shares = device_counts(self._shown, self._fresh), self._shares()
         opened = [piece for piece in report.advice if piece.is_open]
         own = self._advice(is_open=True)
@@ -204,7 +204,7 @@ class _NodePage:
         return NodeView(
             report=report,
             version=report.agent.version,
-            headline=self._headline(counts, waste if shares else None),
+            headline=_headline(counts, waste if shares else None, look.span, self._selected),
             trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
             interval=format_duration(report.agent.interval_seconds),
             time=moment_label(report.wall_time, self._now),
@@ -225,18 +225,12 @@ class _NodePage:
             selected=self._selected,
             past=drawn_past(
                 self._query,
-                self._look.stretch(report.wall_time),
+                look.stretch(report.wall_time),
                 report.wall_time,
-                words=self._look.drawn.words,
+                words=look.drawn.words,
                 is_alone=bool(self._chosen),
             ),
         )
-
-    def _headline(self, counts: DeviceCounts, waste: WasteView | None) -> str:
-        told = _headline(counts, waste, self._look.span)
-        if not self._chosen:
-            return told
-        return f"{self._selected}: {told.partition(', ')[2] or told}"
 
     def _signals(self) -> tuple[SignalChart, ...]:
         """Of a workload's devices together, where they are too many for a card each."""
@@ -313,10 +307,11 @@ def _rank(advice: Advice) -> tuple[bool, float, int, float]:
     return worth_rank(finding.severity, finding.savings.dollars_per_hour, finding.confidence)
 
 
-def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span) -> str:
-    gpus = f"{counts.gpus} GPU" if counts.gpus == 1 else f"{counts.gpus} GPUs"
+def _headline(counts: DeviceCounts, waste: WasteView | None, span: Span, selected: str) -> str:
     if not counts.counted:
-        return "No GPUs"
-    if waste is None:
-        return f"{gpus}, nothing known of the last {span.text} yet"
-    return f"{gpus}, {percent_text(waste.wasted_ratio)} of the last {span.text} wasted"
+        return f"{selected}: No GPUs" if selected else "No GPUs"
+    gpus = f"{counts.gpus} GPU" if counts.gpus == 1 else f"{counts.gpus} GPUs"
+    told = f"nothing known of the last {span.text} yet"
+    if waste is not None:
+        told = f"{percent_text(waste.wasted_ratio)} of the last {span.text} wasted"
+    return f"{selected}: {told}" if selected else f"{gpus}, {told}"

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import typical
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan
 from rightsizer.model.state import Cause
@@ -48,11 +47,8 @@ def overview_rows(
 
 def _worst_first(row: OverviewRow) -> tuple[bool, float]:
     """By what was wasted, or by the part of its headroom that advice would free."""
-    saved = 0.0
-    for piece in row.to_do:
-        savings = piece.finding.savings
-        gpus = typical(savings.gpus_low, savings.gpus_high)
-        saved = max(saved, gpus / len(piece.finding.devices))
+    findings = (piece.finding for piece in row.to_do)
+    saved = max((each.savings.gpus / len(each.devices) for each in findings), default=0.0)
     known = row.wasted_gpu_hours + row.headroom_gpu_hours
     won = min(row.headroom_gpu_hours, saved * known)
     return row.card.report.down is None, -max(row.wasted_gpu_hours, won)

@@ -78,11 +78,13 @@ def _chart(name: str, meaning: str, slots: Sequence[_Slot], shown: TimeRange) ->
     known = sum(slot.known_seconds for slot in slots)
     mean = sum(slot.mean * slot.known_seconds for slot in slots) / known
     runs = _runs(slots)
+    means = (_steps(run, _y(run[0].mean), [each.mean for each in run], shown) for run in runs)
+    peaks = (_steps(run, CHART_HEIGHT, [each.peak for each in run], shown) for run in runs)
     return SignalChart(
         name=name,
         meaning=meaning,
-        mean="".join(_steps(run, shown) for run in runs),
-        peak="".join(_area(run, shown) for run in runs),
+        mean="".join(means),
+        peak="".join(f"{steps}V{CHART_HEIGHT}Z" for steps in peaks),
         spells=tuple(_spell(slot, shown) for slot in slots),
         text=f"mean {percent_text(mean)}, peak {percent_text(max(s.peak for s in slots))}",
     )
@@ -99,16 +101,11 @@ def _runs(slots: Sequence[_Slot]) -> list[list[_Slot]]:
     return runs
 
 
-def _steps(run: Sequence[_Slot], shown: TimeRange) -> str:
-    parts = [f"M{_x(run[0].start, shown):g} {_y(run[0].mean):g}"]
-    parts += (f"V{_y(slot.mean):g}H{_x(slot.end, shown):g}" for slot in run)
-    return "".join(parts)
-
-
-def _area(run: Sequence[_Slot], shown: TimeRange) -> str:
-    parts = [f"M{_x(run[0].start, shown):g} {CHART_HEIGHT}"]
-    parts += (f"V{_y(slot.peak):g}H{_x(slot.end, shown):g}" for slot in run)
-    return "".join((*parts, f"V{CHART_HEIGHT}Z"))
+def _steps(run: Sequence[_Slot], top: float, ratios: Sequence[float], shown: TimeRange) -> str:
+    """A path that begins at a height, with a step of each slot."""
+    steps = zip(run, ratios, strict=True)
+    parts = (f"V{_y(ratio):g}H{_x(slot.end, shown):g}" for slot, ratio in steps)
+    return "".join((f"M{_x(run[0].start, shown):g} {top:g}", *parts))
 
 
 def _x(time: Nanoseconds, shown: TimeRange) -> float:

@@ -1,7 +1,4 @@
-"""Metrics and recording rules read of a device, in each form a store may keep them.
-
-And their queries.
-"""
+"""Metrics and recording rules read of a device, in each form a store may keep them; queries."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet

@@ -16,7 +16,6 @@ from rightsizer.fleet.sources.series import (
     one_of,
     over_time,
     seconds_by_day,
-    shares_of,
     total_of,
 )
 from rightsizer.model.dcgm_fields import (
@@ -165,7 +164,6 @@ def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
 
 NAME: Final = "dcgm-exporter"
 _ASKED: Final = (*MEASURED, ENERGY, *THROTTLING, XID, *HEALTH, *FIGURES)
-_AT_ONCE: Final = 24
 _FEW: Final = 5
 _MINUTES: Final = 10
 _HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
@@ -189,8 +187,7 @@ _CANNOT: Final = {
 def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
     """What there is; a report of no devices where there is nothing."""
     all_names = [name for field in dict.fromkeys(_ASKED) for name in spellings(field)]
-    parts = (names_of(store, part, now, UUID_LABELS) for part in shares_of(all_names, _AT_ONCE))
-    metrics = frozenset[str]().union(*parts)
+    metrics = names_of(store, all_names, now, UUID_LABELS)
     names = presence_names(metrics)
     if not names:
         return SourceReport(NAME, metrics=metrics)
@@ -209,7 +206,9 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         can.append("Throttling by power and heat.")
     report = SourceReport(
         NAME,
-        devices=int(_total(store, f"count(group by ({_DEVICE}) ({_named(series)}))", now)),
+        devices=int(
+            _total(store, f"count(group by ({_DEVICE}) ({_having(UUID_LABELS, series)}))", now)
+        ),
         oldest=min((each.span[0] for each in counts), default=None),
         resolution_seconds=_MINUTES * 60.0 / density if density >= 1 else None,
         resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
@@ -220,14 +219,14 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         warnings=tuple(_warnings(store, series, metrics, now)),
     )
     labels = ("exported_pod", "pod", "pod_name", "hpc_job")
-    held = " or ".join(f'{{{series},{label}!=""}}' for label in labels)
-    is_held = bool(_total(store, f"count({held})", now))
+    is_held = bool(_total(store, f"count({_having(labels, series)})", now))
     cannot = _cannot(report, is_held=is_held, has_throttling=has_throttling)
     return replace(report, cannot=tuple(cannot))
 
 
-def _named(series: str) -> str:
-    return " or ".join(f'{{{series},{label}!=""}}' for label in UUID_LABELS)
+def _having(labels: Iterable[str], series: str) -> str:
+    """Series of a selector's inside that have any of some labels."""
+    return " or ".join(f'{{{series},{label}!=""}}' for label in labels)
 
 
 def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
@@ -285,7 +284,7 @@ def _warnings(
             "of a fleet."
         )
     bare = ",".join((series, *(f'{label}=""' for label in PROFILE_LABELS)))
-    instances = " or ".join(f'{{{bare},{label}!=""}}' for label in INSTANCE_LABELS)
+    instances = _having(INSTANCE_LABELS, bare)
     if unknown := number_of(store, f"count(group by ({_DEVICE}) ({instances}))", now):
         yield (
             f"Left out for want of a profile: {unknown:.0f} MIG instances without the label "

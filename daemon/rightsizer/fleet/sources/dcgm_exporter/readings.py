@@ -73,22 +73,17 @@ class DayQueries:
         return list(chain.from_iterable(chain.from_iterable(answers)))
 
     def where_recorded(self, names: Iterable[str]) -> tuple[Self, AbstractSet[str]]:
-        """The same, of recorded series for as long as there are samples of some of them.
-
-        Of these devices: of others there was nothing recorded.
-        """
+        """The same, of recorded series for as long as there are samples of some of them."""
         found = [
             series
             for chosen in self._selected(names)
             for series in self._ask(times_recorded(chosen, self.grid.step), self._whole)
         ]
         times = placed(found, self.grid, 0.0).max(axis=0, initial=0.0)
-        is_whole = times >= self.grid.step // RECORDED_STEP
-        runs = runs_of(np.where(is_whole, 1, 2))
+        runs = runs_of(np.where(times >= self.grid.step // RECORDED_STEP, 1, 2))
         stretches = tuple(Stretch(first, last, value == 1) for first, last, value in runs)
-        entities = (dcgm.device_of(series.labels) for series in found)
-        devices = frozenset(each.device for each in entities if each is not None)
-        return replace(self, stretches=stretches), devices
+        entities = filter(None, (dcgm.device_of(series.labels) for series in found))
+        return replace(self, stretches=stretches), {each.device for each in entities}
 
     @property
     def is_recorded(self) -> bool:
@@ -248,16 +243,14 @@ def read_devices(
             if each.signal is not None and (column := read(query, each)) is not None:
                 # The engines of one GPU are fields of one signal, of which the busiest counts.
                 both = np.maximum if each.signal is Signal.JPEG else alive
-                former = found.get(each.signal)
-                found[each.signal] = column if former is None else together(column, former, both)
+                former = found.get(each.signal, np.full_like(column, np.nan))
+                found[each.signal] = together(column, former, both)
         return found
 
     reasons = None
-    for each in dcgm.REASONS:
-        if dcgm.spelled(each, metrics):
-            parts = [read(query, each) for query in (MEAN, PEAK, LOWEST)]
-            reasons = ThrottleReasons(*(part for part in parts if part is not None))
-            break
+    if told := next((each for each in dcgm.REASONS if dcgm.spelled(each, metrics)), None):
+        parts = [read(query, told) for query in (MEAN, PEAK, LOWEST)]
+        reasons = ThrottleReasons(*(part for part in parts if part is not None))
     length = seconds(queries.grid.step)
     gained = ((condition, read(GAINED, each)) for each, condition, _ in VIOLATIONS)
     return DeviceReadings(

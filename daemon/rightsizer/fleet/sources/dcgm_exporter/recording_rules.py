@@ -1,6 +1,7 @@
 """Recording rules of dcgm-exporter's metrics, for any ruler that speaks PromQL."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import product
 from typing import Final
 
 from rightsizer.fleet.source import MetricStore, SourceReport
@@ -16,7 +17,7 @@ from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
 )
 from rightsizer.fleet.sources.series import names_of, shares_of
 from rightsizer.model.dcgm_fields import DcgmField
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, seconds
 
 RULES_IN_A_GROUP: Final = 20
@@ -28,7 +29,6 @@ _QUERIES: Final[Sequence[tuple[IntervalQuery, Sequence[DcgmField]]]] = (
 )
 _LOOK: Final = "15m"
 """Recorded samples are five minutes apart, so that a query of one moment might miss them."""
-_AT_ONCE: Final = 24
 _SHOWN: Final = 3
 _HEAD: Final = """\
 # Recording rules of dcgm-exporter's metrics, written by `rightsizer fleet rules`, named
@@ -39,40 +39,20 @@ _HEAD: Final = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedSeries:
-    """One recording rule."""
-
-    query: IntervalQuery
-    metric: str
-
-    @property
-    def name(self) -> str:
-        """Of what it records."""
-        return self.query.name(self.metric)
-
-
-def recorded_series(metrics: Collection[str]) -> tuple[RecordedSeries, ...]:
-    """All that a look reads of some metrics of an estate by interval."""
+def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str], ...]:
+    """All that a look reads of some metrics of an estate by interval: queries and metrics."""
     names = frozenset(metrics)
-    found = [RecordedSeries(COUNTED, name) for name in dcgm.presence_names(names)]
+    found = [(COUNTED, name) for name in dcgm.presence_names(names)]
     for query, fields in _QUERIES:
-        found += (
-            RecordedSeries(query, name) for each in fields for name in dcgm.spelled(each, names)
-        )
+        found += ((query, name) for each in fields for name in dcgm.spelled(each, names))
     reasons = next(filter(None, (dcgm.spelled(each, names) for each in dcgm.REASONS)), ())
-    found += (RecordedSeries(query, name) for query in (MEAN, PEAK, LOWEST) for name in reasons)
-    return tuple(found)
+    return (*found, *product((MEAN, PEAK, LOWEST), reasons))
 
 
 def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) -> SourceReport:
     """The report, with the recorded series that are in the store, and what is missing of them."""
-    wanted = [each.name for each in recorded_series(report.metrics)]
-    parts = (
-        names_of(store, part, now, dcgm.UUID_LABELS, within=_LOOK)
-        for part in shares_of(wanted, _AT_ONCE)
-    )
-    found = frozenset[str]().union(*parts)
+    wanted = [query.name(metric) for query, metric in recorded_series(report.metrics)]
+    found = names_of(store, wanted, now, dcgm.UUID_LABELS, within=_LOOK)
     missing = sorted(frozenset(wanted) - found)
     if not found:
         return report
@@ -101,8 +81,7 @@ USUAL_METRICS: Final = frozenset(each.name for each in _FIELDS)
 def metrics_in(store: MetricStore, now: Nanoseconds) -> frozenset[str]:
     """Of the metrics that a look reads by interval, in all spellings, those of an estate."""
     names = [name for each in dict.fromkeys(_FIELDS) for name in dcgm.spellings(each)]
-    parts = (names_of(store, part, now, dcgm.UUID_LABELS) for part in shares_of(names, _AT_ONCE))
-    return frozenset[str]().union(*parts)
+    return names_of(store, names, now, dcgm.UUID_LABELS)
 
 
 def rules_text(metrics: Collection[str], labels: Iterable[str] = ()) -> str:
@@ -113,11 +92,13 @@ def rules_text(metrics: Collection[str], labels: Iterable[str] = ()) -> str:
     return f"{_HEAD}groups:\n" + "\n".join(lines)
 
 
-def _group(number: int, some: Iterable[RecordedSeries], labels: Sequence[str]) -> Iterator[str]:
+def _group(
+    number: int, some: Iterable[tuple[IntervalQuery, str]], labels: Sequence[str]
+) -> Iterator[str]:
     yield f"  - name: rightsizer-dcgm-{number}"
     yield f"    interval: {seconds(RECORDED_STEP) / 60:.0f}m"
     yield "    rules:"
-    for each in some:
-        yield f"      - record: {each.name}"
+    for query, metric in some:
+        yield f"      - record: {query.name(metric)}"
         yield "        expr: |"
-        yield f"          {each.query.rule(each.metric, labels)}"
+        yield f"          {query.rule(metric, labels)}"
