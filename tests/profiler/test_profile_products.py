@@ -1,4 +1,4 @@
-"""Matrix products with recorded shapes: operations, traffic, calls and device time."""
+"""Products with recorded shapes: operations, traffic, calls and device time."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import ProductUse
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.products import matrix_product
+from rightsizer.telemetry.profiles.products import TensorProduct, tensor_product
 from rightsizer.telemetry.profiles.registry import open_profile
 
 BF16 = "c10::BFloat16"
@@ -34,7 +34,7 @@ def test_a_product_is_told_by_its_shapes(  # noqa: PLR0913, PLR0917 - a row of t
     name: str, dims: Any, kind: str, shape: str, flops: int, moved: int
 ) -> None:
     """Two operations for each pair of numbers; each matrix is moved once."""
-    found = matrix_product(name, arguments(dims, kind, 4))
+    found = tensor_product(name, arguments(dims, kind, 4))
     assert found is not None
     assert (found.shape, found.flops, found.bytes) == (shape, flops, moved)
 
@@ -56,9 +56,106 @@ def test_a_product_is_told_by_its_shapes(  # noqa: PLR0913, PLR0917 - a row of t
 )
 def test_what_is_no_product_is_none(dims: Any) -> None:
     """Missing, unlike, empty and absurd shapes."""
-    assert matrix_product("aten::mm", arguments(dims)) is None
-    assert matrix_product("aten::relu", arguments([[4, 8], [8, 2]])) is None
-    assert matrix_product("aten::mm", arguments([[4, 8], [8, 2]], "double")) is None
+    assert tensor_product("aten::mm", arguments(dims)) is None
+    assert tensor_product("aten::relu", arguments([[4, 8], [8, 2]])) is None
+    assert tensor_product("aten::mm", arguments([[4, 8], [8, 2]], "double")) is None
+
+
+def called(name: str, dims: Any, values: dict[int, str]) -> TensorProduct | None:
+    """An operator's product; `values` are those of its arguments that are no tensors."""
+    types = [BF16 if each else "Scalar" for each in dims]
+    concrete = [values.get(place, "") for place in range(len(dims))]
+    told = {"Input Dims": dims, "Input type": types, "Concrete Inputs": concrete}
+    return tensor_product(name, told)
+
+
+IMAGE, FILTERS = [2, 6, 9, 7], [8, 3, 3, 5]
+"""In two groups; their result is of 2 x 8 x 5 x 7 where the stride is 2 x 1."""
+PLACED = "[1, 2]", "[2, 1]", "[1, 1]"
+
+
+def test_a_convolution_follows_from_stride_padding_and_dilation() -> None:
+    """As many operations as `torch.utils.flop_counter` of PyTorch 2.13 has for it."""
+    values = dict(zip((2, 3, 4), PLACED, strict=True))
+    found = called("aten::cudnn_convolution", [IMAGE, FILTERS, [], [], [], []], values)
+    assert found is not None
+    assert found.shape == "2 x 6 x 9 x 7 by 8 x 3 x 3 x 5, stride 2 x 1"
+    assert (found.flops, found.bytes) == (50_400, 2 * (756 + 360 + 560))
+
+    values = {3: "[1]", 4: "[2]", 5: "[1]"}
+    line = called("aten::miopen_convolution", [[2, 3, 20], [4, 3, 5], [4], [], [], []], values)
+    assert line is not None
+    assert line.flops == 2_160
+
+
+@pytest.mark.parametrize(
+    ("asked", "times"), [("[True, True, False]", 2), ("[False, True, True]", 1)]
+)
+def test_gradients_of_a_convolution_are_those_that_are_asked_for(asked: str, times: int) -> None:
+    """Of its image, its filters or both; that of a bias is no product."""
+    values = {4: "[2, 1]", 7: "False", 10: asked}
+    dims = [[2, 8, 5, 7], IMAGE, FILTERS, *[[]] * 8]
+    found = called("aten::convolution_backward", dims, values)
+    assert found is not None
+    assert (found.flops, found.bytes) == (times * 50_400, times * 2 * (756 + 360 + 560))
+
+
+QUERY, KEY, VALUE = [2, 10, 4, 16], [2, 12, 4, 16], [2, 12, 4, 8]
+"""Two batches, four heads, 10 tokens that see 12."""
+
+
+def test_attention_is_two_products_and_five_for_its_gradients() -> None:
+    """As `torch.utils.flop_counter` has them, whatever the order of heads and tokens."""
+    forward = called("aten::_flash_attention_forward", [QUERY, KEY, VALUE, *[[]] * 6], {8: "False"})
+    dims = [[2, 10, 4, 8], QUERY, KEY, VALUE, *[[]] * 8]
+    backward = called("aten::_flash_attention_backward", dims, {11: "False"})
+    by_heads = [[each[0], each[2], each[1], each[3]] for each in (QUERY, KEY, VALUE)]
+    name = "aten::_scaled_dot_product_cudnn_attention"
+    other = called(name, [*by_heads, *[[]] * 4], {6: "False"})
+
+    assert forward is not None
+    assert backward is not None
+    assert other is not None
+    assert forward.shape == "2 x 4 heads, 10 x 16 by 12"
+    assert (forward.flops, backward.flops) == (46_080, 122_880)
+    assert other[1:] == forward[1:]
+    assert forward.bytes == 2 * (1280 + 1536 + 768 + 640)
+
+
+def test_causal_attention_sees_each_pair_of_tokens_once() -> None:
+    """A token sees those before it and itself; of other masks the pairs are not known."""
+    same = [[2, 10, 4, 16]] * 3
+    whole, half = (
+        called("aten::_efficient_attention_forward", [*same, *[[]] * 7], {9: kind}) for kind in "01"
+    )
+    assert whole is not None
+    assert half is not None
+    assert half.flops * 100 == whole.flops * 55
+    unlike = called("aten::_efficient_attention_forward", [QUERY, KEY, VALUE, *[[]] * 7], {9: "1"})
+    assert unlike is None
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values"),
+    [
+        ("aten::cudnn_convolution", [IMAGE, FILTERS, [], [], []], {}),
+        ("aten::cudnn_convolution", [IMAGE, FILTERS, [], [], []], {2: "[0]", 3: "[0]", 4: "[1]"}),
+        ("aten::cudnn_convolution", [IMAGE, [8, 3, 30, 5], [], [], []], {2: "0", 3: "1", 4: "1"}),
+        ("aten::convolution_backward", [[2, 8, 5, 7], IMAGE, FILTERS], {4: "1", 7: "True"}),
+        ("aten::_flash_attention_forward", [QUERY, KEY, VALUE], {}),
+        ("aten::_flash_attention_forward", [[20, 4, 16]] * 3, {8: "False"}),
+        (
+            "aten::_efficient_attention_forward",
+            [[1, 20, 4, 16], [1, 20, 4, 16], [1, 20, 4, 16], [], [3], [3], *[[]] * 4],
+            {9: "0"},
+        ),
+    ],
+)
+def test_what_a_trace_does_not_tell_is_not_reckoned(
+    name: str, dims: Any, values: dict[int, str]
+) -> None:
+    """No stride, an image smaller than its filter, transposed, no mask, packed sequences."""
+    assert called(name, dims, values) is None
 
 
 def products(trace: KinetoTrace, folder: Path) -> tuple[ProductUse, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from profile_traces import SECRETS, KinetoTrace
@@ -275,7 +275,11 @@ TOP = st.dictionaries(
 )
 
 
+BEYOND_64_BITS = {"ph": "X", "cat": "user_annotation", "name": "a", "ts": 2.0**63 / 1e3, "dur": 9}
+
+
 @given(st.lists(EVENT, max_size=8), TOP)
+@example([{**BEYOND_64_BITS, "cat": "kernel"}, BEYOND_64_BITS], {})
 def test_values_of_wrong_types_never_end_in_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, events: list[Any], top: dict[str, Any]
 ) -> None:

@@ -265,7 +265,7 @@ class FrameUse:
 
 @dataclass(frozen=True, slots=True)
 class ProductUse:
-    """All matrix products of one operator and shape."""
+    """All products of one operator and shape: of matrices, a convolution, attention."""
 
     name: str
     shape: str
@@ -276,7 +276,7 @@ class ProductUse:
     """Summed over the kernels of these calls."""
     flops: float
     bytes: float
-    """The least that they move: both factors and the result, once."""
+    """The least that they move: factors and results, once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from rightsizer.model.profile import FrameUse, ProductUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.products import MatrixProduct
+from rightsizer.telemetry.profiles.products import TensorProduct
 from rightsizer.telemetry.profiles.tables import short_name
-from rightsizer.telemetry.profiles.time_line import Column, Interval, SpanLine
+from rightsizer.telemetry.profiles.time_line import Column, Interval, SpanLine, is_in_time
 from rightsizer.telemetry.profiles.time_use import FrameTimes, Launches, ProductTimes
 
 _LIBRARY_FRAME: Final = re.compile(r"<|torch[/\\]|.*[/\\](?:site|dist)-packages[/\\]")
@@ -40,7 +40,7 @@ class _CallKind(IntEnum):
 class _CallName(NamedTuple):
     kind: _CallKind
     name: str
-    product: MatrixProduct | None = None
+    product: TensorProduct | None = None
 
 
 class _Calls(SpanLine):
@@ -112,7 +112,7 @@ class CallStacks:
         return number
 
     def operator(
-        self, thread: int, name: str, span: Interval, product: MatrixProduct | None = None
+        self, thread: int, name: str, span: Interval, product: TensorProduct | None = None
     ) -> None:
         """A call of an operator, and what it multiplies."""
         self._add(thread, _CallKind.OPERATOR, name, span, product)
@@ -189,7 +189,7 @@ class CallStacks:
             launches.frames[row] = place
 
     def products(self, found: ProductTimes) -> tuple[ProductUse, ...]:
-        """Matrix products by operator and shape, the longest first."""
+        """Products by operator and shape, the longest first."""
         names = list(self._names)
         uses = (
             ProductUse(
@@ -210,10 +210,11 @@ class CallStacks:
         kind: _CallKind,
         name: str,
         span: Interval,
-        product: MatrixProduct | None = None,
+        product: TensorProduct | None = None,
     ) -> None:
         thread = self.thread(thread)
-        if not name or (thread == -1 and kind is not _CallKind.WAIT):
+        is_kept = thread != -1 or kind is _CallKind.WAIT
+        if not (name and is_kept and is_in_time(*span)):
             return
         key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
         if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:

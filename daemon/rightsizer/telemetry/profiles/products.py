@@ -1,13 +1,10 @@
-"""Matrix products that a trace tells the shapes of: their arithmetic and least traffic."""
+"""Products of tensors that a trace tells the shapes of: their arithmetic and least traffic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
 from typing import Any, Final, NamedTuple
 
-_FIRST: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), 0),
-    **dict.fromkeys(("aten::addmm", "aten::baddbmm"), 1),
-}
-"""Place of the first factor among the arguments; the second follows."""
 _FORMATS: Final[Mapping[str, tuple[str, int]]] = {
     "float": ("fp32", 4),
     "c10::BFloat16": ("bf16", 2),
@@ -16,48 +13,214 @@ _FORMATS: Final[Mapping[str, tuple[str, int]]] = {
     **{f"c10::Float8_{kind}": ("fp8", 1) for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")},
 }
 """Names of catalogued peaks, and bytes of an element."""
-_FACTORS: Final = 2
-_PLAIN: Final = 2
-_BATCHED: Final = 3
+_MATRIX: Final = 2
+_BATCH: Final = 3
+_ATTENTION: Final = 4
+_IMAGES: Final = range(3, 6)
+"""Dimensions: images, their channels, and one to three of space."""
 _LONGEST: Final = 2**31
+_CAUSAL: Final = {"False": False, "0": False, "True": True, "1": True, "2": True}
+"""A flag, or the kind of mask of memory-efficient attention."""
 
 
-class MatrixProduct(NamedTuple):
-    """One call's."""
+class TensorProduct(NamedTuple):
+    """One call's: matrices, a convolution or attention."""
 
     name: str
     shape: str
     number_format: str
     flops: int
     bytes: int
-    """Of both factors and the result, each moved once."""
+    """Of all factors and results, each moved once."""
 
 
-def matrix_product(name: str, arguments: Mapping[str, Any]) -> MatrixProduct | None:
+class _Work(NamedTuple):
+    shape: str
+    flops: int
+    elements: int
+
+
+class _Arguments:
+    """An operator's, as PyTorch writes them with `record_shapes`."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        keys = ("Input Dims", "Input type", "Concrete Inputs")
+        lists = (arguments.get(key) for key in keys)
+        self._sizes, self._types, self._values = (
+            each if isinstance(each, list) else [] for each in lists
+        )
+
+    def sizes(self, place: int, dimensions: Sequence[int]) -> Sequence[int]:
+        """Of a tensor with as many dimensions as is allowed; empty where it is none."""
+        found = self._sizes[place] if 0 <= place < len(self._sizes) else None
+        if not isinstance(found, list) or len(found) not in dimensions:
+            return ()
+        return found if all(type(each) is int and 0 < each < _LONGEST for each in found) else ()
+
+    def number_format(self, place: int) -> tuple[str, int] | None:
+        """Its name and bytes; `None` of what is not catalogued."""
+        return _FORMATS.get(str(self._types[place])) if place < len(self._types) else None
+
+    def value(self, place: int) -> str:
+        """Of what is no tensor; empty where the trace does not tell."""
+        return str(self._values[place]) if place < len(self._values) else ""
+
+    def numbers(self, place: int, count: int) -> Sequence[int]:
+        """A list of so many; one number stands for all of them. Empty where it is none."""
+        found = self.value(place).strip("[]").replace(" ", "").split(",")
+        if not all(each.isdigit() for each in found) or len(found) not in {1, count}:
+            return ()
+        return [int(each) for each in found] * (count // len(found))
+
+
+def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | None:
     """What an operator multiplies; `None` where it does not, or the trace has no shapes of it."""
-    if (place := _FIRST.get(name)) is None:
+    if (known := _OPERATORS.get(name)) is None:
         return None
-    shapes, types = (arguments.get(key) for key in ("Input Dims", "Input type"))
-    if not isinstance(shapes, list) or not isinstance(types, list):
+    place, work_of = known
+    told = _Arguments(arguments)
+    number_format, work = told.number_format(place), work_of(told)
+    if number_format is None or work is None:
         return None
-    if min(len(shapes), len(types)) < place + _FACTORS:
+    return TensorProduct(
+        name, work.shape, number_format[0], work.flops, work.elements * number_format[1]
+    )
+
+
+def _matrices(told: _Arguments, *, first: int) -> _Work | None:
+    """Two matrices, or two batches of them."""
+    left, right = (told.sizes(first + each, (_MATRIX, _BATCH)) for each in range(2))
+    if not left or len(left) != len(right) or left[-1] != right[-2]:
         return None
-    left, right = map(_sizes, shapes[place : place + _FACTORS])
-    known = _FORMATS.get(str(types[place]))
-    if known is None or not left or len(left) != len(right) or left[-1] != right[-2]:
-        return None
-    number_format, size = known
     (rows, inner), columns = left[-2:], right[-1]
-    times = left[0] if len(left) == _BATCHED else 1
-    moved = times * (rows * inner + inner * columns + rows * columns) * size
-    several = f"{times} of " if len(left) == _BATCHED else ""
-    shape = f"{several}{rows} x {inner} by {inner} x {columns}"
-    return MatrixProduct(name, shape, number_format, 2 * times * rows * inner * columns, moved)
+    times = left[0] if len(left) == _BATCH else 1
+    several = f"{times} of " if len(left) == _BATCH else ""
+    return _Work(
+        f"{several}{rows} x {inner} by {inner} x {columns}",
+        2 * times * rows * inner * columns,
+        times * (rows * inner + inner * columns + rows * columns),
+    )
 
 
-def _sizes(shape: Any) -> Sequence[int]:
-    """Of a matrix or a batch of them; empty where it is neither."""
-    if not isinstance(shape, list) or len(shape) not in {_PLAIN, _BATCHED}:
-        return ()
-    fits = all(type(each) is int and 0 < each < _LONGEST for each in shape)
-    return shape if fits else ()
+def _convolution(told: _Arguments, *, stride: int, padding: int, dilation: int) -> _Work | None:
+    """Images and filters; the places are those of what the image of results follows from."""
+    image, weight = told.sizes(0, _IMAGES), told.sizes(1, _IMAGES)
+    places = stride, padding, dilation
+    steps, margins, gaps = (told.numbers(each, len(image) - 2) for each in places)
+    if len(image) != len(weight) or not (steps and margins and gaps) or 0 in steps:
+        return None
+    space = [
+        (size + 2 * margin - gap * (width - 1) - 1) // step + 1
+        for size, width, step, margin, gap in zip(
+            image[2:], weight[2:], steps, margins, gaps, strict=True
+        )
+    ]
+    return _convolved(image, weight, (image[0], weight[0], *space), steps)
+
+
+def _convolution_gradients(told: _Arguments) -> _Work | None:
+    """Of `convolution_backward`: those of the image and of the filters, as far as it is asked."""
+    result, image, weight = (told.sizes(place, _IMAGES) for place in range(3))
+    asked = told.value(10).strip("[]").replace(" ", "").split(",")[:2].count("True")
+    steps = told.numbers(4, len(image) - 2)
+    if not len(result) == len(image) == len(weight) or not steps or told.value(7) != "False":
+        return None
+    once = _convolved(image, weight, result, steps) if asked else None
+    return once and _Work(once.shape, asked * once.flops, asked * once.elements)
+
+
+def _convolved(
+    image: Sequence[int], weight: Sequence[int], result: Sequence[int], steps: Sequence[int]
+) -> _Work | None:
+    if min(result, default=0) < 1:
+        return None
+    stride = f", stride {_times(steps)}" if max(steps) > 1 else ""
+    return _Work(
+        f"{_times(image)} by {_times(weight)}{stride}",
+        2 * prod(result) * prod(weight[1:]),
+        prod(image) + prod(weight) + prod(result),
+    )
+
+
+def _attention(
+    told: _Arguments, *, causal: int, packed: int = -1, heads: int = 2, is_gradient: bool = False
+) -> _Work | None:
+    """Fused attention: two products of each pair of tokens, five for its gradients.
+
+    Args:
+        told: The operator's arguments.
+        causal: Place of the mask's flag.
+        packed: Place of the ends of sequences that share a row: no shape tells their lengths.
+        heads: Dimension of the heads, 1 or 2; the other one is that of the tokens.
+        is_gradient: The gradient of the result comes first; scores are computed again.
+    """
+    place = int(is_gradient)
+    query, key, value = (told.sizes(place + each, (_ATTENTION,)) for each in range(3))
+    mask = _CAUSAL.get(told.value(causal))
+    if not (query and key and value) or mask is None or told.sizes(packed, (1,)):
+        return None
+    batch, count, width = query[0], query[heads], query[3]
+    tokens, seen = query[3 - heads], key[3 - heads]
+    if mask and tokens != seen:
+        return None
+    pairs = tokens * (tokens + 1) // 2 if mask else tokens * seen
+    products = 3 * width + 2 * value[3] if is_gradient else width + value[3]
+    moved = prod(query) + prod(key) + prod(value) + batch * count * tokens * value[3]
+    return _Work(
+        f"{batch} x {count} heads, {tokens} x {width} by {seen}{', causal' if mask else ''}",
+        2 * batch * count * pairs * products,
+        moved * (2 if is_gradient else 1),
+    )
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+_OPERATORS: Final[Mapping[str, tuple[int, Callable[[_Arguments], _Work | None]]]] = {
+    **{
+        f"aten::{name}": (first, partial(_matrices, first=first))
+        for name, first in (
+            *(("mm", 0), ("bmm", 0), ("_scaled_mm", 0), ("_int_mm", 0)),
+            *(("addmm", 1), ("baddbmm", 1)),
+        )
+    },
+    **{
+        f"aten::{name}": (0, partial(_convolution, stride=stride, padding=padding, dilation=last))
+        for name, padding, stride, last in (
+            ("cudnn_convolution", 2, 3, 4),
+            ("cudnn_convolution_relu", 4, 3, 5),
+            ("cudnn_convolution_add_relu", 6, 5, 7),
+            ("miopen_convolution", 3, 4, 5),
+            ("miopen_convolution_relu", 4, 3, 5),
+            ("miopen_convolution_add_relu", 6, 5, 7),
+        )
+    },
+    "aten::convolution_backward": (1, _convolution_gradients),
+    **{
+        name: (0, partial(_attention, causal=causal, packed=packed, heads=heads))
+        for name, causal, packed, heads in (
+            ("aten::_flash_attention_forward", 8, 3, 2),
+            ("aten::_efficient_attention_forward", 9, 4, 2),
+            ("aten::_scaled_dot_product_cudnn_attention", 6, -1, 1),
+            ("flash_attn::_flash_attn_forward", 5, -1, 2),
+        )
+    },
+    **{
+        name: (
+            1,
+            partial(_attention, causal=causal, packed=packed, heads=heads, is_gradient=True),
+        )
+        for name, causal, packed, heads in (
+            ("aten::_flash_attention_backward", 11, 6, 2),
+            ("aten::_efficient_attention_backward", 14, 6, 2),
+            ("aten::_scaled_dot_product_cudnn_attention_backward", 14, 9, 1),
+            ("flash_attn::_flash_attn_backward", 11, -1, 2),
+        )
+    },
+}
+"""Operators that launch kernels themselves: the place of a factor, and how their work is reckoned.
+
+Places are those of the operators' published signatures (PyTorch's native_functions.yaml 2.13,
+flash-attn 2.8).
+"""

@@ -33,7 +33,7 @@ from rightsizer.telemetry.profiles.names import (
     python_span,
     span_kind,
 )
-from rightsizer.telemetry.profiles.products import matrix_product
+from rightsizer.telemetry.profiles.products import tensor_product
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import KernelTable
@@ -265,7 +265,7 @@ class PyTorchEvents:
 
     def _operator(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name = _name(event)
-        product = matrix_product(name, arguments)
+        product = tensor_product(name, arguments)
         self._recorder.stacks.operator(self._thread(event), name, span, product)
         return True
 

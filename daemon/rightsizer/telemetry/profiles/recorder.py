@@ -22,7 +22,13 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.call_stacks import CallStacks, FrameTree
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
-from rightsizer.telemetry.profiles.time_line import CoveredLength, KernelLine, MemoryCurve, SpanLine
+from rightsizer.telemetry.profiles.time_line import (
+    CoveredLength,
+    KernelLine,
+    MemoryCurve,
+    SpanLine,
+    is_in_time,
+)
 from rightsizer.telemetry.profiles.time_use import (
     FrameTimes,
     Launches,
@@ -36,7 +42,7 @@ from rightsizer.telemetry.profiles.time_use import (
     timeline_edges,
 )
 
-_LATEST: Final = 2**62
+_CORRELATIONS: Final = 2**62
 """No clock of a profile gets here, and sums of two still fit a column."""
 
 _STREAMS: Final = 255
@@ -242,9 +248,9 @@ class Recorder:
         fault = ""
         if end < start:
             fault = "of a negative duration"
-        elif not -_LATEST < start <= end < _LATEST:
+        elif not is_in_time(start, end):
             fault = "out of all time"
-        elif correlation is not None and not -_LATEST < correlation < _LATEST:
+        elif correlation is not None and not -_CORRELATIONS < correlation < _CORRELATIONS:
             fault = "with a correlation out of range"
         if fault:
             self.refused[f"{what} {fault}"] += 1

@@ -18,6 +18,7 @@ _POINTS: Final = 4096
 """Of a memory curve, at least, where there are more."""
 _NO_CORRELATION: Final = -(2**63)
 """In a column, which holds no `None`."""
+_LATEST: Final = 2**62
 
 
 def is_ordered(column: Column) -> bool:
@@ -115,6 +116,11 @@ class CoveredLength:
             self._sums = list(accumulate(self._lengths))
         marks, sums = self._marks, self._sums
         return sums[bisect_right(marks, end) - 1] - sums[bisect_right(marks, start) - 1]
+
+
+def is_in_time(start: Nanoseconds, end: Nanoseconds) -> bool:
+    """Whether a span can be: columns hold it, and sums with it."""
+    return -_LATEST < start <= end < _LATEST
 
 
 class SpanLine:
